@@ -1,0 +1,20 @@
+"""Entity type -> the Arrow schema of its table, system columns included."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.values.arrow_types import arrow_type
+
+ID = "id"
+SOURCE = "src"
+TARGET = "dst"
+
+
+def table_schema(entity: EntityType) -> pa.Schema:
+    """`id` (+ `src`, `dst`) then the properties in declaration order."""
+    system = [ID, SOURCE, TARGET] if isinstance(entity, EdgeType) else [ID]
+    fields = [pa.field(name, pa.string(), nullable=False) for name in system]
+    fields += [pa.field(p.name, arrow_type(p.type), nullable=p.nullable) for p in entity.properties]
+    return pa.schema(fields)

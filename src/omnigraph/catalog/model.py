@@ -1,0 +1,125 @@
+"""What a graph is made of: frozen, compared by value, independent of text and storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from omnigraph.catalog.constraints import Cardinality, Constraint, Key
+from omnigraph.errors import NotFound
+from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.scalars import ValueType
+
+Literal = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name(arguments, option=value)`; unknown ones are kept, not judged."""
+
+    name: str
+    arguments: tuple[Literal, ...] = ()
+    options: tuple[tuple[str, Literal], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One typed property. `identity` survives renames."""
+
+    name: str
+    type: ValueType
+    nullable: bool = False
+    identity: str = ""
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceType:
+    """Properties that several node types share; no table of its own."""
+
+    name: str
+    properties: tuple[Property, ...]
+    constraints: tuple[Constraint, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """A node type with its interfaces' properties already copied in."""
+
+    name: str
+    properties: tuple[Property, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    implements: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    identity: str = ""
+
+    @property
+    def table_key(self) -> TableKey:
+        return TableKey(EntityKind.NODE, self.name)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Key members in id order; empty when ids are ULIDs."""
+        return next((c.properties for c in self.constraints if isinstance(c, Key)), ())
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """An edge type from one node type to another."""
+
+    name: str
+    source: str
+    target: str
+    properties: tuple[Property, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    cardinality: Cardinality | None = None
+    annotations: tuple[Annotation, ...] = ()
+    identity: str = ""
+
+    @property
+    def table_key(self) -> TableKey:
+        return TableKey(EntityKind.EDGE, self.name)
+
+
+EntityType = NodeType | EdgeType
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All types of a graph, in declaration order."""
+
+    nodes: tuple[NodeType, ...] = ()
+    edges: tuple[EdgeType, ...] = ()
+    interfaces: tuple[InterfaceType, ...] = ()
+
+    @cached_property
+    def node_types(self) -> dict[str, NodeType]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def edge_types(self) -> dict[str, EdgeType]:
+        return {edge.name: edge for edge in self.edges}
+
+    def entity_types(self) -> Iterator[EntityType]:
+        yield from self.nodes
+        yield from self.edges
+
+    def entity_type(self, key: TableKey) -> EntityType:
+        found: EntityType | None = (
+            self.node_types.get(key.type_name)
+            if key.kind is EntityKind.NODE
+            else self.edge_types.get(key.type_name)
+        )
+        if found is None:
+            raise NotFound(f"no {key.kind.value} type {key.type_name!r} in the schema", type=str(key))
+        return found
+
+    def resolve(self, type_name: str) -> EntityType:
+        """A type by its bare name; node and edge types share one namespace."""
+        found = self.node_types.get(type_name) or self.edge_types.get(type_name)
+        if found is None:
+            known = ", ".join(t.name for t in self.entity_types()) or "none"
+            raise NotFound(f"no type {type_name!r} in the schema; it has: {known}", type=type_name)
+        return found

@@ -1,0 +1,51 @@
+"""The canonical spelling of key values: what makes a key into an entity id."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Sequence
+
+from omnigraph.errors import InvalidArgument
+
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def canonical_text(value: object) -> str:
+    """Spell one key value; equal values spell alike whatever type width carried them."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return value
+        case float():
+            return _canonical_float(value)
+        case dt.datetime():
+            moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            return str((moment - _EPOCH) // dt.timedelta(milliseconds=1))
+        case dt.date():
+            return str((value - _EPOCH_DAY).days)
+        case _:
+            raise InvalidArgument(f"{value!r} cannot be part of a key", value=repr(value))
+
+
+def _canonical_float(value: float) -> str:
+    if not math.isfinite(value):
+        raise InvalidArgument(f"{value} cannot be part of a key: it is not finite", value=str(value))
+    if value == 0:
+        return "0"
+    if value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    return repr(value)
+
+
+def entity_id(values: Sequence[object]) -> str:
+    """The id of a keyed entity; `values` are in the key's fixed member order."""
+    texts = [canonical_text(value) for value in values]
+    if len(texts) == 1:
+        return texts[0]
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
