@@ -1,0 +1,68 @@
+"""Writes: each builds one change set and hands it to the one write path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.changes.shape import Edit, shape_edits
+from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.errors import InvalidArgument
+from omnigraph.graph.engine import Engine
+from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """Where and as whom a change set lands."""
+
+    branch: str
+    actor: str | None
+    message: str | None
+    if_commit: str | None
+    idempotency_key: str | None
+
+
+def apply(
+    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], options: ApplyOptions
+) -> WriteReceipt:
+    typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
+    ref, state = engine.reader.branch(options.branch)
+    catalog = engine.reader.snapshot(ref, state).catalog
+    changes = shape_edits(catalog, typed, SYSTEM_CLOCK.new_ulid)
+    request = WriteRequest(
+        branch=options.branch,
+        operation="apply",
+        tables=tuple(effect.key for effect in changes.effects),
+        reads=changes.reads,
+        actor_id=options.actor,
+        message=options.message,
+        if_commit=options.if_commit,
+        idempotency_key=options.idempotency_key,
+        repreparable=not any(len(edit.delete) for edit in typed.values()),
+    )
+    return engine.transaction.run(request, lambda _: changes)
+
+
+def optimize(
+    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
+) -> list[str]:
+    ref, state = engine.reader.branch(branch)
+    catalog = engine.reader.snapshot(ref, state).catalog
+    if types is None:
+        keys = [key for key, pin in state.tables.items() if pin.owner == ref.incarnation]
+    else:
+        keys = [catalog.resolve(name).table_key for name in types]
+    return [
+        key.type_name for key in keys if not optimize_table(engine.transaction, branch, key, actor)
+    ]
+
+
+def _as_edit(type_name: str, edit: Edit | Mapping[str, object]) -> Edit:
+    if isinstance(edit, Edit):
+        return edit
+    unknown = set(edit) - {"insert", "upsert", "delete"}
+    if unknown:
+        raise InvalidArgument(f"{type_name}: {sorted(unknown)} is none of insert, upsert, delete")
+    return Edit(**edit)  # type: ignore[arg-type]
