@@ -53,8 +53,8 @@ def index_name(column: str) -> str:
 
 def _uncovered_segment(dataset: Dataset, column: str) -> Any | None:
     name = index_name(column)
-    present = [i for i in dataset.list_indices() if i["name"] == name]
-    covered = {f for index in present for f in index["fragment_ids"]}
+    present = [index for index in dataset.describe_indices() if index.name == name]
+    covered = {f for index in present for s in index.segments for f in s.fragment_ids}
     uncovered = [f.fragment_id for f in dataset.get_fragments() if f.fragment_id not in covered]
     if present and not uncovered:
         return None

@@ -88,8 +88,9 @@ class RecoveryActions:
         moves = []
         for move in publication.moves:
             # Unmoved tables too: the restore makes a stalled owner's later commit fail.
-            restored = restore(self._store, move.expected.at)
-            moves.append(TableMove(move.expected, move.expected.moved_to(restored.version)))
+            pin = state.tables[move.expected.key]
+            restored = restore(self._store, pin.at)
+            moves.append(TableMove(pin, pin.moved_to(restored.version)))
             failpoints.hit("recovery.after_restore_first")
         failpoints.hit("recovery.after_restore")
         commit_id = rollback_commit_id(intent)

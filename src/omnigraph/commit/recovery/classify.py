@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from omnigraph.manifest.publication import TableMove
+from omnigraph.manifest.records import TablePin
 
 
 class TableState(StrEnum):
@@ -17,14 +18,19 @@ class TableState(StrEnum):
     INVARIANT_VIOLATION = "InvariantViolation"
 
 
-def classify(move: TableMove, head: int, transaction_at_result: str | None) -> TableState:
-    """`transaction_at_result` is the uuid found at the version the intent wanted to reach."""
-    expected, result = move.expected.version, move.after.version
-    if head < expected:
+def classify(
+    move: TableMove, pin: TablePin, head: int, transaction_at_result: str | None
+) -> TableState:
+    """Judge HEAD against the pin of now, which the owner itself may have moved by undoing a part.
+
+    `transaction_at_result` is the uuid found at the version the intent wanted to reach.
+    """
+    if head < pin.version:
         return TableState.INVARIANT_VIOLATION
-    if head == expected:
+    if head == pin.version:
         return TableState.NO_MOVEMENT
     ours = move.transaction_uuid is not None and move.transaction_uuid == transaction_at_result
-    if head == result and ours:
+    if ours and pin == move.expected and head == move.after.version:
         return TableState.ROLLED_PAST_EXPECTED
-    return TableState.UNEXPECTED_AT_P1 if head == expected + 1 else TableState.UNEXPECTED_MULTISTEP
+    one_step = head == pin.version + 1
+    return TableState.UNEXPECTED_AT_P1 if one_step else TableState.UNEXPECTED_MULTISTEP

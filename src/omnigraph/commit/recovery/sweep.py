@@ -63,7 +63,7 @@ class Recovery:
 
     def _bring_to_end(self, intent: Intent) -> Decision:
         state = self._state_of(intent)
-        states = self._classify(intent) if state is not None and not state.deleted else {}
+        states = self._classify(intent, state) if state is not None and not state.deleted else {}
         decision = decide(
             Findings(
                 kind=intent.kind,
@@ -83,7 +83,7 @@ class Recovery:
         except NotFound:
             return None
 
-    def _classify(self, intent: Intent) -> TableStates:
+    def _classify(self, intent: Intent, state: BranchState) -> TableStates:
         states = {}
         for move in intent.publication.moves if intent.publication else ():
             head = int(self._store.open_head(move.after.location, move.after.branch).version)
@@ -91,7 +91,7 @@ class Recovery:
             if head >= move.after.version and move.transaction_uuid is not None:
                 result = DatasetVersion(move.after.location, move.after.branch, move.after.version)
                 found = transaction_at(self._store, result)
-            states[move] = classify(move, head, found)
+            states[move] = classify(move, state.tables[move.expected.key], head, found)
         return states
 
     def _is_published(self, intent: Intent, state: BranchState) -> bool:
