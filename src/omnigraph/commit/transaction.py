@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.arming import Arming
@@ -24,6 +26,7 @@ from omnigraph.commit.intents import (
     schema_resource,
     table_resource,
 )
+from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
@@ -37,12 +40,13 @@ from omnigraph.errors import (
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef
+from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
@@ -87,6 +91,7 @@ class Transaction:
         self._settings = settings
         self._clock = clock
         self._gates = Gates()
+        self._known_ids = KnownIds()
         self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds)
         self._rollback = LiveRollback(reader, publisher)
 
@@ -145,7 +150,7 @@ class Transaction:
             self._store, self._publisher, self._clock, (ref, state), request.tables
         )
         snapshot = self._reader.snapshot(ref, state)
-        staged = self._stage(request, snapshot, build(snapshot))
+        staged = self._stage(request, state, snapshot, build(snapshot))
         if not staged:
             return receipt_of(ref.name, None)
         recorded = (
@@ -162,11 +167,17 @@ class Transaction:
         return _Prepared(ref, staged, publication)
 
     def _stage(
-        self, request: WriteRequest, snapshot: Snapshot, changes: ChangeSet
+        self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
     ) -> tuple[StagedTable, ...]:
         undeclared = [str(e.key) for e in changes.effects if e.key not in request.tables]
         assert not undeclared, f"the request does not name {undeclared}"
-        staged = (stage(self._store, snapshot.pin(e.key), e) for e in changes.effects)
+
+        def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
+            return self._known_ids.may_exist(
+                pin, ids, state.commits, lambda: read_ids(self._store.open(pin.at))
+            )
+
+        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
         return tuple(s for s in staged if s is not None)
 
     def _conclude(
@@ -232,6 +243,8 @@ class Transaction:
             raise
         if isinstance(published, Repeated):
             self._rollback.undo(posted.intent, prepared.staged)
+        else:
+            self._remember_ids(prepared, publication)
         failpoints.hit("commit.after_publish")
         self._disarm(posted.intent)
         failpoints.hit("commit.after_disarm")
@@ -297,6 +310,11 @@ class Transaction:
         if earlier is None:
             return None
         return receipt_of(request.branch, earlier.commit, repeated=isinstance(earlier, Repeated))
+
+    def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
+        for staged, move in zip(prepared.staged, publication.moves, strict=True):
+            if staged.changed is not None:
+                self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
 
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
         self._stop_if_fenced(intent)
