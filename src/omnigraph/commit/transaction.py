@@ -92,7 +92,7 @@ class Transaction:
         self._clock = clock
         self._gates = Gates()
         self._known_ids = KnownIds()
-        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds)
+        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds, board.others)
         self._rollback = LiveRollback(reader, publisher)
 
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
