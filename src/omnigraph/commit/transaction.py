@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.gates import Gates
 from omnigraph.commit.intent_board import IntentBoard
@@ -31,6 +31,7 @@ from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
 from omnigraph.commit.staging import StagedTable, record_changes, stage
+from omnigraph.commit.table_creation import create_table
 from omnigraph.commit.table_forks import fork_unowned
 from omnigraph.errors import (
     ExpectedVersionMismatch,
@@ -140,7 +141,11 @@ class Transaction:
         ref, state = self._reader.branch(request.branch)
         draft = _draft(request, operation_id)
         bare = Publication(
-            self._clock.new_ulid(), state.version, commit=draft, if_commit=request.if_commit
+            self._clock.new_ulid(),
+            state.version,
+            commit=draft,
+            if_commit=request.if_commit,
+            on_schema_id=state.schema_id,
         )
         receipt = self._earlier_receipt(request, state, bare)
         if receipt is not None:
@@ -150,8 +155,9 @@ class Transaction:
             self._store, self._publisher, self._clock, (ref, state), request.tables
         )
         snapshot = self._reader.snapshot(ref, state)
-        staged = self._stage(request, state, snapshot, build(snapshot))
-        if not staged:
+        changes = build(snapshot)
+        staged = self._stage(request, state, snapshot, changes)
+        if not staged and changes.schema is None:
             return receipt_of(ref.name, None)
         recorded = (
             record_changes(s, self._store, self._settings.history, self._clock) for s in staged
@@ -163,6 +169,8 @@ class Transaction:
             moves=tuple(s.move(operation_id) for s in staged),
             reads=tuple((k, snapshot.pin(k).content_epoch) for k in request.reads),
         )
+        if changes.schema is not None:
+            publication = self._accept(changes.schema, ref, operation_id, publication)
         failpoints.hit("commit.after_stage")
         return _Prepared(ref, staged, publication)
 
@@ -179,6 +187,18 @@ class Transaction:
 
         staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
         return tuple(s for s in staged if s is not None)
+
+    def _accept(
+        self, change: SchemaChange, ref: BranchRef, operation_id: str, publication: Publication
+    ) -> Publication:
+        """Write what the new schema needs before anything can name it."""
+        schema_id = self._clock.new_ulid()
+        self._reader.schemas.write(schema_id, change.catalog, change.source)
+        created = tuple(
+            create_table(self._store, entity, ref, operation_id, self._clock)
+            for entity in change.added
+        )
+        return replace(publication, schema_id=schema_id, created=created)
 
     def _conclude(
         self, request: WriteRequest, prepared: _Prepared, operation_id: str
@@ -327,7 +347,7 @@ class Transaction:
         """(taken exclusively, held shared)."""
         exclusive = {table_resource(ref, key) for key in request.tables}
         shared = {table_resource(ref, key) for key in request.reads} - exclusive
-        shared.add(schema_resource(ref))
+        (exclusive if request.changes_schema else shared).add(schema_resource(ref))
         (exclusive if request.if_commit is not None else shared).add(branch_resource(ref))
         return frozenset(exclusive), frozenset(shared)
 
