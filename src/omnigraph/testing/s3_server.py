@@ -41,10 +41,11 @@ class Request:
     method: str
     """A listing is `LIST`."""
     key: str
-    """The object's key, or the prefix of a listing."""
+    """The object's key, the prefix of a listing, or the keys of a bulk delete."""
     conditional: bool
     """A put-if-absent."""
     status: int
+    session_token: str | None = None
 
 
 Matches = Callable[[Request], bool]
@@ -252,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        refusal = self.server.refusal_for(_describe(self, 0))
+        refusal = self.server.refusal_for(_describe(self, body, 0))
         if refusal is not None:
             self._answer(refusal, [], b"")
             return
@@ -260,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._upstream.request(self.command, self.path, body=body, headers=headers)
         response = self._upstream.getresponse()
         data = response.read()
-        if self.server.is_answer_lost(_describe(self, response.status)):
+        if self.server.is_answer_lost(_describe(self, body, response.status)):
             self.close_connection = True
             return
         self._answer(response.status, response.getheaders(), data)
@@ -280,12 +281,24 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _forward
 
 
-def _describe(handler: _Handler, status: int) -> Request:
+def _describe(handler: _Handler, body: bytes, status: int) -> Request:
     parts = urlsplit(handler.path)
     query = parse_qs(parts.query)
     _, _, key = unquote(parts.path).lstrip("/").partition("/")
     method = handler.command
     if method == "GET" and not key:
         method, key = "LIST", query.get("prefix", [""])[0]
-    conditional = "If-None-Match" in handler.headers
-    return Request(method, key, conditional, status)
+    if method == "POST" and "delete" in parse_qs(parts.query, keep_blank_values=True):
+        method, key = "DELETE", _deleted_keys(body)
+    return Request(
+        method,
+        key,
+        conditional="If-None-Match" in handler.headers,
+        status=status,
+        session_token=handler.headers.get("x-amz-security-token"),
+    )
+
+
+def _deleted_keys(body: bytes) -> str:
+    """A bulk delete names its keys in the body."""
+    return " ".join(re.findall(r"<Key>(.*?)</Key>", body.decode()))
