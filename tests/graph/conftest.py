@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.handle import Graph
-from omnigraph.testing.s3_server import BUCKET
+from omnigraph.testing.s3_server import S3Server
 from omnigraph.testing.workloads import create_small_graph
 
 
 @pytest.fixture
-def s3_uri(s3: object) -> str:
-    return f"s3://{BUCKET}/{uuid.uuid4()}"
+def s3_uri(s3: S3Server) -> str:
+    # A bucket of its own: moto's listings slow down with everything else in a bucket.
+    bucket = f"b{uuid.uuid4()}"
+    s3.create_bucket(bucket)
+    return f"s3://{bucket}/some/graph"
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
