@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.commit.intents import Intent, PostedIntent, intent_from_bytes, intent_to_bytes
@@ -44,7 +45,14 @@ class IntentBoard:
 
     def post(self, intent: Intent) -> PostedIntent:
         """Make the intent visible. When this fails nothing has moved and nothing is left."""
-        release = self._files.put_held(_key(intent.intent_id), intent_to_bytes(intent))
+        key = _key(intent.intent_id)
+        try:
+            release = self._files.put_held(key, intent_to_bytes(intent))
+        except StorageFailure:
+            # It may have landed although no answer came back; it would keep others waiting.
+            with suppress(StorageFailure):
+                self._files.delete(key)
+            raise
         if release is None:
             raise StorageFailure(f"intent {intent.intent_id} exists already")
         return PostedIntent(intent, release)
@@ -76,7 +84,7 @@ class IntentBoard:
     def take_over(self, seen: SeenIntent) -> Takeover | None:
         """Win the next epoch; None when somebody else did, or the owner finished meanwhile."""
         name, epoch = seen.intent.intent_id, seen.epoch + 1
-        release = self._files.put_held(_epoch_key(name, epoch), b"takeover")
+        release = self._files.put_held(_epoch_key(name, epoch), self._signature("takeover"))
         if release is None:
             return None
         if self._files.get(_key(name)) is None:
@@ -91,7 +99,9 @@ class IntentBoard:
 
     def renew(self, intent: Intent, epoch: int) -> PostedIntent | None:
         """Keep a long-lived intent alive; None means somebody took it over: stop."""
-        release = self._files.put_held(_epoch_key(intent.intent_id, epoch), b"renewal")
+        release = self._files.put_held(
+            _epoch_key(intent.intent_id, epoch), self._signature("renewal")
+        )
         return None if release is None else PostedIntent(intent, release)
 
     def remove(self, intent: Intent, epochs: int = 0) -> None:
@@ -108,6 +118,10 @@ class IntentBoard:
             match = _NAME.fullmatch(name)
             if match and match["epoch"] and match["id"] not in present:
                 self._files.delete(f"{RECOVERY}/{name}")
+
+    def _signature(self, purpose: str) -> bytes:
+        """Unlike what any competitor for the same epoch writes."""
+        return f"{purpose} {self._clock.new_ulid()}".encode()
 
     def _list(self) -> dict[str, int]:
         """Intent ids with their highest epoch; stray epochs do not count."""

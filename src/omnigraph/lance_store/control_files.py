@@ -17,7 +17,11 @@ from omnigraph.values.clock import Clock
 
 
 class ControlFiles(Protocol):
-    """Objects are written once and never changed: existence is the message."""
+    """Objects are written once and never changed: existence is the message.
+
+    What competing writers put under one key must differ, or a lost answer is not told from a lost
+    race.
+    """
 
     def put(self, key: str, data: bytes) -> bool:
         """Create the object; False when it exists already."""
@@ -57,7 +61,9 @@ class ObjectFiles:
             try:
                 obstore.put(self._store, key, data, mode="create")
             except AlreadyExistsError:
-                return False
+                # The answer to our own put may have been lost and the client's retry refused:
+                # contents are unique to their writer, so our bytes there mean that we won.
+                return self.get(key) == data
             return True
 
     def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:

@@ -27,7 +27,14 @@ def create_branch(store: Store, source: DatasetVersion, name: str) -> DatasetVer
     with storage_errors(f"branching {source.location}"):
         root = store.open_head(source.location, None)
         start = source.version if source.branch is None else (source.branch, source.version)
-        branch = root.create_branch(name, start)
+        try:
+            branch = root.create_branch(name, start)
+        except (OSError, ValueError):
+            # Lance writes the ref last, and nobody else uses this name: if it is there, the
+            # answer to our own put got lost.
+            if name not in root.branches.list():
+                raise
+            branch = root.checkout_version((name, None))
     return DatasetVersion(source.location, name, int(branch.version))
 
 

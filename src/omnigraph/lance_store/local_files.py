@@ -11,6 +11,9 @@ from pathlib import Path
 
 from omnigraph.lance_store.storage_errors import storage_errors
 
+# Told by its end: a ref may be named `.hidden`, but the name of every object has another end.
+_UNFINISHED = ".unfinished-put"
+
 
 class LocalFiles:
     """Put-if-absent by hard link of a nameless file; holders are known by their `flock`."""
@@ -61,7 +64,7 @@ class LocalFiles:
                 names = [entry.name for entry in os.scandir(self._root / prefix)]
             except FileNotFoundError:
                 return []
-            return sorted(name for name in names if not name.startswith("."))
+            return sorted(name for name in names if not name.endswith(_UNFINISHED))
 
     def delete(self, key: str) -> None:
         with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
@@ -104,7 +107,7 @@ def _nameless_file(directory: Path) -> tuple[int, str]:
     except (AttributeError, IsADirectoryError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        fd, name = tempfile.mkstemp(prefix=".put-", dir=directory)
+        fd, name = tempfile.mkstemp(suffix=_UNFINISHED, dir=directory)
         return fd, name
     return fd, f"/proc/self/fd/{fd}"
 

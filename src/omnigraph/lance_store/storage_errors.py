@@ -34,7 +34,7 @@ def storage_errors(action: str) -> Iterator[None]:
 
 
 def translate(error: Exception, action: str) -> StorageFailure:
-    text = _SOURCE_POSITION.sub("", str(error))
+    text = _SOURCE_POSITION.sub("", str(error)).partition("\n\nDebug source")[0]
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT) or _NO_SPACE.search(text):
         return StorageFull(f"no space left while {action}: free some and repeat", action=action)

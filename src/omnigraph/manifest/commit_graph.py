@@ -59,7 +59,7 @@ class CommitGraph:
 
     def snapshot_at(self, target: str, branch: str = MAIN) -> Snapshot:
         """The graph at a commit id, a tag or an RFC 3339 moment of `branch`."""
-        tag = self._reader.tag_refs.find(target) if _could_be_name(target) else None
+        tag = self._reader.tag_refs.find(target)
         if tag is not None:
             return self._tag_snapshot(tag)
         moment = _parse_moment(target)
@@ -120,10 +120,6 @@ class CommitGraph:
 
 def _position(commits: tuple[StoredCommit, ...], commit_id: str) -> int | None:
     return next((i for i, c in enumerate(commits) if c.commit_id == commit_id), None)
-
-
-def _could_be_name(text: str) -> bool:
-    return ":" not in text and "+" not in text
 
 
 def _parse_moment(text: str) -> int | None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.errors import FormatUnknown, NotFound
+from omnigraph.errors import FormatUnknown, InvalidName, NotFound
 from omnigraph.lance_store.control_files import ControlFiles
 from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
 from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
-from omnigraph.values.identifiers import MAIN, decode_ref_name
+from omnigraph.values.identifiers import MAIN, check_ref_name, decode_ref_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,12 @@ class TagRefs:
         self._files = files
 
     def find(self, name: str) -> Tag | None:
-        body = _read(self._files, tag_ref(name))
+        """None also for a text that no tag can be called, such as a moment."""
+        try:
+            checked = check_ref_name(name, "tag")
+        except InvalidName:
+            return None
+        body = _read(self._files, tag_ref(checked))
         if body is None:
             return None
         return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
@@ -80,9 +85,10 @@ class TagRefs:
         return self._files.put(tag_ref(tag.name), json.dumps(body).encode())
 
     def remove(self, name: str) -> None:
-        if self.find(name) is None:
+        tag = self.find(name)
+        if tag is None:
             raise NotFound(f"no tag {name!r}", tag=name)
-        self._files.delete(tag_ref(name))
+        self._files.delete(tag_ref(tag.name))
 
 
 def _names(files: ControlFiles, prefix: str) -> list[str]:
