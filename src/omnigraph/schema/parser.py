@@ -43,7 +43,7 @@ _TERMINAL_NAMES = {
     "FLOAT": "a number",
     "STRING": "a string",
     "VECTOR": "'Vector('",
-    "OPTIONAL": "'?'",
+    "NULLABLE": "'?'",
     "TRUE": "'true'",
     "FALSE": "'false'",
     "NULL": "'null'",
@@ -99,7 +99,7 @@ def _grammar() -> Grammar:
     )
 
 
-def _find_help(rest: str, expected: frozenset[str]) -> str | None:
+def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
     if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
         return "type names start with an upper-case letter"
     if "NAME" in expected and re.match(r"[A-Z]", rest):

@@ -16,8 +16,8 @@ from omnigraph.syntax.limits import check_limits
 from omnigraph.syntax.span import SourceText, Span
 
 SyntaxTree = Tree[Token]
-# Called with what stands at the error and what could have; answers with help or None.
-HelpFinder = Callable[[str, frozenset[str]], str | None]
+# Called with the text before and at the error and what could have stood there instead.
+HelpFinder = Callable[[str, str, frozenset[str]], str | None]
 
 _MAX_SYNTAX_ERRORS = 10
 _MAX_EXPECTED = 6
@@ -96,9 +96,12 @@ class Grammar:
         unclosed = _unclosed(text, span.start)
         if unclosed:
             message = unclosed
-        rest = text[span.start : span.start + 80]
+        before, rest = (
+            text[max(0, span.start - 80) : span.start],
+            text[span.start : span.start + 80],
+        )
         return Diagnostic(
-            self._spec.parse_code, message, span, self._spec.find_help(rest, expected)
+            self._spec.parse_code, message, span, self._spec.find_help(before, rest, expected)
         )
 
     def _accepted_before(self, text: str) -> frozenset[str]:
@@ -127,13 +130,18 @@ class Grammar:
 def _where(text: str, error: UnexpectedInput) -> tuple[Span, str]:
     match error:
         case UnexpectedToken(token=token) if token.type != "$END":
-            start = int(error.pos_in_stream or 0)
+            start = _offset(token)
             return Span(start, start + len(token)), f"'{_short(str(token))}'"
         case UnexpectedCharacters(pos_in_stream=offset):
-            return Span(offset, offset + 1), f"'{_short(text[offset : offset + 1])}'"
+            at = int(str(offset))
+            return Span(at, at + 1), f"'{_short(text[at : at + 1])}'"
         case UnexpectedToken() | UnexpectedEOF() | _:
             end = len(text.rstrip())
             return Span(end, end), "end of the text"
+
+
+def _offset(token: Token) -> int:
+    return token.start_pos or 0
 
 
 def _short(text: str) -> str:
