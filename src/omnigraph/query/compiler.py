@@ -21,10 +21,18 @@ from omnigraph.query.descriptor import (
     tables_read,
     tables_written,
 )
+from omnigraph.query.lint import lint_queries
 from omnigraph.query.params import ParameterDecl, bind
 from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import CheckedMutation, CheckedQuery, CheckedRead, check_query
-from omnigraph.syntax.diagnostics import Findings, did_you_mean, language_error
+from omnigraph.syntax.diagnostics import (
+    Diagnostic,
+    Findings,
+    Severity,
+    did_you_mean,
+    in_text_order,
+    language_error,
+)
 from omnigraph.syntax.span import SourceText
 
 CACHE_ENTRIES = 1024
@@ -87,6 +95,33 @@ def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[Com
     if findings.has_errors:
         raise language_error(TypeCheckError, findings, source)
     return tuple(_finish(query, catalog) for query in queries if query is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """All findings about a query file, in text order."""
+
+    source: SourceText
+    queries: int
+    findings: tuple[Diagnostic, ...]
+    operations: tuple[OperationDescriptor, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.findings) - self.errors
+
+
+def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
+    """Errors and warnings of every query; raises `ParseError` when the text cannot be read."""
+    findings = Findings()
+    pairs = [(q, check_query(q, catalog, findings)) for q in parse_queries(source).queries]
+    lint_queries(pairs, catalog, findings)
+    operations = tuple(_finish(c, catalog).operation for _, c in pairs if c is not None)
+    return LintReport(source, len(pairs), tuple(in_text_order(findings)), operations)
 
 
 def clear_cache() -> None:

@@ -40,7 +40,18 @@ def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
         chosen = next(known, pending[0])
         pending.remove(chosen)
         inference.traverse(chosen)
+    scope.failed |= _mentioned(clauses) - set(inference.types.nodes)
     return inference.types
+
+
+def _mentioned(clauses: Iterable[ast.Clause]) -> set[str]:
+    names: set[str] = set()
+    for clause in clauses:
+        if isinstance(clause, ast.Binding):
+            names.add(clause.variable.text)
+        elif isinstance(clause, ast.Traversal):
+            names |= {clause.source.text, clause.target.text}
+    return names - {ANONYMOUS}
 
 
 class _Inference:

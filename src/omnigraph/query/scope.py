@@ -25,6 +25,8 @@ class Scope:
     variables: dict[str, Variable] = field(default_factory=dict)
     # Offset of the first appearance, by variable id: ties are broken in this order.
     first_seen: dict[int, int] = field(default_factory=dict)
+    # Names whose binding was wrong: using them is no second mistake.
+    failed: set[str] = field(default_factory=set)
     _ids: Iterator[int] = field(default_factory=count)
 
     def inner(self) -> Scope:
@@ -34,6 +36,7 @@ class Scope:
             self.found,
             self,
             first_seen=self.first_seen,
+            failed=self.failed,
             _ids=self._ids,
         )
 

@@ -45,7 +45,14 @@ class CheckedQuery:
 
 def check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
     """Type and lower one query; None when it has errors, which are in `found`."""
-    errors = len(found)
+    # Findings of its own: an error in one query must not hide what can be said of the next.
+    own = Findings()
+    checked = _check_query(query, catalog, own)
+    found += own
+    return checked
+
+
+def _check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
     declared = declare(query, found)
     parameters = {p.name: ex.ParameterRef(p.name, p.type, p.optional) for p in declared}
     # A parameter of an unknown type is known by name all the same: one mistake, one finding.
@@ -57,7 +64,7 @@ def check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQ
         if isinstance(query.body, ast.Read)
         else _check_mutation(query.body, scope)
     )
-    if body is None or len(found) > errors:
+    if body is None or found.has_errors:
         return None
     return CheckedQuery(query, declared, body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from omnigraph.catalog.arrow_schema import SOURCE, TARGET
+from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
 from omnigraph.query.comparisons import compare
@@ -111,6 +111,8 @@ class ExpressionChecker:
         return ex.Whole(variable, kind, variable.nullable)
 
     def _unknown(self, name: ast.Name) -> None:
+        if name.text in self.scope.failed:
+            return
         if self._unknown_variable == codes.MUTATION_VARIABLE:
             message = f"${name.text} is not a parameter of this query"
         else:

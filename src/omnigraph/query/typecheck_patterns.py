@@ -150,6 +150,9 @@ class _PatternChecker:
     ) -> ex.Variable | None:
         if name is None:
             return None
+        if kind is ex.VariableKind.EDGE and not types:
+            self._scope.failed.add(name.text)  # its edge is unknown, which was said already
+            return None
         taken = self._scope.find(name.text) is not None or name.text in self._scope.parameters
         if taken or name.text == ANONYMOUS:
             self._found.error(
@@ -160,6 +163,7 @@ class _PatternChecker:
                 name.span,
                 f"a {kind} variable is new where it is bound",
             )
+            self._scope.failed.add(name.text)
             return None
         return self._scope.add(name, kind, types, self._nullable)
 

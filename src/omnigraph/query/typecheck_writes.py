@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType, Property
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.writes import Assignment, Delete, Insert, Update

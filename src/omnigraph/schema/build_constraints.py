@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.catalog.arrow_schema import SOURCE, TARGET
+from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.catalog.constraints import (
     Cardinality,
     Check,
