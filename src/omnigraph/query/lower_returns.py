@@ -28,7 +28,7 @@ def lower_return(
         return _distinct(rows, returned, returned.columns, scope.found), returned.columns
     keys = tuple(key for key, _ in returned.order)
     _check_no_aggregate(returned, scope.found)
-    rows = reads.OrderBy(rows, keys, _row_ties(scope))
+    rows = _ordered(rows, keys, _row_ties(scope))
     rows = _limited(rows, returned)
     return reads.Project(rows, returned.columns), returned.columns
 
@@ -63,16 +63,24 @@ def _limited(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:
 
 
 def _row_ties(scope: Scope) -> tuple[ex.Expression, ...]:
-    """Ids of the bound entities in the order their variables first appear."""
+    """Ids of the bound entities in the order their variables first appear, then paths."""
     ties: list[ex.Expression] = []
+    paths: list[ex.Expression] = []
     for variable in sorted(scope.variables.values(), key=lambda v: scope.first_seen[v.id]):
         if variable.kind is ex.VariableKind.PATH:
-            ties.append(ex.Whole(variable, ex.PathType(), variable.nullable))
+            paths.append(ex.Whole(variable, ex.PathType(), variable.nullable))
             continue
         ties.append(ex.PropertyOf(variable, "id", ex.STRING, variable.nullable))
         if len(variable.types) > 1:
             ties.append(ex.TypeName(variable, nullable=variable.nullable))
-    return tuple(ties)
+    return (*ties, *paths)
+
+
+def _ordered(
+    rows: reads.ReadOp, keys: tuple[reads.SortKey, ...], ties: tuple[ex.Expression, ...]
+) -> reads.ReadOp:
+    # A global aggregate is one row: there is nothing to order.
+    return reads.OrderBy(rows, keys, ties) if keys or ties else rows
 
 
 def _column_ref(column: reads.Column) -> ex.ColumnRef:
@@ -180,7 +188,7 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, found: Findings) -> read
         replace(key, value=_grouped(key.value, groups, span, found)) for key, span in returned.order
     )
     ties = tuple(_column_ref(key) for key in groups.keys)
-    ordered = _limited(reads.OrderBy(rows, keys, ties), returned)
+    ordered = _limited(_ordered(rows, keys, ties), returned)
     return reads.Project(ordered, columns)
 
 

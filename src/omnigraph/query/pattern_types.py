@@ -29,8 +29,8 @@ class PatternTypes:
 
 def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
     """Bindings first, then traversals, those with a known end before the others."""
-    inference = _Inference(scope)
     clauses = tuple(clauses)
+    inference = _Inference(scope, _named_edges_and_paths(clauses))
     for clause in clauses:
         if isinstance(clause, ast.Binding):
             inference.bind(clause)
@@ -44,6 +44,24 @@ def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
     return inference.types
 
 
+def _named_edges_and_paths(clauses: Iterable[ast.Clause]) -> dict[str, str]:
+    """Names that stand for an edge or a path where they first appear."""
+    kinds: dict[str, str] = {}
+    for clause in clauses:
+        if isinstance(clause, ast.Binding):
+            kinds.setdefault(clause.variable.text, VariableKind.NODE)
+        elif isinstance(clause, ast.Traversal):
+            for name, kind in (
+                (clause.path, VariableKind.PATH),
+                (clause.source, VariableKind.NODE),
+                (clause.edge.variable, VariableKind.EDGE),
+                (clause.target, VariableKind.NODE),
+            ):
+                if name is not None:
+                    kinds.setdefault(name.text, kind)
+    return {name: kind for name, kind in kinds.items() if kind != VariableKind.NODE}
+
+
 def _mentioned(clauses: Iterable[ast.Clause]) -> set[str]:
     names: set[str] = set()
     for clause in clauses:
@@ -55,8 +73,9 @@ def _mentioned(clauses: Iterable[ast.Clause]) -> set[str]:
 
 
 class _Inference:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, not_nodes: dict[str, str]) -> None:
         self._scope = scope
+        self._not_nodes = not_nodes
         self._catalog: Catalog = scope.catalog
         self._found: Findings = scope.found
         self._edges = {edge.name.casefold(): edge for edge in self._catalog.edges}
@@ -125,10 +144,10 @@ class _Inference:
             )
             return False
         known = self._scope.find(name.text)
-        if known is not None and known.kind is not VariableKind.NODE:
-            self._found.error(
-                codes.EDGE_BINDING, f"${name.text} is a {known.kind}, not a node", name.span
-            )
+        kind = self._not_nodes.get(name.text) or (known.kind if known else VariableKind.NODE)
+        if kind != VariableKind.NODE:
+            what = "an edge" if kind == VariableKind.EDGE else "a path"
+            self._found.error(codes.EDGE_BINDING, f"${name.text} is {what}, not a node", name.span)
             return False
         return True
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from omnigraph.catalog.constraints import Cardinality, Constraint
+from omnigraph.catalog.constraints import (
+    Cardinality,
+    Check,
+    Constraint,
+    Index,
+    Key,
+    Range,
+    Unique,
+)
 from omnigraph.catalog.model import Annotation, Literal, Property
+from omnigraph.syntax.literals import write_literal
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import ValueType
 
@@ -167,27 +176,61 @@ SchemaStep = (
     | ChangeInterfaces
 )
 
-_CHECKED = (AddConstraint, ShrinkEnum, MakeRequired)
-
 
 def needs_check(step: SchemaStep) -> bool:
     """Whether existing rows decide if the step is possible."""
-    return isinstance(step, (*_CHECKED, ChangeCardinality))
+    match step:
+        case AddConstraint(_, constraint):
+            return not isinstance(constraint, Index)
+        case ShrinkEnum():
+            return True
+        case MakeRequired(_, _, backfill):
+            return backfill is None
+        case ChangeCardinality(_, old, new):
+            return _is_narrower(old or _ANY, new or _ANY)
+        case _:
+            return False
+
+
+_ANY = Cardinality(0, None)
+
+
+def _is_narrower(old: Cardinality, new: Cardinality) -> bool:
+    higher = new.minimum > old.minimum
+    return higher or (
+        new.maximum is not None and (old.maximum is None or new.maximum < old.maximum)
+    )
 
 
 def step_to_json(step: SchemaStep) -> dict[str, Any]:
     """`{"step": "add_property", …}` as `schema plan --json` prints it."""
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(step).__name__)
     out: dict[str, Any] = {"step": name.lstrip("_")}
-    for field in type(step).__dataclass_fields__:
-        value = getattr(step, field)
-        match value:
-            case None | bool() | int() | float() | str():
-                out[field] = value
-            case tuple() if all(isinstance(item, str) for item in value):
-                out[field] = list(value)
-            case Property(name=name, type=kind, nullable=nullable):
-                out[field] = f"{name}: {kind}{'?' if nullable else ''}"
-            case _:
-                out[field] = str(value)
+    for field in fields(step):
+        out[field.name] = _spell(getattr(step, field.name))
     return out
+
+
+def _spell(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return [_spell(item) for item in value]
+        case Property(name=name, type=kind, nullable=nullable):
+            return f"{name}: {kind}{'?' if nullable else ''}"
+        case Cardinality(minimum, maximum):
+            return f"@card({minimum}..{'' if maximum is None else maximum})"
+        case Annotation(name, arguments, options):
+            given = [write_literal(argument) for argument in arguments]
+            given += [f"{option}={write_literal(setting)}" for option, setting in options]
+            return f"@{name}({', '.join(given)})" if given else f"@{name}"
+        case Key() | Unique() | Index():
+            return f"@{type(value).__name__.lower()}({', '.join(value.properties)})"
+        case Range(name, minimum, maximum):
+            low, high = ("" if b is None else write_literal(b) for b in (minimum, maximum))
+            return f"@range({name}, {low}..{high})"
+        case Check(name, pattern):
+            return f"@check({name}, {write_literal(pattern)})"
+        case _:
+            return str(value)

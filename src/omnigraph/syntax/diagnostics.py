@@ -15,6 +15,7 @@ from omnigraph.syntax.span import SourceText, Span
 # A diagnostic must stay readable when the offending line is a megabyte long.
 _WINDOW = 140
 _MAX_FINDINGS = 50
+_LISTED = 14
 
 
 class Severity(StrEnum):
@@ -114,7 +115,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
         return f"did you mean '{folded[close[0]]}'?"
     if not known:
         return None
-    listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
     return f"known here: {listed}"
 
 
