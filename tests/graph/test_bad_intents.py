@@ -283,9 +283,7 @@ def test_delete_fails_does_not_hide_why_a_write_was_refused(
     assert_at_rest(graph)
 
 
-def test_listing_fails_is_loud(
-    graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_fails_is_loud(graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = content(graph)
     with monkeypatch.context() as patch:
         failing(patch, "list", lambda key: key == "__recovery")
@@ -305,7 +303,7 @@ def test_listing_fails_is_loud(
 def test_a_failed_audit_row_is_written_later(
     graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recovery is published, its row in the audit dataset is not: exactly one row in the end."""
+    """The recovery is published, its row in the audit dataset is not: one row in the end."""
     die_at(graph, "commit.after_advance")
     failpoints.arm("recovery.after_publish", "raise")
     with pytest.raises(FailpointRaised):

@@ -10,7 +10,7 @@ from omnigraph.manifest.layout import RECOVERY
 
 
 def content(graph: Graph, branch: str = "main", at: str | None = None) -> dict[str, Any]:
-    """type name -> id -> row, empty types left out: the shape of the model graph."""
+    """Type name -> id -> row, empty types left out: the shape of the model graph."""
     snapshot = graph.snapshot(branch, at=at)
     found = {}
     for key in snapshot.tables:
