@@ -1,4 +1,4 @@
-"""Kill -9 at every named point; then: all or nothing, HEAD is the pin, one audit row, life goes on."""
+"""Kill -9 at every named point; then: all or nothing, HEAD is the pin, one audit row."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ def rows_of(graph: Graph, tables: list[str]) -> dict[str, str]:
 
 
 def test_eight_processes_three_killed(uri: str) -> None:
-    graph = workloads.create_small_graph(uri, extra_types=PROCESSES)
+    workloads.create_small_graph(uri, extra_types=PROCESSES)
     began = time.monotonic()
     children = [
         start(
@@ -48,7 +49,9 @@ def test_eight_processes_three_killed(uri: str) -> None:
     assert len(killed) == KILLED
 
     done = [r for _, reports, _ in results for r in reports if isinstance(r, dict) and "done" in r]
-    failed = [r for _, reports, _ in results for r in reports if isinstance(r, dict) and "failed" in r]
+    failed = [
+        r for _, reports, _ in results for r in reports if isinstance(r, dict) and "failed" in r
+    ]
     assert failed == []
     assert len(done) >= (PROCESSES - KILLED) * COMMITS
 
@@ -71,9 +74,7 @@ def test_a_stopped_writer_is_fenced(graph: Graph, uri: str) -> None:
     """SIGSTOP past the lease, then SIGCONT: it fails or has succeeded, and nothing is corrupt."""
     before = content(graph)
     for point in ("commit.after_arm", "commit.after_advance_first", "commit.before_publish"):
-        child = start(
-            W + "write_three_tables", {"uri": uri}, failpoints=f"{point}=sleep:1.5"
-        )
+        child = start(W + "write_three_tables", {"uri": uri}, failpoints=f"{point}=sleep:1.5")
         assert child.wait_for_report() == "open"
         wait_for_intent(uri)
         child.stop()
@@ -99,8 +100,6 @@ def test_a_stopped_writer_is_fenced(graph: Graph, uri: str) -> None:
 
 
 def wait_for_intent(uri: str) -> None:
-    from pathlib import Path
-
     deadline = time.monotonic() + 20
     while not list(Path(uri, "__recovery").glob("*.json")):
         assert time.monotonic() < deadline, "the writer never armed"
@@ -143,9 +142,11 @@ def random_kills(uri: str, rounds: int, seed: int) -> None:
 
 
 def check_markers(graph: Graph, acknowledged: dict[str, tuple[list[str], str]]) -> None:
-    """Every acknowledged marker is in all its tables; every commit's marker is in all of its own."""
-    present = {t: set(graph.read(t, columns=["id"]).column("id").to_pylist()) for t in
-               ("Note", "Person", "Knows")}
+    """Acknowledged markers are in all their tables, and no commit is torn."""
+    present = {
+        t: set(graph.read(t, columns=["id"]).column("id").to_pylist())
+        for t in ("Note", "Person", "Knows")
+    }
     committed = {c.message: c for c in graph.commits.list(limit=None) if c.operation == "apply"}
     for marker, (tables, commit_id) in acknowledged.items():
         assert committed[marker].graph_commit_id == commit_id
@@ -165,5 +166,3 @@ def test_random_kills(uri: str) -> None:
 @pytest.mark.timeout(1800)
 def test_many_random_kills(uri: str) -> None:
     random_kills(uri, rounds=200, seed=2)
-
-

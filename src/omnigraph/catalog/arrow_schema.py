@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.values.arrow_types import arrow_type
 
-ID = "id"
-SOURCE = "src"
-TARGET = "dst"
+__all__ = ["ID", "SOURCE", "TARGET", "table_schema"]
 
 
 def table_schema(entity: EntityType) -> pa.Schema:

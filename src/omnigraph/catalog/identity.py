@@ -10,6 +10,8 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.catalog.serialize import catalog_to_json
 from omnigraph.values.identifiers import fnv1a64_hex
 
+_FINGERPRINT = "_fingerprint"
+
 
 def with_identities(catalog: Catalog) -> Catalog:
     """Give every type and property without an identity the one derived from its name now."""
@@ -22,8 +24,13 @@ def with_identities(catalog: Catalog) -> Catalog:
 
 def fingerprint(catalog: Catalog) -> str:
     """Equal for equal catalogs, whatever text they came from."""
-    canonical = json.dumps(catalog_to_json(catalog), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    # Kept beside the frozen fields: the compiled-query cache asks for it on every call.
+    known: str | None = catalog.__dict__.get(_FINGERPRINT)
+    if known is None:
+        canonical = json.dumps(catalog_to_json(catalog), sort_keys=True, separators=(",", ":"))
+        known = hashlib.sha256(canonical.encode()).hexdigest()
+        catalog.__dict__[_FINGERPRINT] = known
+    return known
 
 
 def _identify_node(node: NodeType) -> NodeType:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.effects import Effect
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.identifiers import TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """The catalog to accept together with the effects, its text, and the types it adds."""
+
+    catalog: Catalog
+    source: str
+    added: tuple[EntityType, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +25,7 @@ class ChangeSet:
 
     effects: tuple[Effect, ...]
     reads: tuple[TableKey, ...] = ()
+    schema: SchemaChange | None = None
 
     def __post_init__(self) -> None:
         keys = [effect.key for effect in self.effects]

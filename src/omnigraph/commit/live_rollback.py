@@ -37,9 +37,9 @@ class LiveRollback:
         advanced: Sequence[StagedTable],
     ) -> None:
         """Also push an unpublished HEAD of `staged`'s table aside, tagged for whoever asks."""
-        if not moved.landed_on_top:
-            orphan = DatasetVersion(moved.at.location, moved.at.branch, moved.head)
-            tag_version(self._store, orphan, f"orphan-{intent.intent_id}")
+        version = moved.head - (staged.write.steps if moved.landed_on_top else 0)
+        orphan = DatasetVersion(moved.at.location, moved.at.branch, version)
+        tag_version(self._store, orphan, f"orphan-{intent.intent_id}")
         self._restore_pins(intent, [*(s.pin for s in advanced), staged.pin])
 
     def _restore_pins(self, intent: Intent, pins: Sequence[TablePin]) -> None:

@@ -31,6 +31,7 @@ class WriteRequest:
     idempotency_key: str | None = None
     repreparable: bool = True
     """Inserts, upserts and loads may be prepared again; updates and deletes surface a conflict."""
+    changes_schema: bool = False
     long_build: bool = False
     """Building takes long: do not keep others waiting meanwhile."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,11 +51,17 @@ class StagedTable:
         return TableMove(self.pin, after, self.write.uuid)
 
 
-def stage(store: Store, pin: TablePin, effect: Effect) -> StagedTable | None:
-    """None when the effect changes nothing: no version is made for nothing."""
+MayExist = Callable[[TablePin, pa.Array], pa.Array]
+
+
+def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> StagedTable | None:
+    """None when the effect changes nothing: no version is made for nothing.
+
+    `may_exist` narrows ids to those worth looking up.
+    """
     match effect:
         case EditRows():
-            return _stage_rows(store, pin, effect)
+            return _stage_rows(store, pin, effect, may_exist)
         case ReplaceRows(rows=rows):
             return _stage_replacement(store, pin, rows)
         case Compact():
@@ -84,11 +91,13 @@ def record_changes(
     return TableChanges(staged.pin.key, inserted, updated, deleted, inline, file)
 
 
-def _stage_rows(store: Store, pin: TablePin, edit: EditRows) -> StagedTable | None:
+def _stage_rows(
+    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist
+) -> StagedTable | None:
     dataset = store.open(pin.at)
     inserts, upserts, deletes = edit.inserts, edit.upserts, edit.deletes
     columns = upserts.column_names if upserts is not None else []
-    stored = find_rows(dataset, _all_ids(edit), columns)
+    stored = find_rows(dataset, may_exist(pin, _all_ids(edit)), columns)
     if inserts is not None:
         _refuse_existing(pin, inserts, stored)
     gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes)) if deletes else None

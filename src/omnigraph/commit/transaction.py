@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.gates import Gates
 from omnigraph.commit.intent_board import IntentBoard
@@ -24,10 +26,12 @@ from omnigraph.commit.intents import (
     schema_resource,
     table_resource,
 )
+from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
 from omnigraph.commit.staging import StagedTable, record_changes, stage
+from omnigraph.commit.table_creation import create_table
 from omnigraph.commit.table_forks import fork_unowned
 from omnigraph.errors import (
     ExpectedVersionMismatch,
@@ -37,12 +41,13 @@ from omnigraph.errors import (
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef
+from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
@@ -87,7 +92,8 @@ class Transaction:
         self._settings = settings
         self._clock = clock
         self._gates = Gates()
-        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds)
+        self._known_ids = KnownIds()
+        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds, board.others)
         self._rollback = LiveRollback(reader, publisher)
 
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
@@ -135,7 +141,11 @@ class Transaction:
         ref, state = self._reader.branch(request.branch)
         draft = _draft(request, operation_id)
         bare = Publication(
-            self._clock.new_ulid(), state.version, commit=draft, if_commit=request.if_commit
+            self._clock.new_ulid(),
+            state.version,
+            commit=draft,
+            if_commit=request.if_commit,
+            on_schema_id=state.schema_id,
         )
         receipt = self._earlier_receipt(request, state, bare)
         if receipt is not None:
@@ -145,8 +155,9 @@ class Transaction:
             self._store, self._publisher, self._clock, (ref, state), request.tables
         )
         snapshot = self._reader.snapshot(ref, state)
-        staged = self._stage(request, snapshot, build(snapshot))
-        if not staged:
+        changes = build(snapshot)
+        staged = self._stage(request, state, snapshot, changes)
+        if not staged and changes.schema is None:
             return receipt_of(ref.name, None)
         recorded = (
             record_changes(s, self._store, self._settings.history, self._clock) for s in staged
@@ -158,16 +169,36 @@ class Transaction:
             moves=tuple(s.move(operation_id) for s in staged),
             reads=tuple((k, snapshot.pin(k).content_epoch) for k in request.reads),
         )
+        if changes.schema is not None:
+            publication = self._accept(changes.schema, ref, operation_id, publication)
         failpoints.hit("commit.after_stage")
         return _Prepared(ref, staged, publication)
 
     def _stage(
-        self, request: WriteRequest, snapshot: Snapshot, changes: ChangeSet
+        self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
     ) -> tuple[StagedTable, ...]:
         undeclared = [str(e.key) for e in changes.effects if e.key not in request.tables]
         assert not undeclared, f"the request does not name {undeclared}"
-        staged = (stage(self._store, snapshot.pin(e.key), e) for e in changes.effects)
+
+        def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
+            return self._known_ids.may_exist(
+                pin, ids, state.commits, lambda: read_ids(self._store.open(pin.at))
+            )
+
+        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
         return tuple(s for s in staged if s is not None)
+
+    def _accept(
+        self, change: SchemaChange, ref: BranchRef, operation_id: str, publication: Publication
+    ) -> Publication:
+        """Write what the new schema needs before anything can name it."""
+        schema_id = self._clock.new_ulid()
+        self._reader.schemas.write(schema_id, change.catalog, change.source)
+        created = tuple(
+            create_table(self._store, entity, ref, operation_id, self._clock)
+            for entity in change.added
+        )
+        return replace(publication, schema_id=schema_id, created=created)
 
     def _conclude(
         self, request: WriteRequest, prepared: _Prepared, operation_id: str
@@ -232,6 +263,8 @@ class Transaction:
             raise
         if isinstance(published, Repeated):
             self._rollback.undo(posted.intent, prepared.staged)
+        else:
+            self._remember_ids(prepared, publication)
         failpoints.hit("commit.after_publish")
         self._disarm(posted.intent)
         failpoints.hit("commit.after_disarm")
@@ -298,6 +331,11 @@ class Transaction:
             return None
         return receipt_of(request.branch, earlier.commit, repeated=isinstance(earlier, Repeated))
 
+    def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
+        for staged, move in zip(prepared.staged, publication.moves, strict=True):
+            if staged.changed is not None:
+                self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
+
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
         self._stop_if_fenced(intent)
         self._rollback.undo(intent, advanced)
@@ -309,7 +347,7 @@ class Transaction:
         """(taken exclusively, held shared)."""
         exclusive = {table_resource(ref, key) for key in request.tables}
         shared = {table_resource(ref, key) for key in request.reads} - exclusive
-        shared.add(schema_resource(ref))
+        (exclusive if request.changes_schema else shared).add(schema_resource(ref))
         (exclusive if request.if_commit is not None else shared).add(branch_resource(ref))
         return frozenset(exclusive), frozenset(shared)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
@@ -69,6 +70,10 @@ class Graph:
         """
         options = writes.ApplyOptions(branch, self.actor, message, if_commit, idempotency_key)
         return writes.apply(self.writable(), edits, options)
+
+    def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
+        """Add types: `catalog` holds all present ones unchanged, and new ones."""
+        return writes.extend_schema(self.writable(), catalog, branch, self.actor)
 
     def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Compact and index; the names of the types a concurrent writer kept us from."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from omnigraph.catalog.identity import with_identities
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteReceipt, WriteRequest
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, SchemaRefused
 from omnigraph.graph.engine import Engine
 from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 
@@ -30,7 +34,13 @@ def apply(
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
     ref, state = engine.reader.branch(options.branch)
     catalog = engine.reader.snapshot(ref, state).catalog
+    # ULIDs are given once: a write that is prepared again must not make other entities.
     changes = shape_edits(catalog, typed, SYSTEM_CLOCK.new_ulid)
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        same = snapshot.catalog is catalog
+        return changes if same else shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+
     request = WriteRequest(
         branch=options.branch,
         operation="apply",
@@ -42,7 +52,33 @@ def apply(
         idempotency_key=options.idempotency_key,
         repreparable=not any(len(edit.delete) for edit in typed.values()),
     )
-    return engine.transaction.run(request, lambda _: changes)
+    return engine.transaction.run(request, build)
+
+
+def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:
+    """Accept a catalog that only adds types to the one in force."""
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        extended = with_identities(catalog)
+        changed = [t.name for t in snapshot.catalog.entity_types() if not _has(extended, t)]
+        if changed:
+            raise SchemaRefused(
+                f"this only adds types, but the new schema changes {', '.join(changed)}",
+                types=changed,
+            )
+        added = tuple(t for t in extended.entity_types() if t.table_key not in snapshot.tables)
+        if not added:
+            return ChangeSet(())
+        return ChangeSet((), schema=SchemaChange(extended, "", added))
+
+    request = WriteRequest(
+        branch=branch, operation="schema_apply", tables=(), actor_id=actor, changes_schema=True
+    )
+    return engine.transaction.run(request, build)
+
+
+def _has(catalog: Catalog, entity: EntityType) -> bool:
+    return any(entity == other for other in catalog.entity_types())
 
 
 def optimize(

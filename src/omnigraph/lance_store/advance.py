@@ -38,7 +38,7 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
     if committed.version != staged.result_version:
         return HeadMoved(staged.at, int(committed.version), landed_on_top=True)
     result = DatasetVersion(staged.at.location, staged.at.branch, int(committed.version))
-    store.remember(result, committed)
+    store.remember_successor(staged.at, result, committed)
     return result
 
 

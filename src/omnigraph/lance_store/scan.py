@@ -10,6 +10,11 @@ from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 
 
+def read_ids(dataset: Dataset) -> list[str]:
+    ids: list[str] = read_table(dataset, ["id"]).column("id").to_pylist()
+    return ids
+
+
 def read_table(
     dataset: Dataset, columns: Sequence[str] | None = None, row_filter: str | None = None
 ) -> pa.Table:

@@ -58,8 +58,10 @@ def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
         new = _write_rows(dataset, edit) if edit.written is not None else []
         gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
         touched, emptied = _delete_addresses(dataset, gone)
-        if not touched and not emptied:
-            touched = sentinel_fragment(dataset)
+        first = store.first_fragment(at)
+        if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
+            # Unchanged, but common to every writer of this version: any two of them conflict.
+            touched.append(first)
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,
             updated_fragments=touched,
@@ -80,12 +82,6 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
     with storage_errors(f"writing rows for {at.location}"):
         transaction = write_fragments(rows, dataset, mode="overwrite", return_transaction=True)
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
-
-
-def sentinel_fragment(dataset: Dataset) -> list[Any]:
-    """The first fragment, unchanged: what every writer of this version has in common."""
-    fragments = dataset.get_fragments()
-    return [fragments[0].metadata] if fragments else []
 
 
 def _write_rows(dataset: Dataset, edit: RowEdit) -> list[Any]:

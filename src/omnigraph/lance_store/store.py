@@ -45,6 +45,7 @@ class Store:
         self.files: ControlFiles = open_control_files(location, sync=sync)
         self.sync = sync and location.is_local
         self._handles: OrderedDict[DatasetVersion, Dataset] = OrderedDict()
+        self._first_fragments: dict[DatasetVersion, int] = {}
         self._lock = threading.Lock()
 
     def dataset_uri(self, location: str, branch: str | None) -> str:
@@ -70,7 +71,28 @@ class Store:
         with self._lock:
             self._handles[at] = handle
             while len(self._handles) > _HANDLES:
-                self._handles.popitem(last=False)
+                dropped, _ = self._handles.popitem(last=False)
+                self._first_fragments.pop(dropped, None)
+
+    def first_fragment(self, at: DatasetVersion) -> Any | None:
+        """Metadata of the fragment with the lowest id; listing thousands is slow, so it is kept."""
+        dataset = self.open(at)
+        known = self._first_fragments.get(at)
+        if known is None:
+            fragments = dataset.get_fragments()
+            if not fragments:
+                return None
+            known = self._first_fragments[at] = min(f.fragment_id for f in fragments)
+        return dataset.get_fragment(known).metadata
+
+    def remember_successor(
+        self, at: DatasetVersion, after: DatasetVersion, handle: Dataset
+    ) -> None:
+        """`after` was made from `at` by one commit: new fragments only have higher ids."""
+        self.remember(after, handle)
+        first = self._first_fragments.get(at)
+        if first is not None and handle.get_fragment(first) is not None:
+            self._first_fragments[after] = first
 
     def exists(self, location: str, branch: str | None) -> bool:
         try:

@@ -17,7 +17,8 @@ MANIFEST_SCHEMA = pa.schema(
         pa.field("object_id", pa.string(), nullable=False),
         pa.field("object_type", pa.string(), nullable=False),
         pa.field("location", pa.string()),
-        pa.field("metadata", pa.string()),
+        # Compressing the JSON costs 2 ms a publish and saves 40 kB that the next publish drops.
+        pa.field("metadata", pa.string(), metadata={"lance-encoding:compression": "none"}),
         pa.field("base_objects", pa.list_(pa.string())),
         pa.field("table_key", pa.string()),
         pa.field("table_version", pa.int64()),
@@ -150,9 +151,28 @@ def _commit_row(stored: StoredCommit) -> _Row:
     )
 
 
-def _row(object_id: str, object_type: str, **values: Any) -> _Row:
-    given = {"object_id": object_id, "object_type": object_type, **values}
-    return tuple(given.get(name) for name in _COLUMNS)
+def _row(  # noqa: PLR0913 - one argument per column
+    object_id: str,
+    object_type: str,
+    location: str | None = None,
+    metadata: str | None = None,
+    base_objects: list[str] | None = None,
+    table_key: str | None = None,
+    table_version: int | None = None,
+    table_branch: str | None = None,
+    row_count: int | None = None,
+) -> _Row:
+    return (
+        object_id,
+        object_type,
+        location,
+        metadata,
+        base_objects,
+        table_key,
+        table_version,
+        table_branch,
+        row_count,
+    )
 
 
 def _compact(value: Any) -> str:

@@ -102,6 +102,8 @@ class Publication:
     created: tuple[TablePin, ...] = ()
     dropped: tuple[TableKey, ...] = ()
     schema_id: str | None = None
+    on_schema_id: str | None = None
+    """The accepted schema the write was made for."""
     reads: tuple[tuple[TableKey, str], ...] = ()
     """Tables the write relied on, with the content epoch it saw."""
     if_commit: str | None = None
@@ -117,6 +119,7 @@ class Publication:
             "created": [p.to_json() for p in self.created],
             "dropped": [str(k) for k in self.dropped],
             "schema_id": self.schema_id,
+            "on_schema_id": self.on_schema_id,
             "reads": [[str(k), epoch] for k, epoch in self.reads],
             "if_commit": self.if_commit,
             "cancels": self.cancels,
@@ -165,6 +168,15 @@ def unmet_requirement(
                 branch=branch,
                 expected=publication.if_commit,
                 actual=state.head_commit_id,
+            )
+        )
+    if publication.on_schema_id not in (None, state.schema_id):
+        return Requirement(
+            ExpectedVersionMismatch(
+                f"the schema of branch {branch!r} changed while this write was prepared; repeat it",
+                table="schema",
+                expected=publication.on_schema_id,
+                actual=state.schema_id,
             )
         )
     return _moved_table(state, publication)

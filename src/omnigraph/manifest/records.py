@@ -44,7 +44,16 @@ class TablePin:
         return replace(self, version=version, row_count=row_count, content_epoch=content_epoch)
 
     def to_json(self) -> Json:
-        return {**asdict(self), "key": str(self.key)}
+        # Spelled out: `asdict` copies deeply, and every commit writes pins several times.
+        return {
+            "key": str(self.key),
+            "location": self.location,
+            "branch": self.branch,
+            "version": self.version,
+            "row_count": self.row_count,
+            "owner": self.owner,
+            "content_epoch": self.content_epoch,
+        }
 
     @staticmethod
     def from_json(data: Json) -> TablePin:
@@ -85,7 +94,14 @@ class TableChanges:
     file: str | None = None
 
     def to_json(self) -> Json:
-        return {**asdict(self), "key": str(self.key)}
+        return {
+            "key": str(self.key),
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "ids": self.ids,
+            "file": self.file,
+        }
 
     @staticmethod
     def from_json(data: Json) -> TableChanges:

@@ -27,10 +27,10 @@ class WriteSettings:
 class HistorySettings:
     """How much of the commit history sits in the head, and how the rest is packed."""
 
-    window_low: int = 64
+    window_low: int = 32
     """Commit rows left in the head after older ones moved to a `__history` segment."""
 
-    window_high: int = 128
+    window_high: int = 64
     """Commit rows in the head that trigger the move."""
 
     window_bytes: int = 256 * 1024

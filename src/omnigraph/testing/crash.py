@@ -5,29 +5,44 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 Report = Callable[[Any], None]
 
 
-@dataclass
 class Child:
     """A running workload; what it reported before its end is what it acknowledged."""
 
-    process: subprocess.Popen[str]
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
+        self.process = process
+        self._errors = errors
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for_report(self, timeout: float = 60) -> Any:
+        """The next report, as soon as it is there."""
+        line = self._lines.get(timeout=timeout)
+        assert line is not None, f"the workload ended: {self._stderr()}"
+        return json.loads(line)
 
     def finish(self, timeout: float = 120) -> tuple[int, list[Any], str]:
-        """(exit code, reports, stderr); a killed process has a negative exit code."""
-        out, err = self.process.communicate(timeout=timeout)
-        lines = out.splitlines()
-        # A kill may cut the last line short: it was never acknowledged as a whole.
-        complete = lines if out.endswith("\n") else lines[:-1]
-        return self.process.returncode, [json.loads(line) for line in complete], err
+        """(exit code, the reports nobody waited for, stderr); killed means a negative code."""
+        code = self.process.wait(timeout)
+        self._reader.join(timeout)
+        reports = []
+        while (line := self._lines.get()) is not None:
+            # A kill may cut the last line short: it was never acknowledged as a whole.
+            if line.endswith("\n"):
+                reports.append(json.loads(line))
+        return code, reports, self._stderr()
 
     def kill(self) -> None:
         self.process.kill()
@@ -38,12 +53,17 @@ class Child:
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def wait_for_report(self) -> Any:
-        """The next report, as soon as it is there."""
+    def _read(self) -> None:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"the workload ended: {self.process.stderr and self.process.stderr.read()}"
-        return json.loads(line)
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _stderr(self) -> str:
+        with self._errors as errors:
+            errors.seek(0)
+            return errors.read()
 
 
 def start(
@@ -55,14 +75,15 @@ def start(
 ) -> Child:
     """Start `module:function(report, **arguments)` in a new interpreter."""
     env = {**os.environ, **(environment or {}), "OMNIGRAPH_FAILPOINTS": failpoints}
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the child is finished
     process = subprocess.Popen(
         [sys.executable, "-m", "omnigraph.testing.crash", workload, json.dumps(arguments)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=errors,
         text=True,
         env=env,
     )
-    return Child(process)
+    return Child(process, errors)
 
 
 def _main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from omnigraph.graph.handle import Graph
@@ -43,7 +44,7 @@ def assert_at_rest(graph: Graph) -> None:
 def assert_linear_history(graph: Graph, branch: str) -> None:
     """First parents form one chain to the first commit, each later than its parent."""
     commits = graph.commits.list(branch, limit=None)
-    for child, parent in zip(commits, commits[1:], strict=False):
+    for child, parent in itertools.pairwise(commits):
         assert child.parent_commit_id == parent.graph_commit_id
         assert child.created_at > parent.created_at
     assert commits[-1].parent_commit_id is None

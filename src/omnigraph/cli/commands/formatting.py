@@ -1,0 +1,49 @@
+"""What `schema fmt` and `query fmt` share: print, rewrite or only check files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.output import EXIT_FAILED, failures, print_json, print_note, print_result
+from omnigraph.cli.source_files import STDIN, read_source
+from omnigraph.syntax.span import SourceText
+
+Files = Annotated[list[str], typer.Argument(help="Files to format, `-` for standard input.")]
+Check = Annotated[
+    bool, typer.Option("--check", help="Change nothing; exit 1 when a file is not formatted.")
+]
+Stdout = Annotated[
+    bool, typer.Option("--stdout", help="Print the result instead of rewriting the file.")
+]
+
+
+def format_files(
+    files: list[str],
+    check: bool,
+    to_stdout: bool,
+    as_json: bool,
+    formatter: Callable[[SourceText], str],
+) -> None:
+    """Format each file in place, comments kept; a file that does not parse is left alone."""
+    changed: list[str] = []
+    with failures(as_json):
+        for file in files:
+            source = read_source(file)
+            formatted = formatter(source)
+            if formatted != source.text:
+                changed.append(file)
+            if to_stdout or (file == STDIN and not check):
+                print_result(formatted)
+            elif formatted != source.text and not check:
+                Path(file).write_text(formatted, encoding="utf-8")
+    if as_json and not to_stdout and STDIN not in files:
+        print_json({"files": files, "changed": changed, "checked": check})
+    elif not to_stdout:
+        for file in changed:
+            print_note(f"{'would format' if check else 'formatted'} {file}")
+    if check and changed:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,26 @@
+"""The `omnigraph` command: one typer app, the commands come from `cli.commands`."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.commands import lint, query, schema, version
+
+app = typer.Typer(
+    name="omnigraph",
+    help="A typed property graph over Lance.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+lint.register(app)
+schema.register(app)
+query.register(app)
+version.register(app)
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,313 @@
+"""Typed expressions: what an executor evaluates, every node with its type and nullability.
+
+Every comparison, connective and function follows SQL's three-valued logic: an unknown operand
+gives NULL, and a filter keeps a row only when its predicate is true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
+
+
+class VariableKind(StrEnum):
+    """What a variable stands for."""
+
+    NODE = "node"
+    EDGE = "edge"
+    PATH = "path"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Something a pattern binds. `id` is unique in a plan and follows first appearance.
+
+    `types` are the entity types it may have: several for an interface or several edges.
+    """
+
+    id: int
+    name: str
+    kind: VariableKind
+    types: tuple[str, ...]
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """Type of a whole node or edge as a value."""
+
+    kind: VariableKind
+    types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "|".join(self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class PathType:
+    """Type of a path: the alternating ids of its nodes and edges."""
+
+    def __str__(self) -> str:
+        return "Path"
+
+
+@dataclass(frozen=True, slots=True)
+class NullType:
+    """Type of a bare `null`; it fits every nullable place."""
+
+    def __str__(self) -> str:
+        return "null"
+
+
+ExpressionType = ValueType | EntityType | PathType | NullType
+
+BOOL = ScalarType(ScalarKind.BOOL)
+STRING = ScalarType(ScalarKind.STRING)
+I64 = ScalarType(ScalarKind.I64)
+U64 = ScalarType(ScalarKind.U64)
+F64 = ScalarType(ScalarKind.F64)
+DATE = ScalarType(ScalarKind.DATE)
+DATETIME = ScalarType(ScalarKind.DATETIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A Python value of exactly this type: str, int, float, bool, date, datetime, tuple, None."""
+
+    value: Any
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRef:
+    """The value bound to a parameter, already coerced to its declared type."""
+
+    name: str
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyOf:
+    """A stored column of the entity a variable is bound to; `id`, `src`, `dst` included."""
+
+    variable: Variable
+    property: str
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowProperty:
+    """A stored column of the row an update or delete looks at."""
+
+    property: str
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A node or edge as an object (`id` and all properties but blobs and vectors), or a path."""
+
+    variable: Variable
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """`type($x)`: the name of the type the bound entity really has."""
+
+    variable: Variable
+    type: ExpressionType = STRING
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the Project or Aggregate below."""
+
+    name: str
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRef:
+    """The score a Search or Fuse below has put into this slot."""
+
+    slot: str
+    type: ExpressionType = F64
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`+ - * / %`; `+` on strings concatenates, `/` on integers truncates towards zero."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """`-x`."""
+
+    operand: Expression
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`= != < <= > >= contains starts_with`, operands already of comparable types.
+
+    `contains` is membership when the left side is a list, else exact substring.
+    """
+
+    operator: str
+    left: Expression
+    right: Expression
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InList:
+    """`operand in collection`; the collection is of a list type."""
+
+    operand: Expression
+    collection: Expression
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list built per row from items that are not all constants."""
+
+    items: tuple[Expression, ...]
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`operand is null`; never NULL itself."""
+
+    operand: Expression
+    negated: bool = False
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`not operand`."""
+
+    operand: Expression
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All operands."""
+
+    operands: tuple[Expression, ...]
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any operand."""
+
+    operands: tuple[Expression, ...]
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function of the registry; `length` of a path counts its edges."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Into another scalar type; a value that does not fit is an error, never a NULL."""
+
+    operand: Expression
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyText:
+    """The canonical id text of a key value, for endpoints given as the key itself."""
+
+    operand: Expression
+    type: ExpressionType = STRING
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """`search` (any term), `fuzzy` (any term within `edits`), `match_text` (all terms)."""
+
+    function: str
+    field: PropertyOf
+    query: Expression
+    edits: int | None = None
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """Only inside an Aggregate. No operand: count rows. A `Whole` operand: count bound rows."""
+
+    function: str
+    operand: Expression | None
+    distinct: bool
+    type: ExpressionType
+    nullable: bool = False
+
+
+Expression = (
+    Constant
+    | ParameterRef
+    | PropertyOf
+    | RowProperty
+    | Whole
+    | TypeName
+    | ColumnRef
+    | ScoreRef
+    | Arithmetic
+    | Negative
+    | Compare
+    | InList
+    | ListOf
+    | IsNull
+    | Not
+    | And
+    | Or
+    | Function
+    | Convert
+    | KeyText
+    | TextMatch
+    | AggregateCall
+)

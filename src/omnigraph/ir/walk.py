@@ -1,0 +1,64 @@
+"""One traversal and one bottom-up rewrite for every kind of IR node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any, TypeVar, get_args
+
+from omnigraph.ir.expressions import Expression
+from omnigraph.ir.reads import Column, ReadOp, SortKey
+from omnigraph.ir.writes import Assignment, WriteOp
+
+Node = Expression | ReadOp | WriteOp | Column | SortKey | Assignment
+_NODES: tuple[type, ...] = (
+    *get_args(Expression),
+    *get_args(ReadOp),
+    *get_args(WriteOp),
+    Column,
+    SortKey,
+    Assignment,
+)
+_N = TypeVar("_N", bound=Node)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly inside, in the order of the fields: inputs before expressions."""
+    for field in fields(node):
+        value: Any = getattr(node, field.name)
+        if isinstance(value, tuple):
+            yield from (item for item in value if _is_node(item))
+        elif _is_node(value):
+            yield value
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """This node and everything inside it, parents first."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def map_children(node: _N, change: Callable[[Any], Any]) -> _N:
+    """A copy with `change` applied to every node directly inside."""
+    updates: dict[str, Any] = {}
+    for field in fields(node):
+        value: Any = getattr(node, field.name)
+        new: Any = value
+        if isinstance(value, tuple):
+            new = tuple(change(item) if _is_node(item) else item for item in value)
+        elif _is_node(value):
+            new = change(value)
+        if new != value:
+            updates[field.name] = new
+    changed: Any = replace(node, **updates) if updates else node
+    return changed  # type: ignore[no-any-return]
+
+
+def rewrite(node: _N, change: Callable[[Any], Any]) -> _N:
+    """A copy in which `change` has been applied to every node, children first."""
+    return change(map_children(node, lambda child: rewrite(child, change)))  # type: ignore[no-any-return]
+
+
+def _is_node(value: object) -> bool:
+    return isinstance(value, _NODES)

@@ -1,0 +1,188 @@
+"""The one entry of the query language: text and catalog in, compiled query out, cached."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.identity import fingerprint
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import InvalidArgument, NotFound, TypeCheckError
+from omnigraph.ir.ir_text import plan_text, statements_text
+from omnigraph.ir.reads import ReadOp
+from omnigraph.ir.writes import WriteOp
+from omnigraph.query import ast
+from omnigraph.query.descriptor import (
+    OperationDescriptor,
+    result_fields,
+    tables_read,
+    tables_written,
+)
+from omnigraph.query.lint import lint_queries
+from omnigraph.query.params import ParameterDecl, bind
+from omnigraph.query.parser import parse_queries
+from omnigraph.query.typecheck import CheckedMutation, CheckedQuery, CheckedRead, check_query
+from omnigraph.syntax.diagnostics import (
+    Diagnostic,
+    Findings,
+    Severity,
+    did_you_mean,
+    in_text_order,
+    language_error,
+)
+from omnigraph.syntax.span import SourceText
+
+CACHE_ENTRIES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledQuery:
+    """A query ready to run: a read has a plan, a mutation has statements."""
+
+    name: str
+    parameters: tuple[ParameterDecl, ...]
+    operation: OperationDescriptor
+    plan: ReadOp | None = None
+    statements: tuple[WriteOp, ...] = ()
+
+    @property
+    def is_read(self) -> bool:
+        return self.plan is not None
+
+    def bind(self, given: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """Parameter values, coerced; raises `InvalidArgument` naming the parameter."""
+        return bind(self.parameters, given or {})
+
+    def text(self) -> str:
+        """The stable text of the plan or statements."""
+        return plan_text(self.plan) if self.plan is not None else statements_text(self.statements)
+
+
+_cache: OrderedDict[tuple[str, str, str | None], CompiledQuery] = OrderedDict()
+_cache_lock = threading.Lock()
+
+
+def compile_query(
+    text: str, catalog: Catalog, name: str | None = None, file: str = "<query>"
+) -> CompiledQuery:
+    """Compile the query called `name`, or the only one of the text.
+
+    Raises `ParseError` or `TypeCheckError` with every finding, `NotFound` for a name that is not
+    there, `InvalidArgument` when the text has several queries and no name was given.
+    """
+    key = (fingerprint(catalog), text, name)
+    with _cache_lock:
+        found = _cache.get(key)
+        if found is not None:
+            _cache.move_to_end(key)
+            return found
+    compiled = _compile(SourceText(text, file), catalog, name)
+    with _cache_lock:
+        _cache[key] = compiled
+        while len(_cache) > CACHE_ENTRIES:
+            _cache.popitem(last=False)
+    return compiled
+
+
+def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[CompiledQuery, ...]:
+    """Every query of a text; raises with the findings of all of them."""
+    source = SourceText(text, file)
+    findings = Findings()
+    queries = [check_query(q, catalog, findings) for q in parse_queries(source).queries]
+    if findings.has_errors:
+        raise language_error(TypeCheckError, findings, source)
+    return tuple(_finish(query, catalog) for query in queries if query is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """All findings about a query file, in text order."""
+
+    source: SourceText
+    queries: int
+    findings: tuple[Diagnostic, ...]
+    operations: tuple[OperationDescriptor, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.findings) - self.errors
+
+
+def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
+    """Errors and warnings of every query; raises `ParseError` when the text cannot be read."""
+    findings = Findings()
+    pairs = [(q, check_query(q, catalog, findings)) for q in parse_queries(source).queries]
+    lint_queries(pairs, catalog, findings)
+    operations = tuple(_finish(c, catalog).operation for _, c in pairs if c is not None)
+    return LintReport(source, len(pairs), tuple(in_text_order(findings)), operations)
+
+
+def clear_cache() -> None:
+    """Forget every compiled query; benchmarks measure compilation with it."""
+    with _cache_lock:
+        _cache.clear()
+
+
+def _compile(source: SourceText, catalog: Catalog, name: str | None) -> CompiledQuery:
+    query = _choose(parse_queries(source), name)
+    findings = Findings()
+    checked = check_query(query, catalog, findings)
+    if checked is None:
+        raise language_error(TypeCheckError, findings, source)
+    return _finish(checked, catalog)
+
+
+def _choose(queries: ast.QueryFile, name: str | None) -> ast.Query:
+    by_name = {query.name.text: query for query in queries.queries}
+    if name is not None:
+        if name not in by_name:
+            hint = did_you_mean(name, by_name) or "the text holds no query"
+            raise NotFound(f"there is no query '{name}'; {hint}", query=name)
+        return by_name[name]
+    if len(by_name) != 1:
+        listed = ", ".join(by_name)
+        raise InvalidArgument(
+            f"the text holds {len(by_name)} queries, name the one to run: {listed}"
+            if by_name
+            else "the text holds no query",
+            queries=list(by_name),
+        )
+    return next(iter(by_name.values()))
+
+
+def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
+    query = checked.query
+    notes = {annotation.name: annotation.text for annotation in query.annotations}
+    name = query.name.text
+    match checked.body:
+        case CheckedRead(plan, columns):
+            operation = OperationDescriptor(
+                name,
+                "read",
+                checked.parameters,
+                result_fields(columns),
+                tables_read([plan]),
+                (),
+                notes.get("description"),
+                notes.get("instruction"),
+            )
+            return CompiledQuery(name, checked.parameters, operation, plan)
+        case CheckedMutation(statements):
+            operation = OperationDescriptor(
+                name,
+                "mutation",
+                checked.parameters,
+                (),
+                tables_read(statements),
+                tables_written(statements, catalog),
+                notes.get("description"),
+                notes.get("instruction"),
+            )
+            return CompiledQuery(name, checked.parameters, operation, None, statements)

@@ -1,0 +1,142 @@
+"""When a typed expression can stand where another type is wanted."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.ir.expressions import (
+    STRING,
+    Constant,
+    Convert,
+    Expression,
+    ExpressionType,
+    ListOf,
+    NullType,
+)
+from omnigraph.values.coercion import coerce
+from omnigraph.values.scalars import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    NUMERIC_KINDS,
+    TEMPORAL_KINDS,
+    BlobType,
+    EnumType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+
+
+class DoesNotFit(Exception):
+    """Why an expression cannot have the wanted type; the text completes a diagnostic."""
+
+
+def is_numeric(kind: ExpressionType) -> bool:
+    return isinstance(kind, ScalarType) and kind.kind in NUMERIC_KINDS
+
+
+def is_integer(kind: ExpressionType) -> bool:
+    return isinstance(kind, ScalarType) and kind.kind in INTEGER_KINDS
+
+
+def is_temporal(kind: ExpressionType) -> bool:
+    return isinstance(kind, ScalarType) and kind.kind in TEMPORAL_KINDS
+
+
+def is_text(kind: ExpressionType) -> bool:
+    return kind == STRING or isinstance(kind, EnumType)
+
+
+def is_orderable(kind: ExpressionType) -> bool:
+    return isinstance(kind, (ScalarType, EnumType))
+
+
+def comparable(left: Expression, right: Expression) -> tuple[Expression, Expression]:
+    """Both sides ready to be compared, constants in the type of the other side."""
+    if isinstance(left.type, NullType) or isinstance(right.type, NullType):
+        raise DoesNotFit("a comparison with null never matches")
+    if isinstance(left, Constant) and not isinstance(right, Constant):
+        return as_constant_like(left, right.type), right
+    if isinstance(right, Constant) and not isinstance(left, Constant):
+        return left, as_constant_like(right, left.type)
+    if not _same_family(left.type, right.type):
+        raise DoesNotFit(f"{left.type} and {right.type} cannot be compared")
+    return left, right
+
+
+def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
+    """A literal in the type of what it is compared with."""
+    if is_numeric(constant.type) and is_numeric(other) and isinstance(other, ScalarType):
+        return _number_like(constant, other)
+    if isinstance(other, (ScalarType, EnumType)):
+        converts = other.kind in TEMPORAL_KINDS if isinstance(other, ScalarType) else True
+        if converts:
+            return constant_of(constant, other)
+    if not _same_family(constant.type, other):
+        raise DoesNotFit(f"{constant.type} and {other} cannot be compared")
+    return constant
+
+
+def _number_like(constant: Constant, other: ScalarType) -> Constant:
+    if other.kind is ScalarKind.F32:
+        return Constant(_round_to_f32(float(constant.value)), other)
+    if other.kind is ScalarKind.F64:
+        return Constant(float(constant.value), other)
+    return constant  # an integer compared with 2.5, or with one too large for it, is fine
+
+
+def _round_to_f32(value: float) -> float:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return value
+    return rounded
+
+
+def _same_family(left: ExpressionType, right: ExpressionType) -> bool:
+    if left == right:
+        return not isinstance(left, (VectorType, BlobType))
+    return (is_numeric(left) and is_numeric(right)) or (is_text(left) and is_text(right))
+
+
+def constant_of(constant: Constant, wanted: ValueType) -> Constant:
+    """A literal as a value of exactly this type."""
+    raw = list(constant.value) if isinstance(constant.value, tuple) else constant.value
+    try:
+        value = coerce(raw, wanted)
+    except InvalidArgument as error:
+        raise DoesNotFit(error.message) from None
+    if wanted == ScalarType(ScalarKind.F32):
+        value = _round_to_f32(value)
+    return Constant(tuple(value) if isinstance(value, list) else value, wanted)
+
+
+def stored_as(value: Expression, wanted: ValueType) -> Expression:
+    """An expression as the value of a property; checks left to run time become `Convert`."""
+    if isinstance(value, Constant) and not isinstance(value.type, NullType):
+        return constant_of(value, wanted)
+    if isinstance(value.type, NullType):
+        return Constant(None, wanted, nullable=True)
+    if isinstance(value, ListOf) and isinstance(wanted, ListType):
+        element = ScalarType(wanted.element)
+        return replace(
+            value, items=tuple(stored_as(item, element) for item in value.items), type=wanted
+        )
+    if value.type == wanted:
+        return value
+    if not _converts(value.type, wanted):
+        raise DoesNotFit(f"{value.type} is not {wanted}")
+    return Convert(value, wanted, value.nullable)
+
+
+def _converts(given: ExpressionType, wanted: ValueType) -> bool:
+    if is_text(given) and (is_text(wanted) or isinstance(wanted, BlobType)):
+        return True
+    if not isinstance(given, ScalarType) or not isinstance(wanted, ScalarType):
+        return False
+    to_float = wanted.kind in FLOAT_KINDS and given.kind in NUMERIC_KINDS
+    return to_float or (wanted.kind in INTEGER_KINDS and given.kind in INTEGER_KINDS)

@@ -1,0 +1,167 @@
+"""Query syntax tree -> canonical text; `parse(format(x)) == x`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.query import ast
+from omnigraph.query.format_expressions import format_expression, starts_like_a_clause_part
+from omnigraph.syntax.layout import Line, find_comments, write_lines
+from omnigraph.syntax.literals import write_string
+from omnigraph.syntax.span import SourceText
+
+# A block whose items fit on one line of this length is written on one line.
+_ONE_LINE = 80
+
+
+def format_queries(queries: ast.QueryFile, source: SourceText | None = None) -> str:
+    """Canonical text; with the source it was parsed from, comments are kept."""
+    lines: list[Line] = []
+    for query in queries.queries:
+        if lines:
+            lines.append(Line("", lines[-1].start))
+        lines += _query(query)
+    return write_lines(lines, find_comments(source) if source else ())
+
+
+def format_type(ref: ast.TypeRef) -> str:
+    base = f"Vector({ref.width})" if ref.width is not None else ref.base
+    return f"{f'[{base}]' if ref.is_list else base}{'?' if ref.nullable else ''}"
+
+
+def _query(query: ast.Query) -> list[Line]:
+    parameters = ", ".join(f"${p.name.text}: {format_type(p.type)}" for p in query.parameters)
+    annotations = "".join(f" @{a.name}({write_string(a.text)})" for a in query.annotations)
+    start = query.span.start
+    return [
+        Line(f"query {query.name.text}({parameters}){annotations} {{", start),
+        *_body(query.body, start),
+        Line("}", max(query.span.end - 1, 0), closes=True),
+    ]
+
+
+def _body(body: ast.Read | ast.Mutation, start: int) -> list[Line]:
+    if isinstance(body, ast.Read):
+        return _read(body, start)
+    return [line for statement in body.statements for line in _statement(statement)]
+
+
+def _read(read: ast.Read, start: int) -> list[Line]:
+    lines = _match(read.clauses, start, read.return_span.start)
+    keyword = "return distinct" if read.distinct else "return"
+    at = read.return_span.start
+    lines += _block(keyword, [(_projection(p), p.span.start) for p in read.projections], at)
+    if read.having is not None:
+        at = read.having.span.start
+        lines.append(Line(f"where {format_expression(read.having)}", at, 1))
+    if read.order:
+        at = read.order[0].span.start
+        lines += _block("order", [(_ordering(o), o.span.start) for o in read.order], at)
+    for keyword, count in (("limit", read.limit), ("offset", read.offset)):
+        if count is not None:
+            at = max(at, count.span.start)
+            lines.append(Line(f"{keyword} {format_expression(count)}", at, 1))
+    return lines
+
+
+def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[Line]:
+    one_line = f"{keyword} {{ {', '.join(text for text, _ in items)} }}"
+    if len(one_line) <= _ONE_LINE:
+        return [Line(one_line, start, 1)]
+    inner = [Line(f"{text},", at, 2) for text, at in items]
+    return [Line(f"{keyword} {{", start, 1), *inner, Line("}", items[-1][1], 1, closes=True)]
+
+
+def _match(clauses: tuple[ast.Clause, ...], start: int, following: int) -> list[Line]:
+    """The block from `start`; `following` is where the next construct begins."""
+    first = min((clause.span.start for clause in clauses), default=start)
+    return [
+        Line("match {", min(start + 1, first), 1),
+        *_clauses(clauses, 2),
+        Line("}", max(following - 1, 0), 1, closes=True),
+    ]
+
+
+def _clauses(clauses: Iterable[ast.Clause], indent: int) -> list[Line]:
+    lines: list[Line] = []
+    for clause in clauses:
+        if isinstance(clause, (ast.Negation, ast.OptionalBlock)):
+            lines += _nested(clause, indent)
+        else:
+            lines.append(Line(_clause(clause), clause.span.start, indent))
+    return lines
+
+
+def _nested(clause: ast.Negation | ast.OptionalBlock, indent: int) -> list[Line]:
+    keyword = "not" if isinstance(clause, ast.Negation) else "optional"
+    inner = _clauses(clause.clauses, indent + 1)
+    if len(inner) == 1 and len(inner[0].text) < _ONE_LINE:
+        return [Line(f"{keyword} {{ {inner[0].text} }}", clause.span.start, indent)]
+    closing = Line("}", max(clause.span.end - 1, 0), indent, closes=True)
+    return [Line(f"{keyword} {{", clause.span.start, indent), *inner, closing]
+
+
+def _clause(clause: ast.Binding | ast.Traversal | ast.Filter) -> str:
+    match clause:
+        case ast.Binding(variable, type_name, matches):
+            values = f" {{ {_values(matches)} }}" if matches else ""
+            return f"${variable.text}: {type_name.text}{values}"
+        case ast.Traversal(source, edge, target, path, shortest):
+            prefix = f"${path.text} = {'shortest ' if shortest else ''}" if path else ""
+            return f"{prefix}${source.text} {format_edge(edge)} ${target.text}"
+        case ast.Filter(predicate):
+            text = format_expression(predicate)
+            return f"({text})" if starts_like_a_clause_part(predicate) else text
+
+
+def format_edge(edge: ast.EdgePattern) -> str:
+    names = "|".join(name.text for name in edge.names)
+    hops = ""
+    if edge.hops:
+        maximum = "" if edge.hops.maximum is None else edge.hops.maximum
+        hops = f"{{{edge.hops.minimum},{maximum}}}"
+    binding = f"${edge.variable.text}:" if edge.variable else ""
+    return f"{binding}{f'<{names}>' if edge.undirected else names}{hops}"
+
+
+def _values(values: tuple[ast.PropertyValue, ...]) -> str:
+    return ", ".join(f"{v.name.text}: {format_expression(v.value)}" for v in values)
+
+
+def _projection(projection: ast.Projection) -> str:
+    alias = f" as {projection.alias.text}" if projection.alias else ""
+    return format_expression(projection.value) + alias
+
+
+def _ordering(ordering: ast.Ordering) -> str:
+    direction = {None: "", True: " desc", False: " asc"}[ordering.descending]
+    return format_expression(ordering.value) + direction
+
+
+def _statement(statement: ast.Statement) -> list[Line]:
+    start = statement.span.start
+    match statement:
+        case ast.Insert(type_name, assignments, skip):
+            tail = " on match skip" if skip else ""
+            return _assignments(f"insert {type_name.text}", assignments, tail, start)
+        case ast.Update(type_name, assignments, where):
+            tail = f" where {format_expression(where)}"
+            return _assignments(f"update {type_name.text} set", assignments, tail, start)
+        case ast.Delete(type_name, where):
+            text = f"delete {type_name.text} where {format_expression(where)}"
+            return [Line(text, start, 1)]
+        case ast.MatchDelete(clauses, variables):
+            names = ", ".join(f"${v.text}" for v in variables)
+            at = variables[0].span.start
+            return [*_match(clauses, start, at), Line(f"delete {names}", at, 1)]
+
+
+def _assignments(
+    head: str, assignments: tuple[ast.PropertyValue, ...], tail: str, start: int
+) -> list[Line]:
+    one_line = f"{head} {{ {_values(assignments)} }}{tail}" if assignments else f"{head} {{}}{tail}"
+    if len(one_line) <= _ONE_LINE or not assignments:
+        return [Line(one_line, start, 1)]
+    inner = [Line(f"{_values((a,))},", a.name.span.start, 2) for a in assignments]
+    closing = Line(f"}}{tail}", inner[-1].start, 1, closes=True)
+    return [Line(f"{head} {{", start, 1), *inner, closing]

@@ -1,0 +1,183 @@
+"""Warnings about queries that compile: what is probably not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+
+from omnigraph.catalog.constraints import Index
+from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.ir.functions import FUNCTIONS, FunctionKind
+from omnigraph.query import ast, codes
+from omnigraph.query.scope import ANONYMOUS
+from omnigraph.query.typecheck import CheckedQuery, CheckedRead
+from omnigraph.query.typecheck_patterns import Pattern, mentioned, variables_in
+from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.span import Span
+
+
+def lint_queries(
+    queries: Iterable[tuple[ast.Query, CheckedQuery | None]], catalog: Catalog, found: Findings
+) -> None:
+    """Every warning about a file; queries with errors only get what needs no types."""
+    pairs = list(queries)
+    for query, checked in pairs:
+        _unused_parameters(query, found)
+        _hard_coded(query, found)
+        if checked is not None:
+            _unused_bindings(query, found)
+            if isinstance(checked.body, CheckedRead):
+                _cartesian(query, checked.body.pattern, found)
+        _unindexed_searches(query, catalog, found)
+    _never_updated([query for query, _ in pairs], catalog, found)
+
+
+def _nodes(root: object) -> Iterator[object]:
+    """Every syntax node, parents first; expression depth is bounded by the parser."""
+    yield root
+    for field in fields(root):  # type: ignore[arg-type]
+        value = getattr(root, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(item) and not isinstance(item, Span):
+                yield from _nodes(item)
+
+
+def _unused_parameters(query: ast.Query, found: Findings) -> None:
+    used = {node.name for node in _nodes(query.body) if isinstance(node, ast.VariableRef)}
+    for parameter in query.parameters:
+        if parameter.name.text not in used:
+            found.warning(
+                codes.UNUSED_PARAMETER,
+                f"parameter ${parameter.name.text} is never used",
+                parameter.name.span,
+            )
+
+
+def _hard_coded(query: ast.Query, found: Findings) -> None:
+    if isinstance(query.body, ast.Mutation) and not query.parameters:
+        found.warning(
+            codes.HARD_CODED,
+            f"mutation '{query.name.text}' takes no parameters: it does the same thing every time",
+            query.name.span,
+            "pass the values as parameters",
+        )
+
+
+def _unused_bindings(query: ast.Query, found: Findings) -> None:
+    bound: dict[str, Span] = {}
+    times: dict[str, int] = {}
+    matched: set[str] = set()
+    for node in _nodes(query.body):
+        if isinstance(node, ast.Binding) and node.matches:
+            matched.add(node.variable.text)
+        for written in _bound_by(node):
+            bound.setdefault(written.text, written.span)
+        for name in [*(n.text for n in _bound_by(node)), *_used_by(node)]:
+            times[name] = times.get(name, 0) + 1
+    if len(bound) < 2:
+        return  # `match { $p: Person } return { count(*) }` needs its one binding
+    for name, span in bound.items():
+        if times[name] == 1 and name not in matched and name != ANONYMOUS:
+            found.warning(
+                codes.UNUSED_BINDING,
+                f"${name} is bound and never used",
+                span,
+                "an end that does not matter is written `$_`",
+            )
+
+
+def _bound_by(node: object) -> list[ast.Name]:
+    match node:
+        case ast.Binding(variable):
+            return [variable]
+        case ast.Traversal(source, edge, target, path):
+            return [n for n in (path, source, edge.variable, target) if n is not None]
+        case _:
+            return []
+
+
+def _used_by(node: object) -> list[str]:
+    match node:
+        case ast.PropertyRef(variable):
+            return [variable.text]
+        case ast.VariableRef(name):
+            return [name]
+        case ast.MatchDelete(_, variables):
+            return [variable.text for variable in variables]
+        case _:
+            return []
+
+
+def _cartesian(query: ast.Query, pattern: Pattern, found: Findings) -> None:
+    """Union of the variables each hop, filter and sub-block connects."""
+    groups = [{node.id} for node in pattern.nodes]
+    links = [{hop.source.id, hop.target.id} for hop in pattern.hops]
+    links += [variables_in(predicate) for predicate in pattern.filters]
+    links += [mentioned(inner) for inner in (*pattern.optionals, *pattern.negations)]
+    for link in links:
+        touched = [group for group in groups if group & link]
+        if len(touched) > 1:
+            groups = [group for group in groups if not group & link]
+            groups.append(set[int]().union(*touched))
+    if len(groups) < 2:
+        return
+    names = {node.id: node.name for node in pattern.nodes}
+    sides = sorted(min(group) for group in groups)
+    listed = " and ".join(f"${names[side]}" for side in sides)
+    found.warning(
+        codes.CARTESIAN,
+        f"nothing connects {listed}: every row of one meets every row of the other",
+        query.name.span,
+        "connect them with a hop or a condition, or use two queries",
+    )
+
+
+def _unindexed_searches(query: ast.Query, catalog: Catalog, found: Findings) -> None:
+    types = {
+        node.variable.text: node.type.text
+        for node in _nodes(query.body)
+        if isinstance(node, ast.Binding)
+    }
+    for node in _nodes(query.body):
+        if not isinstance(node, ast.Call) or not node.arguments:
+            continue
+        function = FUNCTIONS.get(node.function)
+        field = node.arguments[0]
+        if (
+            function is None
+            or function.kind not in (FunctionKind.TEXT, FunctionKind.RANKING)
+            or not isinstance(field, ast.PropertyRef)
+        ):
+            continue
+        owner = catalog.node_types.get(types.get(field.variable.text, ""))
+        if owner is not None and not _is_indexed(owner, field.property.text):
+            found.warning(
+                codes.UNINDEXED_SEARCH,
+                f"{owner.name}.{field.property.text} has no index: {node.function} reads every row",
+                field.span,
+                f"write `{field.property.text}: … @index` in the schema",
+            )
+
+
+def _is_indexed(owner: NodeType, name: str) -> bool:
+    return any(isinstance(c, Index) and name in c.properties for c in owner.constraints)
+
+
+def _never_updated(queries: list[ast.Query], catalog: Catalog, found: Findings) -> None:
+    """Only for types the file updates at all: others may be written elsewhere."""
+    updates = [node for query in queries for node in _nodes(query) if isinstance(node, ast.Update)]
+    first: dict[str, ast.Update] = {}
+    assigned: dict[str, set[str]] = {}
+    for update in updates:
+        first.setdefault(update.type.text, update)
+        names = assigned.setdefault(update.type.text, set())
+        names |= {assignment.name.text for assignment in update.assignments}
+    for type_name, update in first.items():
+        owner = catalog.node_types.get(type_name)
+        for declared in owner.properties if owner else ():
+            if declared.nullable and declared.name not in assigned[type_name]:
+                found.warning(
+                    codes.NEVER_UPDATED,
+                    f"no update ever sets {type_name}.{declared.name}, which is nullable",
+                    update.type.span,
+                )

@@ -1,0 +1,205 @@
+"""Typed returns -> search, grouping, ordering and projection steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+from omnigraph.ir.walk import map_children
+from omnigraph.query import codes
+from omnigraph.query.rankings import FuseSpec
+from omnigraph.query.scope import Scope
+from omnigraph.query.typecheck_returns import Returned, contains_aggregate
+from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.span import Span
+
+
+def lower_return(
+    rows: reads.ReadOp, returned: Returned, scope: Scope
+) -> tuple[reads.ReadOp, tuple[reads.Column, ...]]:
+    """The complete plan and its result columns, still expressed over the matched rows."""
+    rows = _searches(rows, returned)
+    if returned.aggregated:
+        return _aggregated(rows, returned, scope.found), returned.columns
+    if returned.having is not None:
+        rows = reads.Filter(rows, returned.having.value)
+    if returned.distinct:
+        return _distinct(rows, returned, returned.columns, scope.found), returned.columns
+    keys = tuple(key for key, _ in returned.order)
+    _check_no_aggregate(returned, scope.found)
+    rows = _ordered(rows, keys, _row_ties(scope))
+    rows = _limited(rows, returned)
+    return reads.Project(rows, returned.columns), returned.columns
+
+
+def _check_no_aggregate(returned: Returned, found: Findings) -> None:
+    for key, span in returned.order:
+        if contains_aggregate(key.value):
+            found.error(
+                codes.SHAPE,
+                "ordering by an aggregate needs an aggregate in `return`",
+                span,
+                "return it under a name and order by the name",
+            )
+
+
+def _searches(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:
+    for slot, spec in returned.rankings.specs.items():
+        keep = slot not in returned.required
+        if isinstance(spec, FuseSpec):
+            rows = reads.Fuse(rows, slot, spec.rankings, spec.weights, spec.k, keep)
+        else:
+            rows = reads.Search(
+                rows, slot, spec.function, spec.variable, spec.property, spec.query, keep
+            )
+    return rows
+
+
+def _limited(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:
+    if returned.limit is None and returned.offset is None:
+        return rows
+    return reads.Limit(rows, returned.limit, returned.offset)
+
+
+def _row_ties(scope: Scope) -> tuple[ex.Expression, ...]:
+    """Ids of the bound entities in the order their variables first appear, then paths."""
+    ties: list[ex.Expression] = []
+    paths: list[ex.Expression] = []
+    for variable in sorted(scope.variables.values(), key=lambda v: scope.first_seen[v.id]):
+        if variable.kind is ex.VariableKind.PATH:
+            paths.append(ex.Whole(variable, ex.PathType(), variable.nullable))
+            continue
+        ties.append(ex.PropertyOf(variable, "id", ex.STRING, variable.nullable))
+        if len(variable.types) > 1:
+            ties.append(ex.TypeName(variable, nullable=variable.nullable))
+    return (*ties, *paths)
+
+
+def _ordered(
+    rows: reads.ReadOp, keys: tuple[reads.SortKey, ...], ties: tuple[ex.Expression, ...]
+) -> reads.ReadOp:
+    # A global aggregate is one row: there is nothing to order.
+    return reads.OrderBy(rows, keys, ties) if keys or ties else rows
+
+
+def _column_ref(column: reads.Column) -> ex.ColumnRef:
+    return ex.ColumnRef(column.name, column.value.type, column.value.nullable)
+
+
+# --- distinct ------------------------------------------------------------------------------
+
+
+def _distinct(
+    rows: reads.ReadOp, returned: Returned, columns: tuple[reads.Column, ...], found: Findings
+) -> reads.ReadOp:
+    """Order is over the result columns: after merging equal rows nothing else is left."""
+    refs = {column.value: _column_ref(column) for column in returned.columns}
+    keys = []
+    for key, span in returned.order:
+        try:
+            keys.append(replace(key, value=_over(key.value, refs)))
+        except _NotAvailable:
+            found.error(
+                codes.SHAPE,
+                "with `return distinct` the order can only use returned columns",
+                span,
+                "return it too",
+            )
+    ties = tuple(_column_ref(c) for c in returned.columns if _sortable(c.value.type))
+    merged = reads.Distinct(reads.Project(rows, columns))
+    return _limited(reads.OrderBy(merged, tuple(keys), ties), returned)
+
+
+def _sortable(kind: ex.ExpressionType) -> bool:
+    return not isinstance(kind, ex.NullType)
+
+
+class _NotAvailable(Exception):
+    """An expression reads a row that is no longer there."""
+
+
+def _over(value: ex.Expression, refs: dict[ex.Expression, ex.ColumnRef]) -> ex.Expression:
+    """The expression with everything that is a column already replaced by the column."""
+    if value in refs:
+        return refs[value]
+    if isinstance(value, (ex.Constant, ex.ParameterRef)):
+        return value
+    if isinstance(
+        value,
+        (ex.PropertyOf, ex.Whole, ex.TypeName, ex.ScoreRef, ex.TextMatch, ex.AggregateCall),
+    ):
+        raise _NotAvailable
+    return map_children(value, lambda child: _over(child, refs))
+
+
+# --- aggregation ---------------------------------------------------------------------------
+
+
+@dataclass
+class _Groups:
+    """The columns an Aggregate gives: the keys, and every aggregate anything asks for."""
+
+    keys: list[reads.Column] = field(default_factory=list)
+    aggregates: list[reads.Column] = field(default_factory=list)
+    refs: dict[ex.Expression, ex.ColumnRef] = field(default_factory=dict)
+
+    def add_key(self, column: reads.Column) -> None:
+        self.keys.append(column)
+        self.refs.setdefault(column.value, _column_ref(column))
+
+    def add_aggregates(self, value: ex.Expression, name: str | None = None) -> None:
+        if isinstance(value, ex.AggregateCall):
+            if value not in self.refs:
+                column = reads.Column(name or f"_aggregate{len(self.aggregates) + 1}", value)
+                self.aggregates.append(column)
+                self.refs[value] = _column_ref(column)
+            return
+        map_children(value, lambda child: self._visit(child))
+
+    def _visit(self, child: ex.Expression) -> ex.Expression:
+        self.add_aggregates(child)
+        return child
+
+
+def _aggregated(rows: reads.ReadOp, returned: Returned, found: Findings) -> reads.ReadOp:
+    groups = _Groups()
+    for column in returned.columns:
+        if contains_aggregate(column.value):
+            exact = isinstance(column.value, ex.AggregateCall)
+            groups.add_aggregates(column.value, column.name if exact else None)
+        else:
+            groups.add_key(column)
+    for located in [returned.having] if returned.having else []:
+        groups.add_aggregates(located.value)
+    for key, _ in returned.order:
+        groups.add_aggregates(key.value)
+    rows = reads.Aggregate(rows, tuple(groups.keys), tuple(groups.aggregates))
+    if returned.having is not None:
+        value = _grouped(returned.having.value, groups, returned.having.span, found)
+        rows = reads.Filter(rows, value)
+    columns = tuple(
+        reads.Column(column.name, _grouped(column.value, groups, span, found))
+        for column, span in zip(returned.columns, returned.spans, strict=True)
+    )
+    if returned.distinct:
+        return _distinct(rows, returned, columns, found)
+    keys = tuple(
+        replace(key, value=_grouped(key.value, groups, span, found)) for key, span in returned.order
+    )
+    ties = tuple(_column_ref(key) for key in groups.keys)
+    ordered = _limited(_ordered(rows, keys, ties), returned)
+    return reads.Project(ordered, columns)
+
+
+def _grouped(value: ex.Expression, groups: _Groups, span: Span, found: Findings) -> ex.Expression:
+    try:
+        return _over(value, groups.refs)
+    except _NotAvailable:
+        found.error(
+            codes.SHAPE,
+            "this is neither a group key nor inside an aggregate",
+            span,
+            "return it as a column of its own, or wrap it: `min(…)`",
+        )
+        return value

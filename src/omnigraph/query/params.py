@@ -1,0 +1,98 @@
+"""Parameters: their declared types, and given values bound and coerced to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.query import ast, codes
+from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.values.coercion import coerce
+from omnigraph.values.scalars import (
+    BlobType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+
+_SCALARS = {kind.value: kind for kind in ScalarKind}
+_MAX_VECTOR_WIDTH = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterDecl:
+    """One declared parameter; an optional one may be left out and is then NULL."""
+
+    name: str
+    type: ValueType
+    optional: bool
+
+    def __str__(self) -> str:
+        return f"${self.name}: {self.type}{'?' if self.optional else ''}"
+
+
+def declare(query: ast.Query, found: Findings) -> tuple[ParameterDecl, ...]:
+    """The parameters of a query; unknown types are findings."""
+    declared = []
+    for parameter in query.parameters:
+        kind = _resolve(parameter.type, found)
+        if kind is not None:
+            declared.append(ParameterDecl(parameter.name.text, kind, parameter.type.nullable))
+    return tuple(declared)
+
+
+def _resolve(ref: ast.TypeRef, found: Findings) -> ValueType | None:
+    if ref.width is not None:
+        if 1 <= ref.width <= _MAX_VECTOR_WIDTH:
+            return VectorType(ref.width)
+        found.error(codes.SYNTAX, f"a vector has 1 to {_MAX_VECTOR_WIDTH} dimensions", ref.span)
+        return None
+    if ref.base == "Blob" and not ref.is_list:
+        return BlobType()
+    kind = _SCALARS.get(ref.base)
+    if kind is None:
+        found.error(
+            codes.SYNTAX,
+            f"there is no parameter type '{ref.base}'",
+            ref.span,
+            did_you_mean(ref.base, [*_SCALARS, "Vector"]),
+        )
+        return None
+    return ListType(kind) if ref.is_list else ScalarType(kind)
+
+
+def bind(declared: tuple[ParameterDecl, ...], given: Mapping[str, object]) -> dict[str, Any]:
+    """Every parameter with a value of its type; errors name the parameter."""
+    known = {parameter.name: parameter for parameter in declared}
+    # `$name` is how people copy it from the query.
+    values = {name.removeprefix("$"): value for name, value in given.items()}
+    for name in values:
+        if name not in known:
+            hint = did_you_mean(name, known) or "this query takes none"
+            raise InvalidArgument(f"unknown parameter ${name}; {hint}", parameter=name)
+    return {name: _bind_one(parameter, values) for name, parameter in known.items()}
+
+
+def _bind_one(parameter: ParameterDecl, values: Mapping[str, object]) -> Any:
+    value = values.get(parameter.name)
+    if value is None:
+        if parameter.optional:
+            return None
+        missing = parameter.name not in values
+        raise InvalidArgument(
+            f"parameter {parameter} is missing" if missing else f"parameter {parameter} is null",
+            parameter=parameter.name,
+            expected=str(parameter.type),
+        )
+    try:
+        return coerce(value, parameter.type)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"parameter {parameter}: {error.message}",
+            parameter=parameter.name,
+            expected=str(parameter.type),
+        ) from None

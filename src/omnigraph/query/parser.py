@@ -1,0 +1,188 @@
+"""Query text -> query syntax tree."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from omnigraph.errors import ParseError
+from omnigraph.query import ast, codes
+from omnigraph.query.expression_depth import MAX_DEPTH, deepest
+from omnigraph.query.tree_reader import TreeReader
+from omnigraph.syntax.diagnostics import Diagnostic, Findings, language_error
+from omnigraph.syntax.grammar import Grammar, GrammarSpec
+from omnigraph.syntax.span import SourceText
+
+_TERMINAL_NAMES = {
+    "TYPE_NAME": "a type name",
+    "NAME": "a name",
+    "VARIABLE": "a variable",
+    "EDGE_VARIABLE": "an edge variable",
+    "PATH_VARIABLE": "a path variable",
+    "FUNCTION": "a function",
+    "OPTION": "an option",
+    "ANNOTATION": "an annotation",
+    "INTEGER": "an integer",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "VECTOR": "'Vector('",
+    "COMPARE": "a comparison",
+    "IN": "'in'",
+    "SKIP": "'on match skip'",
+    "NULLABLE": "'?'",
+    "PLUS": "'+'",
+    "MINUS": "'-'",
+    "STAR": "'*'",
+    "SLASH": "'/'",
+    "PERCENT": "'%'",
+    "LESS": "'<'",
+    "UNDIRECTED": "'<'",
+    "GREATER": "'>'",
+    "EQUAL": "'='",
+    "VBAR": "'|'",
+    "DOT": "'.'",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "COLON": "':'",
+    "COMMA": "','",
+    "$END": "the end of the text",
+}
+_KEYWORDS = re.findall(
+    r"\w+",
+    "query match return where order limit offset insert update delete set not and or is null as "
+    "asc desc distinct shortest optional true false",
+)
+_TERMINAL_NAMES |= {word.upper(): f"'{word}'" for word in _KEYWORDS}
+
+
+def _terminals(names: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", names))
+
+
+_OPERAND = _terminals("INTEGER FLOAT STRING TRUE FALSE NULL LSQB FUNCTION VARIABLE NAME LPAR MINUS")
+_GROUPS = (
+    (_OPERAND | {"NOT"}, "an expression"),
+    (_OPERAND, "a value"),
+    (_OPERAND - {"MINUS"}, "a value"),
+    (_terminals("COMPARE LESS GREATER EQUAL IN IS"), "a comparison"),
+    (_terminals("PLUS MINUS STAR SLASH PERCENT"), "an operator"),
+    (frozenset({"AND", "OR"}), "'and' or 'or'"),
+    (frozenset({"TYPE_NAME", "VECTOR", "LSQB"}), "a type"),
+)
+# What people type by habit from other languages -> what this one says.
+_HABITS = (
+    (r"==", "equality is written `=`"),
+    (r"<>", "inequality is written `!=`"),
+    (r"&&", "write `and`"),
+    (r"\|\|", "write `or`"),
+    (r"!(?!=)", "write `not`"),
+    (r"'", "strings are written in double quotes"),
+    (r"#|--", "comments start with //"),
+    (r";", "clauses need no separator"),
+    (r"->|-\[|<-", "a hop is written `$a knows $b`"),
+    (r"(?i:where)\b", "filters stand in the match block; `where` follows `return`"),
+    (r"(?i:by)\b", "write `order { … }`"),
+    (r"(?i:skip)\b", "write `offset`"),
+    (r"[0-9]+\.\.", "hop bounds are written `{1,3}`"),
+)
+
+
+def parse_queries(source: SourceText) -> ast.QueryFile:
+    """Parse, or raise `ParseError` with every syntax error found."""
+    parsed = _grammar().parse(source)
+    if parsed.tree is None:
+        raise language_error(ParseError, parsed.diagnostics, source)
+    reader = TreeReader()
+    queries: ast.QueryFile = reader.transform(parsed.tree)
+    found = Findings(reader.problems)
+    _check_queries(queries, found)
+    if found:
+        raise language_error(ParseError, found, source)
+    return queries
+
+
+@cache
+def _grammar() -> Grammar:
+    return Grammar(
+        GrammarSpec(
+            path=Path(__file__).with_name("query.lark"),
+            parse_code=codes.SYNTAX,
+            terminal_names=_TERMINAL_NAMES,
+            groups=_GROUPS,
+            restart=re.compile(r"^[ \t]*query\b(?=[ \t]+\w)", re.MULTILINE),
+            find_help=_find_help,
+        )
+    )
+
+
+def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
+    for pattern, help_text in _HABITS:
+        # The first character of a foreign operator is often a token of ours: `=` of `==`.
+        if re.match(pattern, rest) or re.match(f"{pattern}(?<=..)", before[-1:] + rest):
+            return help_text
+    if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
+        return "type names start with an upper-case letter"
+    if expected >= {"NAME", "UNDIRECTED"} and re.match(r"[A-Z]", rest):
+        word = re.match(r"\w+", rest)
+        name = word.group() if word else ""
+        return f"edges are written in lower case: `{name[:1].lower()}{name[1:]}`"
+    if expected == {"LPAR"}:
+        return "a query is written `query name() { … }`, also without parameters"
+    return None
+
+
+def _check_queries(queries: ast.QueryFile, found: Findings) -> None:
+    seen: set[str] = set()
+    for query in queries.queries:
+        if query.name.text in seen:
+            found.error(
+                codes.SYNTAX, f"query '{query.name.text}' is declared twice", query.name.span
+            )
+        seen.add(query.name.text)
+        _check_parameters(query, found)
+        _check_kind(query, found)
+        depth, span = deepest(query)
+        if depth > MAX_DEPTH:
+            found.append(
+                Diagnostic(
+                    codes.SYNTAX,
+                    f"this expression has more than {MAX_DEPTH} levels",
+                    span,
+                    "use `in [ … ]`, or split it",
+                )
+            )
+
+
+def _check_parameters(query: ast.Query, found: Findings) -> None:
+    seen: set[str] = set()
+    for parameter in query.parameters:
+        if parameter.name.text in seen:
+            found.error(
+                codes.SYNTAX,
+                f"parameter ${parameter.name.text} is declared twice",
+                parameter.name.span,
+            )
+        seen.add(parameter.name.text)
+
+
+def _check_kind(query: ast.Query, found: Findings) -> None:
+    """A commit either adds or removes: a mix could delete what it has just written."""
+    if not isinstance(query.body, ast.Mutation):
+        return
+    destructive = [
+        isinstance(statement, (ast.Delete, ast.MatchDelete)) for statement in query.body.statements
+    ]
+    if any(destructive) and not all(destructive):
+        odd_one = query.body.statements[destructive.index(not destructive[0])]
+        found.error(
+            codes.SYNTAX,
+            f"query '{query.name.text}' mixes delete with insert or update",
+            odd_one.span,
+            f"split it: `query {query.name.text}_write(…)` with the inserts and updates, "
+            f"`query {query.name.text}_delete(…)` with the deletes",
+        )

@@ -1,0 +1,83 @@
+"""What names mean while a query is checked: parameters, variables and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.ir.expressions import ParameterRef, Variable, VariableKind
+from omnigraph.query.ast import Name
+from omnigraph.syntax.diagnostics import Findings
+
+ANONYMOUS = "_"
+
+
+@dataclass
+class Scope:
+    """One block; sub-blocks see the variables of the blocks around them."""
+
+    catalog: Catalog
+    parameters: dict[str, ParameterRef]
+    found: Findings
+    outer: Scope | None = None
+    variables: dict[str, Variable] = field(default_factory=dict)
+    # Offset of the first appearance, by variable id: ties are broken in this order.
+    first_seen: dict[int, int] = field(default_factory=dict)
+    # Names whose binding was wrong: using them is no second mistake.
+    failed: set[str] = field(default_factory=set)
+    _ids: Iterator[int] = field(default_factory=count)
+
+    def inner(self) -> Scope:
+        return Scope(
+            self.catalog,
+            self.parameters,
+            self.found,
+            self,
+            first_seen=self.first_seen,
+            failed=self.failed,
+            _ids=self._ids,
+        )
+
+    def find(self, name: str) -> Variable | None:
+        found = self.variables.get(name)
+        if found is None and self.outer is not None:
+            return self.outer.find(name)
+        return found
+
+    def add(
+        self, name: Name, kind: VariableKind, types: tuple[str, ...], nullable: bool
+    ) -> Variable:
+        variable = Variable(next(self._ids), name.text, kind, types, nullable)
+        self.first_seen[variable.id] = name.span.start
+        if name.text != ANONYMOUS:
+            self.variables[name.text] = variable
+        return variable
+
+    def adopt(self, variable: Variable) -> None:
+        """Make a variable of an optional block visible in this one."""
+        self.variables[variable.name] = variable
+
+    def visible_names(self) -> set[str]:
+        names = set(self.variables) | set(self.parameters)
+        return names | (self.outer.visible_names() if self.outer else set())
+
+
+def property_of(catalog: Catalog, kind: VariableKind, type_name: str, name: str) -> Property | None:
+    owner: NodeType | EdgeType = (
+        catalog.node_types[type_name]
+        if kind is VariableKind.NODE
+        else catalog.edge_types[type_name]
+    )
+    return next((p for p in owner.properties if p.name == name), None)
+
+
+def property_names(catalog: Catalog, kind: VariableKind, types: tuple[str, ...]) -> set[str]:
+    owners: list[NodeType | EdgeType] = (
+        [catalog.node_types[t] for t in types]
+        if kind is VariableKind.NODE
+        else [catalog.edge_types[t] for t in types]
+    )
+    names = {p.name for owner in owners for p in owner.properties} | {"id"}
+    return names | ({"from", "to"} if kind is VariableKind.EDGE else set())

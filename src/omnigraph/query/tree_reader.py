@@ -1,0 +1,337 @@
+"""lark parse tree -> query syntax tree; the only place that knows the grammar's rule names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token, Transformer, v_args
+from lark.tree import Meta
+
+from omnigraph.query import ast, codes
+from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.literals import float_value, integer_value, string_value
+from omnigraph.syntax.span import NO_SPAN, Span
+
+
+def _span(meta: Meta) -> Span:
+    return NO_SPAN if meta.empty else Span(meta.start_pos, meta.end_pos)
+
+
+def _name(token: Token) -> ast.Name:
+    start = token.start_pos or 0
+    return ast.Name(token.lstrip("$"), Span(start, start + len(token)))
+
+
+def _is(child: object, terminal: str) -> bool:
+    return isinstance(child, Token) and child.type == terminal
+
+
+@v_args(meta=True)
+class TreeReader(Transformer[Token, Any]):
+    """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems = Findings()
+
+    # --- declarations
+
+    def start(self, _meta: Meta, children: list[Any]) -> ast.QueryFile:
+        return ast.QueryFile(tuple(children))
+
+    def query(self, meta: Meta, children: list[Any]) -> ast.Query:
+        name, *rest, body = children
+        parameters = tuple(c for c in rest if isinstance(c, ast.Parameter))
+        annotations = tuple(c for c in rest if isinstance(c, ast.Annotation))
+        names = {parameter.name.text for parameter in parameters}
+        return ast.Query(
+            _name(name),
+            _edges_named_like_operators(body, names),
+            parameters,
+            annotations,
+            _span(meta),
+        )
+
+    def annotation(self, meta: Meta, children: list[Token]) -> ast.Annotation:
+        name, text = children
+        return ast.Annotation(name[1:], string_value(text), _span(meta))
+
+    def parameter(self, _meta: Meta, children: list[Any]) -> ast.Parameter:
+        return ast.Parameter(_name(children[0]), children[1])
+
+    def type_ref(self, meta: Meta, children: list[Any]) -> ast.TypeRef:
+        core: ast.TypeRef = children[0]
+        return ast.TypeRef(core.base, len(children) > 1, core.is_list, core.width, _span(meta))
+
+    def scalar(self, _meta: Meta, children: list[Token]) -> ast.TypeRef:
+        return ast.TypeRef(str(children[0]))
+
+    def list_type(self, _meta: Meta, children: list[Token]) -> ast.TypeRef:
+        return ast.TypeRef(str(children[0]), is_list=True)
+
+    def vector(self, meta: Meta, children: list[Token]) -> ast.TypeRef:
+        return ast.TypeRef("Vector", width=self._integer(children[1], meta))
+
+    # --- bodies
+
+    def read(self, _meta: Meta, children: list[Any]) -> ast.Read:
+        clauses, returns, *rest = children
+        parts: dict[str, Any] = {"having": None, "order": (), "limit": None, "offset": None}
+        for kind, value, span in rest:
+            if kind in ("limit", "offset") and parts[kind] is not None:
+                self.problems.error(codes.SYNTAX, f"{kind} is said twice", span)
+            parts[kind] = value
+        distinct, projections, span = returns
+        return ast.Read(clauses, projections, distinct, return_span=span, **parts)
+
+    def mutation(self, _meta: Meta, children: list[Any]) -> ast.Mutation:
+        return ast.Mutation(tuple(children))
+
+    def match(self, _meta: Meta, children: list[Any]) -> tuple[ast.Clause, ...]:
+        return tuple(children)
+
+    def returns(self, meta: Meta, children: list[Any]) -> tuple[bool, Any, Span]:
+        distinct = _is(children[0], "DISTINCT")
+        return distinct, tuple(children[1:] if distinct else children), _span(meta)
+
+    def projection(self, meta: Meta, children: list[Any]) -> ast.Projection:
+        alias = _name(children[1]) if len(children) > 1 else None
+        return ast.Projection(children[0], alias, _span(meta))
+
+    def having(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+        return "having", children[0], _span(meta)
+
+    def order(self, meta: Meta, children: list[Any]) -> tuple[str, Any, Span]:
+        return "order", tuple(children), _span(meta)
+
+    def ordering(self, meta: Meta, children: list[Any]) -> ast.Ordering:
+        direction = children[1].type == "DESC" if len(children) > 1 else None
+        return ast.Ordering(children[0], direction, _span(meta))
+
+    def limit(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+        return "limit", children[0], _span(meta)
+
+    def offset(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+        return "offset", children[0], _span(meta)
+
+    # --- statements
+
+    def insert(self, meta: Meta, children: list[Any]) -> ast.Insert:
+        type_name, *rest = children
+        skip = bool(rest) and _is(rest[-1], "SKIP")
+        return ast.Insert(_name(type_name), tuple(rest[:-1] if skip else rest), skip, _span(meta))
+
+    def update(self, meta: Meta, children: list[Any]) -> ast.Update:
+        type_name, *assignments, where = children
+        return ast.Update(_name(type_name), tuple(assignments), where, _span(meta))
+
+    def delete(self, meta: Meta, children: list[Any]) -> ast.Delete:
+        return ast.Delete(_name(children[0]), children[1], _span(meta))
+
+    def match_delete(self, meta: Meta, children: list[Any]) -> ast.MatchDelete:
+        clauses, *variables = children
+        return ast.MatchDelete(clauses, tuple(_name(v) for v in variables), _span(meta))
+
+    # --- clauses
+
+    def binding(self, meta: Meta, children: list[Any]) -> ast.Binding:
+        variable, type_name, *matches = children
+        return ast.Binding(_name(variable), _name(type_name), tuple(matches), _span(meta))
+
+    def property_value(self, _meta: Meta, children: list[Any]) -> ast.PropertyValue:
+        return ast.PropertyValue(_name(children[0]), children[1])
+
+    def traversal(self, meta: Meta, children: list[Any]) -> ast.Traversal:
+        source, edge, target = children
+        return ast.Traversal(_name(source), edge, _name(target), span=_span(meta))
+
+    def path(self, meta: Meta, children: list[Any]) -> ast.Traversal:
+        shortest = _is(children[1], "SHORTEST")
+        path, source, edge, target = [c for c in children if not _is(c, "SHORTEST")]
+        return ast.Traversal(_name(source), edge, _name(target), _name(path), shortest, _span(meta))
+
+    def edge(self, meta: Meta, children: list[Any]) -> ast.EdgePattern:
+        variable = _name(children[0]) if _is(children[0], "EDGE_VARIABLE") else None
+        undirected, names = children[1] if variable else children[0]
+        hops = children[-1] if isinstance(children[-1], ast.Hops) else None
+        return ast.EdgePattern(names, undirected, variable, hops, _span(meta))
+
+    def directed(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[ast.Name, ...]]:
+        return False, tuple(_name(child) for child in children)
+
+    def undirected(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[ast.Name, ...]]:
+        return True, tuple(_name(child) for child in children if child.type == "NAME")
+
+    def hops(self, meta: Meta, children: list[Token]) -> ast.Hops:
+        bounds = [self._integer(child, meta) for child in children]
+        return ast.Hops(bounds[0], bounds[1] if len(bounds) > 1 else None, _span(meta))
+
+    def negation(self, meta: Meta, children: list[Any]) -> ast.Negation:
+        return ast.Negation(tuple(children), _span(meta))
+
+    def optional(self, meta: Meta, children: list[Any]) -> ast.OptionalBlock:
+        return ast.OptionalBlock(tuple(children), _span(meta))
+
+    def filter(self, meta: Meta, children: list[Any]) -> ast.Filter:
+        return ast.Filter(children[0], _span(meta))
+
+    # --- expressions
+
+    def or_expression(self, meta: Meta, children: list[Any]) -> ast.Connective:
+        return ast.Connective("or", tuple(children), _span(meta))
+
+    def and_expression(self, meta: Meta, children: list[Any]) -> ast.Connective:
+        return ast.Connective("and", tuple(children), _span(meta))
+
+    def negated(self, meta: Meta, children: list[Any]) -> ast.Expression:
+        *nots, operand = children
+        for _ in nots:
+            operand = ast.Not(operand, _span(meta))
+        result: ast.Expression = operand
+        return result
+
+    def comparison(self, meta: Meta, children: list[Any]) -> ast.Comparison:
+        left, operator, right = children
+        return ast.Comparison(str(operator), left, right, _span(meta))
+
+    def membership(self, meta: Meta, children: list[Any]) -> ast.Comparison:
+        return self.comparison(meta, children)
+
+    def null_test(self, meta: Meta, children: list[Any]) -> ast.NullTest:
+        return ast.NullTest(children[0], len(children) > 1, _span(meta))
+
+    def sum(self, _meta: Meta, children: list[Any]) -> ast.Expression:
+        return _left_to_right(children)
+
+    def product(self, _meta: Meta, children: list[Any]) -> ast.Expression:
+        return _left_to_right(children)
+
+    def negative(self, meta: Meta, children: list[Any]) -> ast.Expression:
+        operand = children[1]
+        value = operand.value if isinstance(operand, ast.Literal) else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return ast.Literal(-value, _span(meta))
+        return ast.Negative(operand, _span(meta))
+
+    def integer(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal(self._integer(children[0], meta), _span(meta))
+
+    def float(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        value = float_value(children[0])
+        if value is None:
+            self.problems.error(codes.SYNTAX, "this number is too large", _span(meta))
+        return ast.Literal(value, _span(meta))
+
+    def string(self, meta: Meta, children: list[Token]) -> ast.Literal:
+        return ast.Literal(string_value(children[0]), _span(meta))
+
+    def true(self, meta: Meta, _children: list[Token]) -> ast.Literal:
+        return ast.Literal(True, _span(meta))
+
+    def false(self, meta: Meta, _children: list[Token]) -> ast.Literal:
+        return ast.Literal(False, _span(meta))
+
+    def null(self, meta: Meta, _children: list[Token]) -> ast.Literal:
+        return ast.Literal(None, _span(meta))
+
+    def list(self, meta: Meta, children: Any) -> ast.ListExpression:
+        return ast.ListExpression(tuple(children), _span(meta))
+
+    def property(self, meta: Meta, children: Any) -> ast.PropertyRef:
+        return ast.PropertyRef(_name(children[0]), _name(children[1]), _span(meta))
+
+    def variable(self, meta: Meta, children: Any) -> ast.VariableRef:
+        return ast.VariableRef(children[0][1:], _span(meta))
+
+    def name(self, meta: Meta, children: Any) -> ast.NameRef:
+        return ast.NameRef(str(children[0]), _span(meta))
+
+    def call(self, meta: Meta, children: Any) -> ast.Call:
+        function, *rest = children
+        return ast.Call(
+            str(function),
+            tuple(c for c in rest if not isinstance(c, (Token, _Option))),
+            any(_is(c, "DISTINCT") for c in rest),
+            any(_is(c, "STAR") for c in rest),
+            tuple((c.name, c.value) for c in rest if isinstance(c, _Option)),
+            _span(meta),
+        )
+
+    def option(self, _meta: Meta, children: Any) -> _Option:
+        return _Option(str(children[0]), children[1])
+
+    def _integer(self, token: Token, meta: Meta) -> int:
+        value = integer_value(token)
+        if value is None:
+            self.problems.error(codes.SYNTAX, "this number is too large", _span(meta))
+            return 0
+        return value
+
+
+class _Option:
+    """Marks `k=60` among the arguments of a call."""
+
+    def __init__(self, name: str, value: ast.Expression) -> None:
+        self.name = name
+        self.value = value
+
+
+def _left_to_right(children: list[Any]) -> ast.Expression:
+    result: ast.Expression = children[0]
+    for operator, operand in zip(children[1::2], children[2::2], strict=True):
+        span = Span(result.span.start, operand.span.end)
+        result = ast.Arithmetic(str(operator), result, operand, span)
+    return result
+
+
+def _edges_named_like_operators(
+    body: ast.Read | ast.Mutation, parameters: set[str]
+) -> ast.Read | ast.Mutation:
+    """`$folder contains $file` is a hop when neither side is a parameter.
+
+    Entities contain nothing and are in no list, so the filter would make no sense there.
+    """
+    if isinstance(body, ast.Mutation):
+        statements = tuple(
+            ast.MatchDelete(_hops_of(s.clauses, parameters), s.variables, s.span)
+            if isinstance(s, ast.MatchDelete)
+            else s
+            for s in body.statements
+        )
+        return ast.Mutation(statements)
+    return ast.Read(
+        _hops_of(body.clauses, parameters),
+        body.projections,
+        body.distinct,
+        body.having,
+        body.order,
+        body.limit,
+        body.offset,
+        body.return_span,
+    )
+
+
+def _hops_of(clauses: tuple[ast.Clause, ...], parameters: set[str]) -> tuple[ast.Clause, ...]:
+    return tuple(_hop_or_same(clause, parameters) for clause in clauses)
+
+
+def _hop_or_same(clause: ast.Clause, parameters: set[str]) -> ast.Clause:
+    match clause:
+        case ast.Negation(clauses, span):
+            return ast.Negation(_hops_of(clauses, parameters), span)
+        case ast.OptionalBlock(clauses, span):
+            return ast.OptionalBlock(_hops_of(clauses, parameters), span)
+        case ast.Filter(
+            ast.Comparison(
+                "contains" | "in" as word, ast.VariableRef(left), ast.VariableRef(right)
+            ) as written
+        ) if not {left, right} & parameters:
+            between = Span(written.left.span.end, written.right.span.start)
+            return ast.Traversal(
+                ast.Name(left, written.left.span),
+                ast.EdgePattern((ast.Name(word, between),), span=between),
+                ast.Name(right, written.right.span),
+                span=clause.span,
+            )
+        case _:
+            return clause

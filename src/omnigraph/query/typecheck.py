@@ -1,0 +1,120 @@
+"""A whole query against the catalog, and its lowering: syntax in, plan out, or findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads, writes
+from omnigraph.query import ast, codes
+from omnigraph.query.lower_patterns import lower_pattern
+from omnigraph.query.lower_returns import lower_return
+from omnigraph.query.params import ParameterDecl, declare
+from omnigraph.query.scope import Scope
+from omnigraph.query.typecheck_patterns import Pattern, check_pattern
+from omnigraph.query.typecheck_returns import check_return
+from omnigraph.query.typecheck_writes import WriteChecker
+from omnigraph.syntax.diagnostics import Findings, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRead:
+    """A read plan with its result columns over the matched rows."""
+
+    plan: reads.ReadOp
+    columns: tuple[reads.Column, ...]
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedMutation:
+    """Typed statements, in order."""
+
+    statements: tuple[writes.WriteOp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuery:
+    """A query without errors."""
+
+    query: ast.Query
+    parameters: tuple[ParameterDecl, ...]
+    body: CheckedRead | CheckedMutation
+
+
+def check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
+    """Type and lower one query; None when it has errors, which are in `found`."""
+    # Findings of its own: an error in one query must not hide what can be said of the next.
+    own = Findings()
+    checked = _check_query(query, catalog, own)
+    found += own
+    return checked
+
+
+def _check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
+    declared = declare(query, found)
+    parameters = {p.name: ex.ParameterRef(p.name, p.type, p.optional) for p in declared}
+    # A parameter of an unknown type is known by name all the same: one mistake, one finding.
+    for written in query.parameters:
+        parameters.setdefault(written.name.text, ex.ParameterRef(written.name.text, ex.NullType()))
+    scope = Scope(catalog, parameters, found)
+    body = (
+        _check_read(query.body, scope)
+        if isinstance(query.body, ast.Read)
+        else _check_mutation(query.body, scope)
+    )
+    if body is None or found.has_errors:
+        return None
+    return CheckedQuery(query, declared, body)
+
+
+def _check_read(read: ast.Read, scope: Scope) -> CheckedRead | None:
+    pattern = check_pattern(read.clauses, scope)
+    returned = check_return(read, scope)
+    if returned is None or scope.found.has_errors:
+        return None
+    plan, columns = lower_return(lower_pattern(pattern), returned, scope)
+    return CheckedRead(plan, columns, pattern)
+
+
+def _check_mutation(mutation: ast.Mutation, scope: Scope) -> CheckedMutation | None:
+    checker = WriteChecker(scope)
+    checked: list[writes.WriteOp | None] = []
+    for statement in mutation.statements:
+        match statement:
+            case ast.Insert():
+                checked.append(checker.insert(statement))
+            case ast.Update():
+                checked.append(checker.update(statement))
+            case ast.Delete():
+                checked.append(checker.delete(statement))
+            case ast.MatchDelete():
+                checked.append(_match_delete(statement, scope))
+    statements = tuple(statement for statement in checked if statement is not None)
+    return CheckedMutation(statements) if len(statements) == len(checked) else None
+
+
+def _match_delete(statement: ast.MatchDelete, outer: Scope) -> writes.DeleteMatched | None:
+    scope = outer.inner()
+    errors = len(scope.found)
+    pattern = check_pattern(statement.clauses, scope)
+    variables = []
+    for name in statement.variables:
+        variable = scope.find(name.text)
+        if variable is None:
+            scope.found.error(
+                codes.MUTATION_VARIABLE,
+                f"${name.text} is not bound by the match block",
+                name.span,
+                did_you_mean(f"${name.text}", [f"${known}" for known in scope.variables]),
+            )
+        elif variable.kind is ex.VariableKind.PATH:
+            scope.found.error(
+                codes.MUTATION_VARIABLE, f"${name.text} is a path, nothing to delete", name.span
+            )
+        else:
+            variables.append(variable)
+    if len(scope.found) > errors:
+        return None
+    return writes.DeleteMatched(lower_pattern(pattern), tuple(dict.fromkeys(variables)))

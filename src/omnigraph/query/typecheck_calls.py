@@ -1,0 +1,309 @@
+"""Calls of scalar functions, text predicates and aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omnigraph.ir import expressions as ex
+from omnigraph.ir.functions import DATE_PARTS, FUNCTIONS, TIME_PARTS, FunctionKind
+from omnigraph.query import ast, codes
+from omnigraph.query.conversions import (
+    DoesNotFit,
+    comparable,
+    constant_of,
+    is_integer,
+    is_numeric,
+    is_orderable,
+    is_temporal,
+    is_text,
+)
+from omnigraph.query.typecheck_expressions import ExpressionChecker
+from omnigraph.syntax.diagnostics import did_you_mean
+from omnigraph.values.scalars import EnumType, ListType, ScalarKind, ScalarType, ValueType
+
+MAX_EDITS = 2
+
+
+def check_filter_call(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+    """A call where rows are filtered: no aggregates, no rankings."""
+    function = known_function(checker, call)
+    if function is FunctionKind.AGGREGATE:
+        checker.found.error(
+            codes.SHAPE,
+            f"{call.function} has no groups to work on here",
+            call.span,
+            "filter aggregates with `where` after `return`",
+        )
+        return None
+    if function is FunctionKind.RANKING:
+        checker.found.error(
+            RANKING_CODES[call.function],
+            f"{call.function} ranks rows, it is not a condition",
+            call.span,
+            "use it in `order { … }` or return it as a column",
+        )
+        return None
+    return None if function is None else check_plain_call(checker, call, function)
+
+
+def check_plain_call(
+    checker: ExpressionChecker, call: ast.Call, kind: FunctionKind
+) -> ex.Expression | None:
+    if kind is FunctionKind.TEXT:
+        return _text_match(checker, call)
+    arguments = [checker.check(argument) for argument in call.arguments]
+    checked = [argument for argument in arguments if argument is not None]
+    if len(checked) != len(arguments):
+        return None
+    try:
+        return _SCALARS[call.function](call.function, checked)
+    except DoesNotFit as reason:
+        checker.found.error(
+            codes.OPERAND_TYPES,
+            f"{call.function}: {reason}",
+            call.span,
+            f"write `{FUNCTIONS[call.function].usage}`",
+        )
+        return None
+
+
+RANKING_CODES = {
+    "nearest": codes.HOPS_OR_NEAREST,
+    "bm25": codes.BM25_ARGUMENTS,
+    "rrf": codes.RRF_LIMIT,
+}
+_ARGUMENT_CODES = {
+    **RANKING_CODES,
+    "search": codes.TEXT_ARGUMENTS,
+    "fuzzy": codes.TEXT_ARGUMENTS,
+    "match_text": codes.TEXT_ARGUMENTS,
+}
+
+
+def known_function(checker: ExpressionChecker, call: ast.Call) -> FunctionKind | None:
+    """The kind of a function that exists and got a possible number of arguments."""
+    function = FUNCTIONS.get(call.function)
+    if function is None:
+        checker.found.error(
+            codes.SYNTAX,
+            f"there is no function '{call.function}'",
+            call.span,
+            did_you_mean(call.function, FUNCTIONS),
+        )
+        return None
+    number = len(call.arguments)
+    wrong = number < function.minimum or (
+        function.maximum is not None and number > function.maximum
+    )
+    is_count = call.function == "count"
+    modified = call.distinct and function.kind is not FunctionKind.AGGREGATE
+    if wrong or modified or (call.star and not is_count) or (call.options and number == 0):
+        default = codes.AGGREGATE_OPERAND if call.star or call.distinct else codes.OPERAND_TYPES
+        if function.kind is FunctionKind.AGGREGATE:
+            default = codes.AGGREGATE_OPERAND
+        checker.found.error(
+            _ARGUMENT_CODES.get(call.function, default),
+            f"wrong arguments for {call.function}",
+            call.span,
+            f"write `{function.usage}`",
+        )
+        return None
+    if call.options and call.function != "rrf":
+        checker.found.error(
+            _ARGUMENT_CODES.get(call.function, codes.OPERAND_TYPES),
+            f"{call.function} has no option '{call.options[0][0]}'",
+            call.span,
+        )
+        return None
+    return function.kind
+
+
+# --- text predicates -----------------------------------------------------------------------
+
+
+def text_field(
+    checker: ExpressionChecker, call: ast.Call, code: str
+) -> tuple[ex.PropertyOf, ex.Expression] | None:
+    """The String property and the query text of `search`, `bm25` and their like."""
+    field, query = checker.check(call.arguments[0]), checker.check(call.arguments[1])
+    if field is None or query is None:
+        return None
+    if not isinstance(field, ex.PropertyOf) or field.type != ex.STRING:
+        checker.found.error(
+            code,
+            f"{call.function} looks into a String property",
+            call.arguments[0].span,
+            f"write `{FUNCTIONS[call.function].usage}`",
+        )
+        return None
+    if not is_text(query.type) or not isinstance(query, (ex.Constant, ex.ParameterRef)):
+        checker.found.error(
+            code, f"{call.function} looks for a string or a parameter", call.arguments[1].span
+        )
+        return None
+    return field, query
+
+
+def _text_match(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+    found = text_field(checker, call, codes.TEXT_ARGUMENTS)
+    if found is None:
+        return None
+    field, query = found
+    edits: int | None = None
+    if len(call.arguments) == 3:
+        given = call.arguments[2]
+        value = given.value if isinstance(given, ast.Literal) else None
+        if type(value) is not int or not 0 <= value <= MAX_EDITS:
+            checker.found.error(
+                codes.TEXT_ARGUMENTS, f"edits are 0 to {MAX_EDITS}, as a literal", given.span
+            )
+            return None
+        edits = value
+    nullable = field.nullable or query.nullable
+    return ex.TextMatch(call.function, field, query, edits, nullable=nullable)
+
+
+# --- aggregates ----------------------------------------------------------------------------
+
+
+def check_aggregate(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+    if call.function == "count" and not call.arguments:
+        if call.star:
+            return ex.AggregateCall("count", None, False, ex.I64)
+        _wrong_operand(checker, call, "it counts something: `count($x)` or `count(*)`")
+        return None
+    operand = checker.check(call.arguments[0])
+    if operand is None:
+        return None
+    kind = _AGGREGATE_TYPES[call.function](operand.type)
+    if kind is None:
+        _wrong_operand(checker, call, f"it cannot work on {operand.type}")
+        return None
+    nullable = call.function not in ("count", "collect")
+    return ex.AggregateCall(call.function, operand, call.distinct, kind, nullable)
+
+
+def _wrong_operand(checker: ExpressionChecker, call: ast.Call, reason: str) -> None:
+    checker.found.error(
+        codes.AGGREGATE_OPERAND,
+        f"{call.function}: {reason}",
+        call.span,
+        f"write `{FUNCTIONS[call.function].usage}`",
+    )
+
+
+def _sum_type(kind: ex.ExpressionType) -> ex.ExpressionType | None:
+    if not is_numeric(kind):
+        return None
+    return ex.I64 if is_integer(kind) else ex.F64
+
+
+def _collect_type(kind: ex.ExpressionType) -> ex.ExpressionType | None:
+    if isinstance(kind, ScalarType):
+        return ListType(kind.kind)
+    return ListType(ScalarKind.STRING) if isinstance(kind, EnumType) else None
+
+
+_AGGREGATE_TYPES: dict[str, Callable[[ex.ExpressionType], ex.ExpressionType | None]] = {
+    "count": lambda kind: None if isinstance(kind, ex.NullType) else ex.I64,
+    "sum": _sum_type,
+    "avg": lambda kind: ex.F64 if is_numeric(kind) else None,
+    "min": lambda kind: kind if is_orderable(kind) else None,
+    "max": lambda kind: kind if is_orderable(kind) else None,
+    "collect": _collect_type,
+}
+
+
+# --- scalar functions ----------------------------------------------------------------------
+
+
+def _need(fits: bool, what: str, given: ex.Expression) -> None:
+    if not fits:
+        raise DoesNotFit(f"{what} is needed, not {given.type}")
+
+
+def _string_function(name: str, given: list[ex.Expression]) -> ex.Expression:
+    _need(is_text(given[0].type), "a String", given[0])
+    return ex.Function(name, tuple(given), ex.STRING, given[0].nullable)
+
+
+def _length(name: str, given: list[ex.Expression]) -> ex.Expression:
+    kind = given[0].type
+    _need(
+        is_text(kind) or isinstance(kind, (ListType, ex.PathType)),
+        "a String, list or path",
+        given[0],
+    )
+    return ex.Function(name, tuple(given), ex.I64, given[0].nullable)
+
+
+def _number_function(name: str, given: list[ex.Expression]) -> ex.Expression:
+    _need(is_numeric(given[0].type), "a number", given[0])
+    if len(given) > 1:
+        _need(is_integer(given[1].type), "a whole number of digits", given[1])
+    nullable = any(argument.nullable for argument in given)
+    kind = ex.I64 if is_integer(given[0].type) else ex.F64
+    return ex.Function(name, tuple(given), kind, nullable)
+
+
+def _now(name: str, given: list[ex.Expression]) -> ex.Expression:
+    return ex.Function(name, tuple(given), ex.DATETIME)
+
+
+def _temporal(name: str, given: list[ex.Expression]) -> ex.Expression:
+    wanted: ValueType = ex.DATE if name == "date" else ex.DATETIME
+    value = given[0]
+    if isinstance(value, ex.Constant):
+        return constant_of(value, wanted)
+    fits = is_temporal(value.type) or value.type == ex.STRING
+    _need(fits, "a string or a moment" if name == "date" else "a string or a date", value)
+    return ex.Function(name, (value,), wanted, value.nullable)
+
+
+def _date_part(name: str, given: list[ex.Expression]) -> ex.Expression:
+    value = given[0]
+    if name in TIME_PARTS:
+        _need(value.type == ex.DATETIME, "a DateTime", value)
+    else:
+        _need(is_temporal(value.type), "a Date or DateTime", value)
+    return ex.Function(name, (value,), ex.I64, value.nullable)
+
+
+def _coalesce(name: str, given: list[ex.Expression]) -> ex.Expression:
+    typed = next((g for g in given if not isinstance(g.type, ex.NullType)), None)
+    if typed is None:
+        raise DoesNotFit("one argument must not be null")
+    guide = next((g for g in given if not isinstance(g, ex.Constant)), typed)
+    arguments = tuple(
+        g if isinstance(g.type, ex.NullType) or g is guide else comparable(guide, g)[1]
+        for g in given
+    )
+    nullable = all(argument.nullable for argument in arguments)
+    kinds = {a.type for a in arguments if not isinstance(a.type, ex.NullType)}
+    kind = guide.type
+    if len(kinds) > 1:
+        floats = any(not is_integer(k) for k in kinds)
+        kind = (ex.F64 if floats else ex.I64) if all(map(is_numeric, kinds)) else ex.STRING
+    return ex.Function(name, arguments, kind, nullable)
+
+
+def _type_name(_name: str, given: list[ex.Expression]) -> ex.Expression:
+    value = given[0]
+    if not isinstance(value, ex.Whole) or isinstance(value.type, ex.PathType):
+        raise DoesNotFit("a node or edge variable is needed")
+    return ex.TypeName(value.variable, nullable=value.nullable)
+
+
+_SCALARS: dict[str, Callable[[str, list[ex.Expression]], ex.Expression]] = {
+    "lower": _string_function,
+    "upper": _string_function,
+    "length": _length,
+    "abs": _number_function,
+    "round": _number_function,
+    "now": _now,
+    "date": _temporal,
+    "datetime": _temporal,
+    "coalesce": _coalesce,
+    "type": _type_name,
+    **dict.fromkeys(DATE_PARTS | TIME_PARTS, _date_part),
+}

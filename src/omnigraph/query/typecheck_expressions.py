@@ -1,0 +1,320 @@
+"""Expressions against scope and catalog: syntax in, typed expression out, or a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.ir import expressions as ex
+from omnigraph.query import ast, codes
+from omnigraph.query.comparisons import compare
+from omnigraph.query.conversions import DoesNotFit, is_integer, is_numeric, is_text
+from omnigraph.query.format_expressions import format_expression
+from omnigraph.query.scope import Scope, property_names, property_of
+from omnigraph.syntax.diagnostics import did_you_mean
+from omnigraph.values.scalars import (
+    INTEGER_BOUNDS,
+    BlobType,
+    EnumType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+)
+
+_ENDPOINT_COLUMNS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
+
+# How a bare word is read: a column in `order`, a row's property in a mutation.
+NameResolver = Callable[[ast.NameRef], ex.Expression | None]
+CallChecker = Callable[["ExpressionChecker", ast.Call], ex.Expression | None]
+
+
+class ExpressionChecker:
+    """Checks the expressions of one place; `None` means a finding has been recorded."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        check_call: CallChecker,
+        resolve_name: NameResolver | None = None,
+        unknown_variable: str = codes.UNBOUND,
+    ) -> None:
+        self.scope = scope
+        self.found = scope.found
+        self._check_call = check_call
+        self._resolve_name = resolve_name
+        self._unknown_variable = unknown_variable
+
+    def check(self, expression: ast.Expression) -> ex.Expression | None:
+        """The typed expression; a blob may only be asked whether it is there."""
+        checked = self.check_any(expression)
+        if checked is not None and isinstance(checked.type, BlobType):
+            self.found.error(
+                codes.BLOB_VALUE,
+                f"{format_expression(expression)} is a blob and cannot be used as a value",
+                expression.span,
+                "read it with `omnigraph blob get`; `is null` works here",
+            )
+            return None
+        return checked
+
+    def check_any(self, expression: ast.Expression) -> ex.Expression | None:
+        check: Callable[[Any], ex.Expression | None] = getattr(self, _METHODS[type(expression)])
+        return check(expression)
+
+    def check_predicate(self, expression: ast.Expression) -> ex.Expression | None:
+        """An expression that must be true or false."""
+        checked = self.check(expression)
+        if checked is None or checked.type == ex.BOOL or isinstance(checked.type, ex.NullType):
+            return checked
+        self.found.error(
+            codes.OPERAND_TYPES,
+            f"{format_expression(expression)} is {checked.type}, a condition is needed",
+            expression.span,
+        )
+        return None
+
+    # --- leaves
+
+    def literal(self, literal: ast.Literal) -> ex.Expression | None:
+        match literal.value:
+            case None:
+                return ex.Constant(None, ex.NullType(), nullable=True)
+            case bool():
+                return ex.Constant(literal.value, ex.BOOL)
+            case int():
+                return self._integer(literal, literal.value)
+            case float():
+                return ex.Constant(literal.value, ex.F64)
+            case str():
+                return ex.Constant(literal.value, ex.STRING)
+
+    def _integer(self, literal: ast.Literal, value: int) -> ex.Expression | None:
+        for kind in (ScalarKind.I64, ScalarKind.U64):
+            low, high = INTEGER_BOUNDS[kind]
+            if low <= value <= high:
+                return ex.Constant(value, ScalarType(kind))
+        self.found.error(codes.OPERAND_TYPES, f"{value} fits no integer type", literal.span)
+        return None
+
+    def variable_ref(self, ref: ast.VariableRef) -> ex.Expression | None:
+        parameter = self.scope.parameters.get(ref.name)
+        if parameter is not None:
+            return parameter
+        variable = self.scope.find(ref.name)
+        if variable is None:
+            self._unknown(ast.Name(ref.name, ref.span))
+            return None
+        if variable.kind is ex.VariableKind.PATH:
+            return ex.Whole(variable, ex.PathType(), variable.nullable)
+        kind = ex.EntityType(variable.kind, variable.types)
+        return ex.Whole(variable, kind, variable.nullable)
+
+    def _unknown(self, name: ast.Name) -> None:
+        if name.text in self.scope.failed:
+            return
+        if self._unknown_variable == codes.MUTATION_VARIABLE:
+            message = f"${name.text} is not a parameter of this query"
+        else:
+            message = f"${name.text} is not bound"
+        if name.text == "_":
+            message = "$_ matches anything and binds nothing"
+        names = sorted(f"${known}" for known in self.scope.visible_names())
+        self.found.error(
+            self._unknown_variable, message, name.span, did_you_mean(f"${name.text}", names)
+        )
+
+    def name_ref(self, ref: ast.NameRef) -> ex.Expression | None:
+        if self._resolve_name is not None:
+            return self._resolve_name(ref)
+        self.found.error(
+            codes.UNBOUND,
+            f"'{ref.name}' is a bare word",
+            ref.span,
+            f"a property is read as `$x.{ref.name}`, a string is written in double quotes",
+        )
+        return None
+
+    def property_ref(self, ref: ast.PropertyRef) -> ex.Expression | None:
+        variable = self.scope.find(ref.variable.text)
+        if variable is None:
+            if ref.variable.text in self.scope.parameters:
+                self.found.error(
+                    codes.UNBOUND,
+                    f"${ref.variable.text} is a parameter and has no properties",
+                    ref.span,
+                )
+            else:
+                self._unknown(ref.variable)
+            return None
+        name = ref.property.text
+        if variable.kind is ex.VariableKind.PATH:
+            self.found.error(
+                codes.EDGE_BINDING,
+                f"${variable.name} is a path and has no property '{name}'",
+                ref.span,
+                f"`length(${variable.name})` is its number of hops",
+            )
+            return None
+        if name == "id":
+            return ex.PropertyOf(variable, "id", ex.STRING, variable.nullable)
+        if variable.kind is ex.VariableKind.EDGE and name in _ENDPOINT_COLUMNS:
+            return ex.PropertyOf(variable, _ENDPOINT_COLUMNS[name], ex.STRING, variable.nullable)
+        return self._stored(variable, ref)
+
+    def _stored(self, variable: ex.Variable, ref: ast.PropertyRef) -> ex.Expression | None:
+        name = ref.property.text
+        found = [
+            property_of(self.scope.catalog, variable.kind, type_name, name)
+            for type_name in variable.types
+        ]
+        missing = [t for t, p in zip(variable.types, found, strict=True) if p is None]
+        declared = [p for p in found if p is not None]
+        if missing or not declared:
+            self.found.error(
+                codes.UNBOUND,
+                f"{' and '.join(missing) or 'nothing'} has no property '{name}'",
+                ref.property.span,
+                did_you_mean(
+                    name, property_names(self.scope.catalog, variable.kind, variable.types)
+                ),
+            )
+            return None
+        types = {p.type for p in declared}
+        if len(types) > 1:
+            spelled = " and ".join(sorted(str(t) for t in types))
+            self.found.error(
+                codes.UNBOUND, f"'{name}' is {spelled} in different types", ref.property.span
+            )
+            return None
+        nullable = variable.nullable or any(p.nullable for p in declared)
+        return ex.PropertyOf(variable, name, declared[0].type, nullable)
+
+    def list_expression(self, written: ast.ListExpression) -> ex.Expression | None:
+        items = [self.check(item) for item in written.items]
+        checked = [item for item in items if item is not None]
+        if len(checked) != len(items):
+            return None
+        kinds = {_element_kind(item.type) for item in checked}
+        element = _common_element(kinds)
+        if element is None or any(isinstance(i.type, ex.NullType) for i in checked):
+            self.found.error(
+                codes.OPERAND_TYPES, "a list holds scalars of one type, and no null", written.span
+            )
+            return None
+        if all(isinstance(item, ex.Constant) for item in checked):
+            values = tuple(i.value for i in checked if isinstance(i, ex.Constant))
+            if element is ScalarKind.F64:
+                values = tuple(float(value) for value in values)
+            return ex.Constant(values, ListType(element))
+        return ex.ListOf(tuple(checked), ListType(element), any(i.nullable for i in checked))
+
+    def call(self, call: ast.Call) -> ex.Expression | None:
+        return self._check_call(self, call)
+
+    # --- operators
+
+    def connective(self, written: ast.Connective) -> ex.Expression | None:
+        operands = [self.check_predicate(operand) for operand in written.operands]
+        checked = tuple(operand for operand in operands if operand is not None)
+        if len(checked) != len(operands):
+            return None
+        node = ex.And if written.operator == "and" else ex.Or
+        return node(checked, nullable=any(operand.nullable for operand in checked))
+
+    def negation(self, written: ast.Not) -> ex.Expression | None:
+        operand = self.check_predicate(written.operand)
+        return None if operand is None else ex.Not(operand, nullable=operand.nullable)
+
+    def null_test(self, written: ast.NullTest) -> ex.Expression | None:
+        operand = self.check_any(written.operand)
+        return None if operand is None else ex.IsNull(operand, written.negated)
+
+    def negative(self, written: ast.Negative) -> ex.Expression | None:
+        operand = self.check(written.operand)
+        if operand is None:
+            return None
+        if not is_numeric(operand.type):
+            self._operands(written, f"{operand.type} has no negative")
+            return None
+        kind = ex.I64 if is_integer(operand.type) else ex.F64
+        return ex.Negative(operand, kind, operand.nullable)
+
+    def arithmetic(self, written: ast.Arithmetic) -> ex.Expression | None:
+        left, right = self.check(written.left), self.check(written.right)
+        if left is None or right is None:
+            return None
+        kind = _arithmetic_type(written.operator, left.type, right.type)
+        if kind is None:
+            self._operands(written, f"{left.type} {written.operator} {right.type} is not defined")
+            return None
+        return ex.Arithmetic(written.operator, left, right, kind, left.nullable or right.nullable)
+
+    def comparison(self, written: ast.Comparison) -> ex.Expression | None:
+        left, right = self.check(written.left), self.check(written.right)
+        if left is None or right is None:
+            return None
+        try:
+            return compare(written.operator, left, right)
+        except DoesNotFit as reason:
+            self._operands(written, str(reason))
+            return None
+
+    def _operands(self, written: ast.Expression, reason: str) -> None:
+        help_text = None
+        if "null never" in reason:
+            help_text = "write `is null` or `is not null`"
+        elif "DateTime" in reason and "Date " in f"{reason} ":
+            help_text = "`date($x.moment)` is the day of a moment"
+        self.found.error(
+            codes.OPERAND_TYPES,
+            f"{format_expression(written)}: {reason}",
+            written.span,
+            help_text,
+        )
+
+
+_METHODS: dict[type, str] = {
+    ast.Literal: "literal",
+    ast.VariableRef: "variable_ref",
+    ast.PropertyRef: "property_ref",
+    ast.NameRef: "name_ref",
+    ast.ListExpression: "list_expression",
+    ast.Call: "call",
+    ast.Negative: "negative",
+    ast.Arithmetic: "arithmetic",
+    ast.Comparison: "comparison",
+    ast.NullTest: "null_test",
+    ast.Not: "negation",
+    ast.Connective: "connective",
+}
+
+
+def _arithmetic_type(
+    operator: str, left: ex.ExpressionType, right: ex.ExpressionType
+) -> ex.ExpressionType | None:
+    if operator == "+" and is_text(left) and is_text(right):
+        return ex.STRING
+    if not is_numeric(left) or not is_numeric(right):
+        return None
+    if not is_integer(left) or not is_integer(right):
+        return ex.F64
+    return ex.U64 if ex.U64 in (left, right) else ex.I64
+
+
+def _element_kind(kind: ex.ExpressionType) -> ScalarKind | None:
+    if isinstance(kind, ScalarType):
+        return kind.kind
+    return ScalarKind.STRING if isinstance(kind, EnumType) else None
+
+
+def _common_element(kinds: set[ScalarKind | None]) -> ScalarKind | None:
+    if not kinds:
+        return ScalarKind.STRING  # an empty list fits nothing, whatever its type
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    scalars = [kind for kind in kinds if kind is not None]
+    if len(scalars) != len(kinds) or not all(is_numeric(ScalarType(kind)) for kind in scalars):
+        return None
+    integers = all(is_integer(ScalarType(kind)) for kind in scalars)
+    return ScalarKind.I64 if integers else ScalarKind.F64

@@ -1,0 +1,270 @@
+"""Match blocks against the catalog: variables, hops, filters and sub-blocks, all typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.ir import expressions as ex
+from omnigraph.ir.reads import EdgeStep, ExpandMode, HopRange
+from omnigraph.ir.walk import walk
+from omnigraph.query import ast, codes
+from omnigraph.query.comparisons import compare
+from omnigraph.query.conversions import DoesNotFit
+from omnigraph.query.format_expressions import format_expression
+from omnigraph.query.pattern_types import PatternTypes, infer_types
+from omnigraph.query.scope import ANONYMOUS, Scope, property_names, property_of
+from omnigraph.query.typecheck_calls import check_filter_call
+from omnigraph.query.typecheck_expressions import ExpressionChecker
+from omnigraph.syntax.diagnostics import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A typed traversal."""
+
+    source: ex.Variable
+    steps: tuple[EdgeStep, ...]
+    target: ex.Variable
+    mode: ExpandMode
+    hops: HopRange
+    edge: ex.Variable | None
+    path: ex.Variable | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A typed block. `nodes` are the node variables it introduces, in order of appearance."""
+
+    nodes: tuple[ex.Variable, ...]
+    hops: tuple[Hop, ...]
+    filters: tuple[ex.Expression, ...]
+    negations: tuple[Pattern, ...]
+    optionals: tuple[Pattern, ...]
+
+    def introduced(self) -> tuple[ex.Variable, ...]:
+        """Everything this block binds, optional blocks included."""
+        extras = [v for hop in self.hops for v in (hop.edge, hop.path) if v is not None]
+        inner = [v for optional in self.optionals for v in optional.introduced()]
+        return (*self.nodes, *extras, *inner)
+
+
+def check_pattern(clauses: tuple[ast.Clause, ...], scope: Scope, nullable: bool = False) -> Pattern:
+    """Type a block and add its variables to the scope."""
+    return _PatternChecker(scope, nullable).check(clauses)
+
+
+class _PatternChecker:
+    def __init__(self, scope: Scope, nullable: bool) -> None:
+        self._scope = scope
+        self._found = scope.found
+        self._nullable = nullable
+        self._expressions = ExpressionChecker(scope, check_filter_call)
+        self._nodes: list[ex.Variable] = []
+        self._filters: list[ex.Expression] = []
+
+    def check(self, clauses: tuple[ast.Clause, ...]) -> Pattern:
+        types = infer_types(clauses, self._scope)
+        hops = []
+        for clause in clauses:
+            if isinstance(clause, ast.Binding) and clause.variable.text in types.nodes:
+                self._node(clause.variable, types)
+            elif isinstance(clause, ast.Traversal):
+                hop = self._hop(clause, types)
+                hops += [hop] if hop else []
+        for clause in clauses:
+            if isinstance(clause, ast.Binding):
+                self._inline_matches(clause)
+        optionals = [
+            self._optional(clause) for clause in clauses if isinstance(clause, ast.OptionalBlock)
+        ]
+        for clause in clauses:
+            if isinstance(clause, ast.Filter):
+                self._add_filter(self._expressions.check_predicate(clause.predicate))
+        negations = [
+            self._negation(clause) for clause in clauses if isinstance(clause, ast.Negation)
+        ]
+        return Pattern(
+            tuple(self._nodes),
+            tuple(hops),
+            tuple(self._filters),
+            tuple(negations),
+            tuple(optionals),
+        )
+
+    def _add_filter(self, predicate: ex.Expression | None) -> None:
+        if predicate is not None:
+            self._filters.append(predicate)
+
+    def _node(self, name: ast.Name, types: PatternTypes) -> ex.Variable:
+        known = self._scope.find(name.text)
+        if known is not None and name.text != ANONYMOUS:
+            return known
+        variable = self._scope.add(
+            name, ex.VariableKind.NODE, tuple(sorted(types.nodes[name.text])), self._nullable
+        )
+        self._nodes.append(variable)
+        return variable
+
+    def _end(
+        self, name: ast.Name, types: PatternTypes, anonymous: tuple[int, str]
+    ) -> ex.Variable | None:
+        if name.text != ANONYMOUS:
+            known = name.text in types.nodes or self._scope.find(name.text) is not None
+            return self._node(name, types) if known else None
+        found = types.anonymous.get(anonymous)
+        if found is None:
+            return None
+        variable = self._scope.add(name, ex.VariableKind.NODE, tuple(sorted(found)), self._nullable)
+        self._nodes.append(variable)
+        return variable
+
+    def _hop(self, clause: ast.Traversal, types: PatternTypes) -> Hop | None:
+        steps = types.steps.get(id(clause))
+        path = self._new_variable(clause.path, ex.VariableKind.PATH, ())
+        source = self._end(clause.source, types, (id(clause), "source"))
+        edge_types = tuple(step.edge for step in steps or ())
+        edge = self._edge_variable(clause.edge, edge_types)
+        target = self._end(clause.target, types, (id(clause), "target"))
+        if steps is None or source is None or target is None:
+            return None
+        hops = clause.edge.hops
+        bounds = HopRange(hops.minimum, hops.maximum) if hops else HopRange(1, 1)
+        return Hop(source, steps, target, _mode(clause), bounds, edge, path)
+
+    def _edge_variable(
+        self, pattern: ast.EdgePattern, types: tuple[str, ...]
+    ) -> ex.Variable | None:
+        if pattern.variable is not None and pattern.hops is not None:
+            self._found.error(
+                codes.EDGE_BINDING,
+                f"${pattern.variable.text} cannot name one edge of several hops",
+                pattern.span,
+                "name the whole path: `$p = $a knows{1,3} $b`",
+            )
+            self._scope.add(pattern.variable, ex.VariableKind.EDGE, types, self._nullable)
+            return None
+        return self._new_variable(pattern.variable, ex.VariableKind.EDGE, types)
+
+    def _new_variable(
+        self, name: ast.Name | None, kind: ex.VariableKind, types: tuple[str, ...]
+    ) -> ex.Variable | None:
+        if name is None:
+            return None
+        if kind is ex.VariableKind.EDGE and not types:
+            self._scope.failed.add(name.text)  # its edge is unknown, which was said already
+            return None
+        taken = self._scope.find(name.text) is not None or name.text in self._scope.parameters
+        if taken or name.text == ANONYMOUS:
+            self._found.error(
+                codes.EDGE_BINDING,
+                f"${name.text} names something else already"
+                if taken
+                else f"$_ binds nothing, so it cannot name {'an edge' if types else 'a path'}",
+                name.span,
+                f"a {kind} variable is new where it is bound",
+            )
+            self._scope.failed.add(name.text)
+            return None
+        return self._scope.add(name, kind, types, self._nullable)
+
+    def _optional(self, clause: ast.OptionalBlock) -> Pattern:
+        inner = self._scope.inner()
+        pattern = check_pattern(clause.clauses, inner, nullable=True)
+        for variable in inner.variables.values():
+            self._scope.adopt(variable)
+        return pattern
+
+    def _negation(self, clause: ast.Negation) -> Pattern:
+        errors = len(self._found)
+        pattern = check_pattern(clause.clauses, self._scope.inner())
+        own = {variable.id for variable in pattern.introduced()}
+        if len(self._found) == errors and not mentioned(pattern) - own:
+            self._found.error(
+                codes.SHAPE,
+                "this `not` shares no variable with the pattern around it",
+                clause.span,
+                "it would either keep all rows or none",
+            )
+        return pattern
+
+    def _inline_matches(self, clause: ast.Binding) -> None:
+        variable = self._scope.find(clause.variable.text)
+        if variable is None or variable.kind is not ex.VariableKind.NODE:
+            for match in clause.matches:
+                self._expressions.check(match.value)
+            return
+        for match in clause.matches:
+            self._inline_match(variable, clause.type.text, match)
+
+    def _inline_match(
+        self, variable: ex.Variable, type_name: str, match: ast.PropertyValue
+    ) -> None:
+        name = match.name
+        if name.text != "id" and any(
+            property_of(self._scope.catalog, variable.kind, owner, name.text) is None
+            for owner in variable.types
+        ):
+            known = property_names(self._scope.catalog, variable.kind, variable.types)
+            self._found.error(
+                codes.UNKNOWN_BINDING_PROPERTY,
+                f"{type_name} has no property '{name.text}'",
+                name.span,
+                did_you_mean(name.text, known),
+            )
+            return
+        left = self._expressions.check(
+            ast.PropertyRef(ast.Name(variable.name, name.span), name, name.span)
+        )
+        right = self._expressions.check(match.value)
+        if left is None or right is None:
+            return
+        # A list is matched by one of its members.
+        operator = "contains" if str(left.type).startswith("[") else "="
+        try:
+            self._filters.append(compare(operator, left, _exact(left, right)))
+        except DoesNotFit as reason:
+            self._found.error(
+                codes.BINDING_VALUE,
+                f"'{name.text}' is {left.type}: "
+                f"{format_expression(match.value)} does not fit, {reason}",
+                match.value.span,
+            )
+
+
+def _exact(left: ex.Expression, right: ex.Expression) -> ex.Expression:
+    """An integer property is not matched by 30.0: it can only be a mistake."""
+    if (
+        isinstance(right, ex.Constant)
+        and isinstance(right.value, float)
+        and str(left.type) in ("I32", "I64", "U32", "U64")
+    ):
+        raise DoesNotFit(f"{right.value} is not an integer")
+    return right
+
+
+def _mode(clause: ast.Traversal) -> ExpandMode:
+    if clause.shortest:
+        return ExpandMode.SHORTEST
+    if clause.path is not None:
+        return ExpandMode.TRAILS
+    return ExpandMode.REACH if clause.edge.hops else ExpandMode.EDGE
+
+
+def mentioned(pattern: Pattern) -> set[int]:
+    """Ids of every variable the pattern's hops and filters touch, sub-blocks included."""
+    ids: set[int] = {variable.id for variable in pattern.introduced()}
+    for hop in pattern.hops:
+        ids |= {hop.source.id, hop.target.id}
+    for predicate in pattern.filters:
+        ids |= variables_in(predicate)
+    for inner in (*pattern.negations, *pattern.optionals):
+        ids |= mentioned(inner)
+    return ids
+
+
+def variables_in(expression: ex.Expression) -> set[int]:
+    return {
+        node.variable.id
+        for node in walk(expression)
+        if isinstance(node, (ex.PropertyOf, ex.Whole, ex.TypeName))
+    }

@@ -1,0 +1,121 @@
+"""The syntax tree of the schema language; spans never take part in comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omnigraph.syntax.span import NO_SPAN, Span
+
+LiteralValue = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier where it stands."""
+
+    text: str
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeValue:
+    """`0..150`, `0..` or `..150`."""
+
+    minimum: int | float | str | None
+    maximum: int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NameValue:
+    """A bare word as an argument: a property name, an enum value."""
+
+    text: str
+
+
+ArgumentValue = LiteralValue | RangeValue | NameValue
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of an annotation, named when written `option=value`."""
+
+    value: ArgumentValue
+    option: str | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name` or `@name(arguments)`; constraints are annotations too."""
+
+    name: str
+    arguments: tuple[Argument, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRef:
+    """A property type as written: enum values keep their order here."""
+
+    base: str
+    nullable: bool = False
+    is_list: bool = False
+    width: int | None = None
+    values: tuple[str, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyDecl:
+    """`name: Type @annotation …`."""
+
+    name: Name
+    type: TypeRef
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+Member = PropertyDecl | Annotation
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceDecl:
+    """`interface Named { … }`."""
+
+    name: Name
+    members: tuple[Member, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecl:
+    """`node Person implements Named { … }`."""
+
+    name: Name
+    members: tuple[Member, ...] = ()
+    implements: tuple[Name, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDecl:
+    """`edge Knows: Person -> Person { … }`."""
+
+    name: Name
+    source: Name
+    target: Name
+    members: tuple[Member, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+Declaration = InterfaceDecl | NodeDecl | EdgeDecl
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """All declarations of a schema, in the order of the text."""
+
+    declarations: tuple[Declaration, ...] = ()

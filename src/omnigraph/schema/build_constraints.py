@@ -1,0 +1,308 @@
+"""Constraint annotations -> catalog constraints, checked against the properties they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.constraints import (
+    Cardinality,
+    Check,
+    Constraint,
+    Index,
+    Key,
+    Range,
+    Unique,
+)
+from omnigraph.catalog.model import Property
+from omnigraph.errors import InvalidArgument
+from omnigraph.schema import ast, codes
+from omnigraph.schema.build_properties import PROPERTY_CONSTRAINTS
+from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.values.coercion import coerce
+from omnigraph.values.scalars import (
+    NUMERIC_KINDS,
+    TEMPORAL_KINDS,
+    BlobType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    VectorType,
+)
+
+_ENDPOINTS = {"src": SOURCE, "dst": TARGET, "from": SOURCE, "to": TARGET}
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a constraint may refer to."""
+
+    owner: str
+    properties: Mapping[str, Property]
+    on_edge: bool
+
+
+def build_constraints(
+    members: tuple[ast.Member, ...], body: Body, found: Findings
+) -> tuple[Constraint, ...]:
+    """Constraints in the order of the text, property-level ones included."""
+    built: list[Constraint] = []
+    for annotation in _written(members):
+        constraint = _BUILDERS[annotation.name](annotation, body, found)
+        if constraint is None:
+            continue
+        if constraint in built:
+            found.error(
+                codes.DUPLICATE_CONSTRAINT, f"@{annotation.name} is said twice", annotation.span
+            )
+        else:
+            built.append(constraint)
+    return tuple(built)
+
+
+def build_cardinality(
+    annotations: tuple[ast.Annotation, ...], found: Findings
+) -> Cardinality | None:
+    written = [a for a in annotations if a.name == "card"]
+    if not written:
+        return None
+    for extra in written[1:]:
+        found.error(codes.DUPLICATE_CONSTRAINT, "@card is said twice", extra.span)
+    card = written[0]
+    bounds = card.arguments[0].value if len(card.arguments) == 1 else None
+    if not isinstance(bounds, ast.RangeValue) or not _whole(bounds):
+        found.error(
+            codes.BAD_ARGUMENTS, "@card takes whole numbers", card.span, "write `@card(0..5)`"
+        )
+        return None
+    minimum, maximum = int(bounds.minimum or 0), bounds.maximum
+    if minimum < 0 or (maximum is not None and int(maximum) < max(minimum, 1)):
+        found.error(codes.BAD_BOUNDS, f"no source can have {_spell(bounds)} edges", card.span)
+        return None
+    return Cardinality(minimum, None if maximum is None else int(maximum))
+
+
+def _whole(bounds: ast.RangeValue) -> bool:
+    return all(type(b) is int or b is None for b in (bounds.minimum, bounds.maximum))
+
+
+def _spell(bounds: ast.RangeValue) -> str:
+    low = "" if bounds.minimum is None else bounds.minimum
+    return f"{low}..{'' if bounds.maximum is None else bounds.maximum}"
+
+
+def _written(members: tuple[ast.Member, ...]) -> list[ast.Annotation]:
+    """Every constraint in its body form: `x: T @key` reads as `@key(x)`."""
+    out: list[ast.Annotation] = []
+    for member in members:
+        if isinstance(member, ast.Annotation):
+            out.append(member)
+            continue
+        for annotation in member.annotations:
+            if annotation.name in PROPERTY_CONSTRAINTS:
+                argument = ast.Argument(ast.NameValue(member.name.text), span=annotation.span)
+                out.append(ast.Annotation(annotation.name, (argument,), annotation.span))
+    return out
+
+
+def _named(annotation: ast.Annotation, body: Body, found: Findings) -> tuple[str, ...] | None:
+    """Property names of a constraint that takes only those (and options, for an index)."""
+    names: list[str] = []
+    for argument in annotation.arguments:
+        if argument.option is not None and annotation.name == "index":
+            continue
+        name = _property_name(argument, annotation, body, found)
+        if name is None:
+            return None
+        if name in names:
+            found.error(codes.DUPLICATE_CONSTRAINT, f"'{name}' is named twice", argument.span)
+            return None
+        names.append(name)
+    return tuple(names)
+
+
+def _property_name(
+    argument: ast.Argument, annotation: ast.Annotation, body: Body, found: Findings
+) -> str | None:
+    value = argument.value
+    name = value.text if isinstance(value, ast.NameValue) else value
+    if not isinstance(name, str) or argument.option is not None:
+        found.error(
+            codes.BAD_ARGUMENTS,
+            f"@{annotation.name} names properties",
+            argument.span,
+            _SHAPES[annotation.name],
+        )
+        return None
+    if body.on_edge and name in _ENDPOINTS:
+        return _ENDPOINTS[name]
+    if name not in body.properties:
+        found.error(
+            codes.UNKNOWN_PROPERTY,
+            f"{body.owner} has no property '{name}'",
+            argument.span,
+            did_you_mean(name, body.properties),
+        )
+        return None
+    return name
+
+
+def _key(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+    if body.on_edge:
+        found.error(
+            codes.MISPLACED,
+            "an edge has no key",
+            annotation.span,
+            "`@unique(src, dst)` refuses parallel edges",
+        )
+        return None
+    names = _named(annotation, body, found)
+    if names is None:
+        return None
+    for name in names:
+        declared = body.properties[name]
+        if isinstance(declared.type, (BlobType, VectorType, ListType)) or declared.nullable:
+            what = "nullable" if declared.nullable else f"a {declared.type}"
+            found.error(
+                codes.NOT_ELIGIBLE, f"'{name}' is {what} and cannot be a key", annotation.span
+            )
+            return None
+    # Ids must not depend on the order of declaration.
+    return Key(tuple(sorted(names)))
+
+
+def _unique(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+    names = _named(annotation, body, found)
+    if names is None or not _eligible(names, (BlobType, VectorType), annotation, body, found):
+        return None
+    return Unique(names)
+
+
+def _index(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+    names = _named(annotation, body, found)
+    if names is None or not _eligible(names, (BlobType,), annotation, body, found):
+        return None
+    options = tuple(
+        (a.option, a.value.text if isinstance(a.value, ast.NameValue) else a.value)
+        for a in annotation.arguments
+        if a.option is not None and not isinstance(a.value, ast.RangeValue) and a.value is not None
+    )
+    return Index(names, options)
+
+
+def _eligible(
+    names: tuple[str, ...],
+    refused: tuple[type, ...],
+    annotation: ast.Annotation,
+    body: Body,
+    found: Findings,
+) -> bool:
+    for name in names:
+        declared = body.properties.get(name)
+        if declared is not None and isinstance(declared.type, refused):
+            found.error(
+                codes.NOT_ELIGIBLE,
+                f"'{name}' is a {declared.type} and cannot be @{annotation.name}",
+                annotation.span,
+            )
+            return False
+    return True
+
+
+def _range(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+    declared = _subject(annotation, body, found)
+    if declared is None:
+        return None
+    bounds = annotation.arguments[1].value
+    kind = declared.type.kind if isinstance(declared.type, ScalarType) else None
+    if kind not in NUMERIC_KINDS | TEMPORAL_KINDS:
+        found.error(
+            codes.NOT_ELIGIBLE,
+            f"'{declared.name}' is {declared.type}; @range is for numbers, dates and moments",
+            annotation.span,
+        )
+        return None
+    if not isinstance(bounds, ast.RangeValue):
+        found.error(codes.BAD_ARGUMENTS, "@range takes bounds", annotation.span, _SHAPES["range"])
+        return None
+    return _checked_range(declared, bounds, annotation, found)
+
+
+def _checked_range(
+    declared: Property, bounds: ast.RangeValue, annotation: ast.Annotation, found: Findings
+) -> Range | None:
+    values = []
+    for bound in (bounds.minimum, bounds.maximum):
+        try:
+            values.append(None if bound is None else coerce(bound, declared.type))
+        except InvalidArgument as error:
+            found.error(codes.BAD_BOUNDS, f"bound of '{declared.name}': {error}", annotation.span)
+            return None
+    low, high = values
+    if low is not None and high is not None and low > high:
+        found.error(
+            codes.BAD_BOUNDS, f"{bounds.minimum} is above {bounds.maximum}", annotation.span
+        )
+        return None
+    return Range(declared.name, bounds.minimum, bounds.maximum)
+
+
+def _check(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+    declared = _subject(annotation, body, found)
+    if declared is None:
+        return None
+    pattern = annotation.arguments[1].value
+    if declared.type != ScalarType(ScalarKind.STRING):
+        found.error(
+            codes.NOT_ELIGIBLE,
+            f"'{declared.name}' is {declared.type}; @check is for String",
+            annotation.span,
+        )
+        return None
+    if not isinstance(pattern, str):
+        found.error(
+            codes.BAD_ARGUMENTS, "@check takes a pattern", annotation.span, _SHAPES["check"]
+        )
+        return None
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        found.error(codes.BAD_PATTERN, f"not a regular expression: {error}", annotation.span)
+        return None
+    return Check(declared.name, pattern)
+
+
+def _subject(annotation: ast.Annotation, body: Body, found: Findings) -> Property | None:
+    """The property a `@range` or `@check` is about."""
+    if body.on_edge:
+        found.error(codes.MISPLACED, f"@{annotation.name} is for nodes, not edges", annotation.span)
+        return None
+    if len(annotation.arguments) != 2 or annotation.arguments[1].option is not None:
+        found.error(
+            codes.BAD_ARGUMENTS,
+            f"@{annotation.name} takes a property and one more argument",
+            annotation.span,
+            _SHAPES[annotation.name],
+        )
+        return None
+    name = _property_name(annotation.arguments[0], annotation, body, found)
+    return None if name is None else body.properties[name]
+
+
+_SHAPES = {
+    "key": "write `@key(email)`",
+    "unique": "write `@unique(name, age)`",
+    "index": "write `@index(bio)`",
+    "range": "write `@range(age, 0..150)`, open ends as `0..` or `..150`",
+    "check": 'write `@check(email, "^[^@]+@[^@]+$")`',
+}
+
+_BUILDERS: dict[str, Callable[[ast.Annotation, Body, Findings], Constraint | None]] = {
+    "key": _key,
+    "unique": _unique,
+    "index": _index,
+    "range": _range,
+    "check": _check,
+}

@@ -1,0 +1,93 @@
+"""Schema syntax tree -> canonical text; `parse(format(x)) == x`."""
+
+from __future__ import annotations
+
+from omnigraph.schema.ast import (
+    Annotation,
+    Argument,
+    Declaration,
+    EdgeDecl,
+    InterfaceDecl,
+    Member,
+    NameValue,
+    NodeDecl,
+    PropertyDecl,
+    RangeValue,
+    SchemaFile,
+    TypeRef,
+)
+from omnigraph.syntax.layout import Line, find_comments, write_lines
+from omnigraph.syntax.literals import write_literal
+from omnigraph.syntax.span import SourceText
+
+
+def format_schema(schema: SchemaFile, source: SourceText | None = None) -> str:
+    """Canonical text; with the source it was parsed from, comments are kept."""
+    lines: list[Line] = []
+    for declaration in schema.declarations:
+        if lines:
+            lines.append(Line("", lines[-1].start))
+        lines += _declaration(declaration)
+    return write_lines(lines, find_comments(source) if source else ())
+
+
+def _declaration(declaration: Declaration) -> list[Line]:
+    header, start = _header(declaration), declaration.span.start
+    body = [Line(_member(member), member.span.start, 1) for member in declaration.members]
+    if not body:
+        return [Line(header if isinstance(declaration, EdgeDecl) else header + " {}", start)]
+    closing = Line("}", max(declaration.span.end - 1, 0), closes=True)
+    return [Line(header + " {", start), *body, closing]
+
+
+def _header(declaration: Declaration) -> str:
+    annotations = _annotations(declaration.annotations)
+    match declaration:
+        case InterfaceDecl():
+            return f"interface {declaration.name.text}{annotations}"
+        case NodeDecl():
+            names = ", ".join(name.text for name in declaration.implements)
+            implements = f" implements {names}" if names else ""
+            return f"node {declaration.name.text}{implements}{annotations}"
+        case EdgeDecl():
+            ends = f"{declaration.source.text} -> {declaration.target.text}"
+            return f"edge {declaration.name.text}: {ends}{annotations}"
+
+
+def _member(member: Member) -> str:
+    if isinstance(member, PropertyDecl):
+        annotations = _annotations(member.annotations)
+        return f"{member.name.text}: {format_type(member.type)}{annotations}"
+    return format_annotation(member)
+
+
+def format_type(type_ref: TypeRef) -> str:
+    optional = "?" if type_ref.nullable else ""
+    if type_ref.values:
+        return f"enum({', '.join(type_ref.values)}){optional}"
+    if type_ref.width is not None:
+        return f"Vector({type_ref.width}){optional}"
+    return f"[{type_ref.base}]{optional}" if type_ref.is_list else f"{type_ref.base}{optional}"
+
+
+def _annotations(annotations: tuple[Annotation, ...]) -> str:
+    return "".join(" " + format_annotation(annotation) for annotation in annotations)
+
+
+def format_annotation(annotation: Annotation) -> str:
+    if not annotation.arguments:
+        return f"@{annotation.name}"
+    return f"@{annotation.name}({', '.join(_argument(a) for a in annotation.arguments)})"
+
+
+def _argument(argument: Argument) -> str:
+    prefix = f"{argument.option}=" if argument.option else ""
+    match argument.value:
+        case RangeValue(minimum, maximum):
+            low = "" if minimum is None else write_literal(minimum)
+            high = "" if maximum is None else write_literal(maximum)
+            return f"{prefix}{low}..{high}"
+        case NameValue(text):
+            return prefix + text
+        case literal:
+            return prefix + write_literal(literal)

@@ -1,0 +1,264 @@
+"""Schema text -> schema syntax tree."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Token, Transformer, v_args
+from lark.tree import Meta
+
+from omnigraph.errors import ParseError
+from omnigraph.schema.ast import (
+    Annotation,
+    Argument,
+    ArgumentValue,
+    EdgeDecl,
+    InterfaceDecl,
+    Member,
+    Name,
+    NameValue,
+    NodeDecl,
+    PropertyDecl,
+    RangeValue,
+    SchemaFile,
+    TypeRef,
+)
+from omnigraph.syntax.diagnostics import Diagnostic, language_error
+from omnigraph.syntax.grammar import Grammar, GrammarSpec
+from omnigraph.syntax.literals import float_value, integer_value, string_value
+from omnigraph.syntax.span import SourceText, Span
+
+PARSE_CODE = "S000"
+
+_TERMINAL_NAMES = {
+    "TYPE_NAME": "a type name",
+    "NAME": "a name",
+    "ENUM_VALUE": "an enum value",
+    "CONSTRAINT": "a constraint",
+    "ANNOTATION": "an annotation",
+    "INTEGER": "an integer",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "VECTOR": "'Vector('",
+    "NULLABLE": "'?'",
+    "TRUE": "'true'",
+    "FALSE": "'false'",
+    "NULL": "'null'",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "COLON": "':'",
+    "COMMA": "','",
+    "EQUAL": "'='",
+    "__ANON_0": "'->'",
+    "__ANON_1": "'..'",
+    "INTERFACE": "'interface'",
+    "NODE": "'node'",
+    "EDGE": "'edge'",
+    "IMPLEMENTS": "'implements'",
+    "ENUM": "'enum('",
+    "$END": "the end of the text",
+}
+
+_GROUPS = (
+    (frozenset({"TYPE_NAME", "VECTOR", "ENUM", "LSQB"}), "a type"),
+    (frozenset({"INTEGER", "FLOAT", "STRING", "TRUE", "FALSE", "NULL", "NAME"}), "a value"),
+    (frozenset({"INTERFACE", "NODE", "EDGE"}), "'interface', 'node' or 'edge'"),
+)
+
+
+def parse_schema(source: SourceText) -> SchemaFile:
+    """Parse, or raise `ParseError` with every syntax error found."""
+    parsed = _grammar().parse(source)
+    if parsed.tree is None:
+        raise language_error(ParseError, parsed.diagnostics, source)
+    reader = _TreeReader()
+    schema: SchemaFile = reader.transform(parsed.tree)
+    if reader.problems:
+        raise language_error(ParseError, reader.problems, source)
+    return schema
+
+
+@cache
+def _grammar() -> Grammar:
+    return Grammar(
+        GrammarSpec(
+            path=Path(__file__).with_name("schema.lark"),
+            parse_code=PARSE_CODE,
+            terminal_names=_TERMINAL_NAMES,
+            groups=_GROUPS,
+            restart=re.compile(r"^[ \t]*(?:interface|node|edge)\b(?=[ \t]+\w)", re.MULTILINE),
+            find_help=_find_help,
+        )
+    )
+
+
+def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
+    if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
+        return "type names start with an upper-case letter"
+    if "NAME" in expected and re.match(r"[A-Z]", rest):
+        return "property names start with a lower-case letter"
+    if rest.startswith("'"):
+        return "strings are written in double quotes"
+    if rest.startswith("#"):
+        return "comments start with //"
+    if rest.startswith(";"):
+        return "declarations need no separator"
+    if rest.startswith("=>"):
+        return "an edge is written `edge Knows: Person -> Person`"
+    return None
+
+
+def _span(meta: Meta) -> Span:
+    return Span(meta.start_pos, meta.end_pos)
+
+
+def _token_span(token: Token) -> Span:
+    start = token.start_pos or 0
+    return Span(start, start + len(token))
+
+
+def _name(token: Token) -> Name:
+    return Name(str(token), _token_span(token))
+
+
+@v_args(meta=True)
+class _TreeReader(Transformer[Token, Any]):
+    """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[Diagnostic] = []
+
+    def start(self, _meta: Meta, children: list[Any]) -> SchemaFile:
+        return SchemaFile(tuple(children))
+
+    def interface(self, meta: Meta, children: list[Any]) -> InterfaceDecl:
+        name, *rest = children
+        annotations, members = _split(rest)
+        return InterfaceDecl(_name(name), members, annotations, _span(meta))
+
+    def node(self, meta: Meta, children: list[Any]) -> NodeDecl:
+        name, *rest = children
+        implements = next((c for c in rest if isinstance(c, _Implements)), _Implements())
+        annotations, members = _split([c for c in rest if not isinstance(c, _Implements)])
+        return NodeDecl(_name(name), members, tuple(implements), annotations, _span(meta))
+
+    def edge(self, meta: Meta, children: list[Any]) -> EdgeDecl:
+        name, source, target, *rest = children
+        annotations, members = _split(rest)
+        return EdgeDecl(
+            _name(name), _name(source), _name(target), members, annotations, _span(meta)
+        )
+
+    def implements(self, _meta: Meta, children: list[Token]) -> _Implements:
+        return _Implements(_name(token) for token in children)
+
+    def property_decl(self, meta: Meta, children: list[Any]) -> PropertyDecl:
+        name, type_ref, *annotations = children
+        return PropertyDecl(_name(name), type_ref, tuple(annotations), _span(meta))
+
+    def constraint(self, meta: Meta, children: list[Any]) -> _Constraint:
+        name, *arguments = children
+        return _Constraint(Annotation(name[1:], tuple(arguments), _span(meta)))
+
+    def annotation(self, meta: Meta, children: list[Any]) -> Annotation:
+        name, *arguments = children
+        return Annotation(name[1:], tuple(arguments), _span(meta))
+
+    def type_ref(self, meta: Meta, children: list[Any]) -> TypeRef:
+        core: TypeRef = children[0]
+        return TypeRef(
+            core.base, len(children) > 1, core.is_list, core.width, core.values, _span(meta)
+        )
+
+    def scalar(self, _meta: Meta, children: list[Token]) -> TypeRef:
+        return TypeRef(str(children[0]))
+
+    def list_type(self, _meta: Meta, children: list[Token]) -> TypeRef:
+        return TypeRef(str(children[0]), is_list=True)
+
+    def vector(self, meta: Meta, children: list[Token]) -> TypeRef:
+        return TypeRef("Vector", width=self._integer(children[1], meta))
+
+    def enum(self, _meta: Meta, children: list[Token]) -> TypeRef:
+        return TypeRef("enum", values=tuple(str(child) for child in children))
+
+    def argument(self, meta: Meta, children: list[Any]) -> Argument:
+        *option, value = children
+        return Argument(value, str(option[0]) if option else None, _span(meta))
+
+    def closed_or_right_open(self, meta: Meta, children: list[Token]) -> RangeValue:
+        bounds = [self._bound(child, meta) for child in children]
+        return RangeValue(bounds[0], bounds[1] if len(bounds) > 1 else None)
+
+    def left_open(self, meta: Meta, children: list[Token]) -> RangeValue:
+        return RangeValue(None, self._bound(children[0], meta))
+
+    def literal(self, meta: Meta, children: list[Token]) -> ArgumentValue:
+        token = children[0]
+        match token.type:
+            case "TRUE":
+                return True
+            case "FALSE":
+                return False
+            case "NULL":
+                return None
+            case "NAME":
+                return NameValue(str(token))
+            case _:
+                return self._bound(token, meta)
+
+    def _bound(self, token: Token, meta: Meta) -> int | float | str:
+        match token.type:
+            case "STRING":
+                return string_value(token)
+            case "FLOAT":
+                return self._float(token, meta)
+            case _:
+                return self._integer(token, meta)
+
+    def _integer(self, token: Token, meta: Meta) -> int:
+        value = integer_value(token)
+        if value is None:
+            self._too_large(meta)
+            return 0
+        return value
+
+    def _float(self, token: Token, meta: Meta) -> float:
+        value = float_value(token)
+        if value is None:
+            self._too_large(meta)
+            return 0.0
+        return value
+
+    def _too_large(self, meta: Meta) -> None:
+        self.problems.append(Diagnostic(PARSE_CODE, "this number is too large", _span(meta)))
+
+
+class _Implements(tuple[Name, ...]):
+    """Marks the `implements` list among a node's children."""
+
+
+class _Constraint:
+    """Marks a body-level constraint among a type's children."""
+
+    def __init__(self, annotation: Annotation) -> None:
+        self.annotation = annotation
+
+
+def _split(children: list[Any]) -> tuple[tuple[Annotation, ...], tuple[Member, ...]]:
+    """Annotations of the type itself, and the members of its body."""
+    annotations = tuple(c for c in children if isinstance(c, Annotation))
+    members = tuple(
+        c.annotation if isinstance(c, _Constraint) else c
+        for c in children
+        if isinstance(c, (_Constraint, PropertyDecl))
+    )
+    return annotations, members

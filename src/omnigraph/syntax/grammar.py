@@ -1,0 +1,156 @@
+"""A `.lark` grammar as a parser whose failures are diagnostics that say what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lark import Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from omnigraph.syntax.diagnostics import Diagnostic
+from omnigraph.syntax.grammar_tables import load_or_build
+from omnigraph.syntax.limits import check_limits
+from omnigraph.syntax.span import SourceText, Span
+
+SyntaxTree = Tree[Token]
+# Called with the text before and at the error and what could have stood there instead.
+HelpFinder = Callable[[str, str, frozenset[str]], str | None]
+
+_MAX_SYNTAX_ERRORS = 10
+_MAX_EXPECTED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarSpec:
+    """What a language says about its grammar beyond the grammar itself."""
+
+    path: Path
+    parse_code: str
+    # Terminal -> how a person would call it.
+    terminal_names: Mapping[str, str]
+    # Sets of terminals that are said as one thing ("an expression"), largest first.
+    groups: tuple[tuple[frozenset[str], str], ...]
+    # Where parsing can start again after an error.
+    restart: re.Pattern[str]
+    find_help: HelpFinder
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A tree, or the reasons why there is none."""
+
+    tree: SyntaxTree | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Grammar:
+    """A loaded grammar; safe to share between threads."""
+
+    def __init__(self, spec: GrammarSpec) -> None:
+        self._spec = spec
+        self._lark = load_or_build(spec.path)
+
+    def parse(self, source: SourceText) -> Parsed:
+        """Parse the whole text; after an error go on at the next declaration to find more."""
+        too_much = check_limits(source.text, self._spec.parse_code)
+        if too_much:
+            return Parsed(None, (too_much,))
+        try:
+            return Parsed(self._lark.parse(source.text), ())
+        except UnexpectedInput as error:
+            first = error
+        return Parsed(None, tuple(self._all_errors(source, first)))
+
+    def _all_errors(self, source: SourceText, first: UnexpectedInput) -> list[Diagnostic]:
+        found: list[Diagnostic] = []
+        error: UnexpectedInput | None = first
+        text = source.text
+        while error is not None and len(found) < _MAX_SYNTAX_ERRORS:
+            found.append(self._diagnose(text, error))
+            offset = max(found[-1].span.start, 1)
+            restart = self._spec.restart.search(source.text, offset)
+            if restart is None:
+                break
+            # Blanks instead of a slice keep every offset true.
+            text = " " * restart.start() + source.text[restart.start() :]
+            error = self._next_error(text)
+        return found
+
+    def _next_error(self, text: str) -> UnexpectedInput | None:
+        try:
+            self._lark.parse(text)
+        except UnexpectedInput as error:
+            return error
+        return None
+
+    def _diagnose(self, text: str, error: UnexpectedInput) -> Diagnostic:
+        span, found = _where(text, error)
+        expected = self._accepted_before(text)
+        message = f"unexpected {found}"
+        readable = self._readable(expected)
+        if readable:
+            message += f", expected {readable}"
+        unclosed = _unclosed(text, span.start)
+        if unclosed:
+            message = unclosed
+        before, rest = (
+            text[max(0, span.start - 80) : span.start],
+            text[span.start : span.start + 80],
+        )
+        return Diagnostic(
+            self._spec.parse_code, message, span, self._spec.find_help(before, rest, expected)
+        )
+
+    def _accepted_before(self, text: str) -> frozenset[str]:
+        """The terminals that can really follow; the state alone lists too many."""
+        session = self._lark.parse_interactive(text)
+        try:
+            for _ in session.iter_parse():
+                pass
+        except UnexpectedInput:
+            pass
+        return frozenset(session.accepts())  # type: ignore[no-untyped-call]
+
+    def _readable(self, expected: frozenset[str]) -> str:
+        left = set(expected)
+        words: list[str] = []
+        for terminals, word in self._spec.groups:
+            if terminals <= left:
+                words.append(word)
+                left -= terminals
+        words += sorted({self._spec.terminal_names.get(t, t) for t in left})
+        if len(words) > _MAX_EXPECTED:
+            words = [*words[: _MAX_EXPECTED - 1], "…"]
+        return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _where(text: str, error: UnexpectedInput) -> tuple[Span, str]:
+    match error:
+        case UnexpectedToken(token=token) if token.type != "$END":
+            start = _offset(token)
+            return Span(start, start + len(token)), f"'{_short(str(token))}'"
+        case UnexpectedCharacters(pos_in_stream=offset):
+            at = int(str(offset))
+            return Span(at, at + 1), f"'{_short(text[at : at + 1])}'"
+        case UnexpectedToken() | UnexpectedEOF() | _:
+            end = len(text.rstrip())
+            return Span(end, end), "end of the text"
+
+
+def _offset(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _unclosed(text: str, offset: int) -> str | None:
+    if text.startswith('"', offset):
+        return "this string is never closed"
+    if text.startswith("/*", offset):
+        return "this comment is never closed"
+    return None

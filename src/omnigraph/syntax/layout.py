@@ -1,0 +1,91 @@
+"""Formatted lines and the comments of the text they came from, put together again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.syntax.span import SourceText
+
+_COMMENTS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of formatted text and where in the source its construct starts."""
+
+    text: str
+    start: int
+    indent: int = 0
+    # A closing line: comments before it belong to the block it closes.
+    closes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment of the source. `own_line` when nothing but blanks stands before it."""
+
+    text: str
+    start: int
+    own_line: bool
+    blank_after: bool
+
+
+def find_comments(source: SourceText) -> list[Comment]:
+    found = []
+    for match in _COMMENTS.finditer(source.text):
+        if match.group("comment") is None:
+            continue
+        line_start = source.text.rfind("\n", 0, match.start()) + 1
+        before = source.text[line_start : match.start()]
+        rest = source.text[match.end() : match.end() + 200]
+        found.append(
+            Comment(
+                match.group().rstrip(),
+                match.start(),
+                not before.strip(),
+                re.match(r"[ \t\r]*\n[ \t\r]*\n", rest) is not None,
+            )
+        )
+    return found
+
+
+def write_lines(lines: Sequence[Line], comments: Sequence[Comment] = (), indent: str = "  ") -> str:
+    """The text of the lines, each comment before the line it preceded or behind its own.
+
+    No comment is ever lost: what fits nowhere else stands at the end.
+    """
+    out: list[str] = []
+    waiting = list(comments)
+    for position, line in enumerate(lines):
+        following = next((ahead.start for ahead in lines[position + 1 :] if ahead.text), None)
+        while waiting and waiting[0].own_line and waiting[0].start < line.start:
+            out += _own_line(waiting.pop(0), indent * (line.indent + line.closes))
+        if line.text == "":
+            out.append("")
+            continue
+        trailing, waiting = _trailing(waiting, following)
+        out.append(indent * line.indent + "  ".join([line.text, *trailing]))
+    for comment in waiting:
+        out += _own_line(comment, "")
+    while out and out[-1] == "":
+        out.pop()
+    return "".join(f"{text}\n" for text in out)
+
+
+def _trailing(waiting: list[Comment], following: int | None) -> tuple[list[str], list[Comment]]:
+    """Comments inside or behind this line's construct; a `//` one must come last."""
+    taken = [c for c in waiting if not c.own_line and (following is None or c.start < following)]
+    left = [c for c in waiting if c not in taken]
+    blocks = [c.text for c in taken if c.text.startswith("/*")]
+    tails = [c.text for c in taken if c.text.startswith("//")]
+    if len(tails) > 1:
+        # Two line comments on one line would swallow each other.
+        tails = ["// " + " ".join(text.removeprefix("//").strip() for text in tails)]
+    return blocks + tails, left
+
+
+def _own_line(comment: Comment, indent: str) -> list[str]:
+    lines = [indent + comment.text]
+    return [*lines, ""] if comment.blank_after else lines

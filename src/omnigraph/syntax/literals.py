@@ -1,0 +1,52 @@
+"""Literals both languages share: what a token means, and how a value is written."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_WRITTEN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_MUST_ESCAPE = re.compile(r'[\n\t\r\0"\\]')
+# The widest integer type has 20 digits; longer ones would only cost time to convert.
+_MAX_INTEGER_DIGITS = 20
+
+
+def string_value(token: str) -> str:
+    """The text between the quotes; an unknown escape is the escaped character itself."""
+    return _ESCAPE.sub(lambda m: _ESCAPES.get(m.group(1), m.group(1)), token[1:-1])
+
+
+def write_string(value: str) -> str:
+    return '"' + _MUST_ESCAPE.sub(lambda m: _WRITTEN[m.group()], value) + '"'
+
+
+def integer_value(token: str) -> int | None:
+    """None when no integer type could hold it."""
+    return int(token) if len(token.lstrip("-0")) <= _MAX_INTEGER_DIGITS else None
+
+
+def float_value(token: str) -> float | None:
+    """None when it is not finite."""
+    value = float(token)
+    return value if math.isfinite(value) else None
+
+
+def write_float(value: float) -> str:
+    text = repr(value)
+    return text if "." in text or "e" in text else f"{text}.0"
+
+
+def write_literal(value: str | int | float | bool | None) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return write_float(value)
+        case str():
+            return write_string(value)

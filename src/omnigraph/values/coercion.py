@@ -1,0 +1,177 @@
+"""JSON and Python values -> values of a type, with the reason when they do not fit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.values.scalars import (
+    FLOAT_KINDS,
+    INTEGER_BOUNDS,
+    INTEGER_KINDS,
+    BlobType,
+    EnumType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+from omnigraph.values.temporal import (
+    date_from_days,
+    moment_from_millis,
+    parse_date,
+    parse_moment,
+)
+
+_INTEGER_TEXT = re.compile(r"-?\d{1,20}")
+_F32_MAX = 3.4028234663852886e38
+
+
+def coerce(value: object, wanted: ValueType) -> Any:
+    """The value as `wanted`, or `InvalidArgument` saying what it should have been.
+
+    64-bit integers also come as text, because JavaScript cannot hold them as numbers.
+    """
+    match wanted:
+        case ScalarType(kind):
+            return coerce_scalar(value, kind)
+        case EnumType(values):
+            return _coerce_enum(value, values)
+        case ListType(element):
+            return [coerce_scalar(item, element) for item in _items(value, wanted)]
+        case VectorType(width):
+            return _coerce_vector(value, width)
+        case BlobType():
+            return coerce_scalar(value, ScalarKind.STRING)
+
+
+def coerce_scalar(value: object, kind: ScalarKind) -> Any:
+    if kind in INTEGER_KINDS:
+        return _coerce_integer(value, kind)
+    if kind in FLOAT_KINDS:
+        return _coerce_float(value, kind)
+    return _COERCE[kind](value)
+
+
+def describe(value: object) -> str:
+    """A value as people see it in an error: short, with its JSON kind."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value[:40]}…"' if len(value) > 40 else f'"{value}"'
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case dict():
+            return "an object"
+        case _:
+            return str(value)[:40]
+
+
+def _refuse(value: object, wanted: str) -> InvalidArgument:
+    return InvalidArgument(f"{describe(value)} is not {wanted}", wanted=wanted)
+
+
+def _coerce_integer(value: object, kind: ScalarKind) -> int:
+    low, high = INTEGER_BOUNDS[kind]
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and high > 2**32 and _INTEGER_TEXT.fullmatch(value):
+        number = int(value)
+    if number is None or not low <= number <= high:
+        raise _refuse(value, f"an integer from {low} to {high}")
+    return number
+
+
+def _coerce_float(value: object, kind: ScalarKind) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _refuse(value, "a number")
+    if isinstance(value, int) and abs(value) > 2**1000:
+        raise _refuse(value, "a number that fits")
+    number = float(value)
+    if not math.isfinite(number) or (kind is ScalarKind.F32 and abs(number) > _F32_MAX):
+        raise _refuse(value, f"a finite {kind.value}")
+    return number
+
+
+def _coerce_string(value: object) -> str:
+    if not isinstance(value, str):
+        raise _refuse(value, "a string")
+    return value
+
+
+def _coerce_bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(value, "true or false")
+    return value
+
+
+def _coerce_date(value: object) -> dt.date:
+    found: dt.date | None = None
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        found = value
+    elif isinstance(value, str):
+        found = parse_date(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        found = date_from_days(value)
+    if found is None:
+        raise _refuse(value, 'a date like "2026-04-14" (or epoch days)')
+    return found
+
+
+def _coerce_moment(value: object) -> dt.datetime:
+    found: dt.datetime | None = None
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        utc = value.astimezone(dt.UTC)
+        found = utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+    elif isinstance(value, str):
+        found = parse_moment(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        found = moment_from_millis(value)
+    if found is None:
+        raise _refuse(
+            value, 'a moment with an offset like "2026-04-14T10:00:00Z" (or epoch milliseconds)'
+        )
+    return found
+
+
+def _coerce_enum(value: object, values: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in values:
+        raise _refuse(value, f"one of {', '.join(values)}")
+    return value
+
+
+def _coerce_vector(value: object, width: int) -> list[float]:
+    items = _items(value, VectorType(width))
+    if len(items) != width:
+        raise InvalidArgument(
+            f"a vector of {len(items)} numbers is not a Vector({width})", wanted=f"Vector({width})"
+        )
+    return [_coerce_float(item, ScalarKind.F32) for item in items]
+
+
+def _items(value: object, wanted: ValueType) -> Sequence[object]:
+    if isinstance(value, (str, bytes, dict)) or not isinstance(value, Sequence):
+        as_list = getattr(value, "tolist", None)  # numpy arrays, without importing numpy
+        value = as_list() if callable(as_list) else value
+    if not isinstance(value, (list, tuple)):
+        raise _refuse(value, f"a list ({wanted})")
+    if any(item is None for item in value):
+        raise InvalidArgument("a list may not hold null", wanted=str(wanted))
+    return value
+
+
+_COERCE: dict[ScalarKind, Callable[[object], Any]] = {
+    ScalarKind.STRING: _coerce_string,
+    ScalarKind.BOOL: _coerce_bool,
+    ScalarKind.DATE: _coerce_date,
+    ScalarKind.DATETIME: _coerce_moment,
+}

@@ -1,0 +1,61 @@
+"""Dates and moments: the one place that reads their text forms."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+EPOCH_DAY = dt.date(1970, 1, 1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MOMENT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:\d{2})"
+)
+
+
+def parse_date(text: str) -> dt.date | None:
+    """`2026-04-14`, else None."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def parse_moment(text: str) -> dt.datetime | None:
+    """RFC 3339 with an offset, in UTC, cut to milliseconds; else None."""
+    found = _MOMENT.fullmatch(text)
+    if not found:
+        return None
+    day, clock, fraction, offset = found.groups()
+    millis = (fraction or "").ljust(3, "0")[:3]
+    zone = "+00:00" if offset in "Zz" else offset
+    try:
+        return dt.datetime.fromisoformat(f"{day}T{clock}.{millis}{zone}").astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def date_from_days(days: int) -> dt.date | None:
+    """Epoch days, else None when no calendar year holds them."""
+    try:
+        return EPOCH_DAY + dt.timedelta(days=days)
+    except OverflowError:
+        return None
+
+
+def moment_from_millis(millis: int) -> dt.datetime | None:
+    """Epoch milliseconds, else None when no calendar year holds them."""
+    try:
+        return EPOCH + dt.timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+
+
+def write_moment(moment: dt.datetime) -> str:
+    """`2026-04-14T10:00:00Z`, with milliseconds only when there are some."""
+    utc = moment.astimezone(dt.UTC)
+    spec = "milliseconds" if utc.microsecond else "seconds"
+    return utc.isoformat(timespec=spec).replace("+00:00", "Z")
