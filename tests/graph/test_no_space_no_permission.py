@@ -216,7 +216,7 @@ def test_a_store_without_put_if_absent_is_refused(
     graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overwrite(self: LocalFiles, key: str, data: bytes) -> bool:
-        path = Path(uri, key)
+        path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return True
