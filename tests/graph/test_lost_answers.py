@@ -1,4 +1,4 @@
-"""A store that stops answering in the middle of a write: rejected, committed or said to be unknown."""
+"""A store that stops answering in the middle of a write: rejected, committed or unknown."""
 
 from __future__ import annotations
 
