@@ -25,7 +25,7 @@ argument_values = st.one_of(
 arguments = st.lists(
     st.builds(ast.Argument, argument_values, st.none() | identifiers), max_size=3
 ).map(tuple)
-annotations = st.builds(
+property_annotations = st.builds(
     ast.Annotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
 ) | st.builds(ast.Annotation, st.sampled_from(_CONSTRAINTS))
 type_annotations = st.lists(
@@ -45,7 +45,7 @@ type_refs = st.one_of(
     ),
 )
 properties = st.builds(
-    ast.PropertyDecl, names, type_refs, st.lists(annotations, max_size=2).map(tuple)
+    ast.PropertyDecl, names, type_refs, st.lists(property_annotations, max_size=2).map(tuple)
 )
 constraints = st.builds(
     ast.Annotation, st.sampled_from(_CONSTRAINTS), arguments.filter(lambda given: len(given) > 0)
