@@ -60,7 +60,12 @@ class OmnigraphError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The error envelope shared by the CLI's `--json` and HTTP."""
-        return {"error": self.message, "code": self.code, "retryable": self.retryable, **self.fields}
+        return {
+            "error": self.message,
+            "code": self.code,
+            "retryable": self.retryable,
+            **self.fields,
+        }
 
 
 def _rebuild(cls: type[OmnigraphError], message: str, fields: dict[str, Any]) -> OmnigraphError:

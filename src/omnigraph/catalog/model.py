@@ -113,7 +113,9 @@ class Catalog:
             else self.edge_types.get(key.type_name)
         )
         if found is None:
-            raise NotFound(f"no {key.kind.value} type {key.type_name!r} in the schema", type=str(key))
+            raise NotFound(
+                f"no {key.kind.value} type {key.type_name!r} in the schema", type=str(key)
+            )
         return found
 
     def resolve(self, type_name: str) -> EntityType:

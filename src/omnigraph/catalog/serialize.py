@@ -147,7 +147,8 @@ def type_from_json(data: Json) -> ValueType:
             return EnumType(tuple(values))
         case {"blob": True}:
             return BlobType()
-    raise FormatUnknown(f"unknown property type in the stored schema: {data}")
+        case _:
+            raise FormatUnknown(f"unknown property type in the stored schema: {data}")
 
 
 def _annotation_to_json(a: Annotation) -> Json:
@@ -184,4 +185,5 @@ def _constraint_from_json(data: Json) -> Constraint:
             return Range(name, minimum, maximum)
         case {"check": name, "pattern": pattern}:
             return Check(name, pattern)
-    raise FormatUnknown(f"unknown constraint in the stored schema: {data}")
+        case _:
+            raise FormatUnknown(f"unknown constraint in the stored schema: {data}")

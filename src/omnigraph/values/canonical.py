@@ -35,7 +35,9 @@ def canonical_text(value: object) -> str:
 
 def _canonical_float(value: float) -> str:
     if not math.isfinite(value):
-        raise InvalidArgument(f"{value} cannot be part of a key: it is not finite", value=str(value))
+        raise InvalidArgument(
+            f"{value} cannot be part of a key: it is not finite", value=str(value)
+        )
     if value == 0:
         return "0"
     if value.is_integer() and abs(value) < 1e16:

@@ -1,0 +1,47 @@
+# Two commands do everything: `make demo` and `make test`. Only Python 3.11+ and PyPI are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check bench lock clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	@touch $@
+
+setup: $(INSTALLED) ## make .venv and install
+
+demo: $(INSTALLED) ## a graph, its branches and its recovery, in half a minute
+	$(BIN)/python examples/demo.py
+
+test: $(INSTALLED) ## static checks and the whole default suite
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest
+
+test-all: $(INSTALLED) ## the default suite and everything marked slow
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+check: $(INSTALLED) ## format, lint, import layers, types
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## measure; results go to bench/results
+	$(BIN)/python -m bench
+
+lock: $(INSTALLED) ## pin every dependency anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-annotate pyproject.toml -o requirements.lock
+
+clean: ## remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

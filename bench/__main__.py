@@ -1,0 +1,22 @@
+"""`make bench`: every family, or those named on the command line."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench import foundation
+
+FAMILIES = {"foundation": foundation.run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("families", nargs="*", choices=[*FAMILIES, []], default=[])
+    parser.add_argument("--scale", choices=["small", "full"], default="small")
+    arguments = parser.parse_args()
+    for name in arguments.families or FAMILIES:
+        FAMILIES[name](arguments.scale)
+
+
+if __name__ == "__main__":
+    main()

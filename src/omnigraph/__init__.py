@@ -1,0 +1,37 @@
+"""OmniGraph: a typed property graph over Lance with Git-style branches and commits."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnigraph.changes.shape import Edit
+    from omnigraph.errors import OmnigraphError
+    from omnigraph.graph.handle import Graph
+    from omnigraph.graph.open import init
+    from omnigraph.graph.open import open_graph as open
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.settings.models import Settings
+
+# Resolved on first use: `import omnigraph` must not pull in Lance and Arrow.
+_PUBLIC = {
+    "Edit": ("omnigraph.changes.shape", "Edit"),
+    "Graph": ("omnigraph.graph.handle", "Graph"),
+    "OmnigraphError": ("omnigraph.errors", "OmnigraphError"),
+    "Settings": ("omnigraph.settings.models", "Settings"),
+    "Snapshot": ("omnigraph.manifest.snapshot", "Snapshot"),
+    "init": ("omnigraph.graph.open", "init"),
+    "open": ("omnigraph.graph.open", "open_graph"),
+}
+
+__all__ = ["Edit", "Graph", "OmnigraphError", "Settings", "Snapshot", "init", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value

@@ -1,0 +1,143 @@
+"""Rows as a caller has them -> tables exactly as the catalog wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import EditRows
+from omnigraph.errors import ValidationFailed
+from omnigraph.values.canonical import entity_id
+
+Rows: TypeAlias = Any
+"""An Arrow table or a sequence of dicts."""
+FreshId = Callable[[], str]
+
+_EDGE_SPELLINGS = {"from": SOURCE, "to": TARGET}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a caller wants done to one type: Arrow tables or dicts; ids for deletes."""
+
+    insert: Rows | None = None
+    upsert: Rows | None = None
+    delete: Sequence[str] = ()
+
+
+def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) -> ChangeSet:
+    """Typed effects for every edit; ids come from keys, else ULIDs are made."""
+    effects = []
+    for type_name, edit in edits.items():
+        entity = catalog.resolve(type_name)
+        inserts = shape_rows(entity, edit.insert, fresh_id)
+        upserts = shape_rows(entity, edit.upsert, fresh_id)
+        deletes = pa.array(list(edit.delete), pa.string()) if len(edit.delete) else None
+        _refuse_duplicates(entity, inserts, upserts, deletes)
+        if inserts is not None or upserts is not None or deletes is not None:
+            effects.append(EditRows(entity.table_key, inserts, upserts, deletes))
+    return ChangeSet(tuple(effects))
+
+
+def shape_rows(entity: EntityType, rows: Rows | None, fresh_id: FreshId) -> pa.Table | None:
+    """A table with exactly the columns, order and types of `entity`; None when there is no row."""
+    if rows is None or len(rows) == 0:
+        return None
+    schema = table_schema(entity)
+    table = rows if isinstance(rows, pa.Table) else _from_dicts(entity, schema, rows)
+    if isinstance(entity, EdgeType):
+        table = table.rename_columns([_EDGE_SPELLINGS.get(n, n) for n in table.column_names])
+    _refuse_unknown(entity, schema, table)
+    columns = {field.name: _column(entity, table, field) for field in schema if field.name != ID}
+    columns[ID] = _ids(entity, table, columns, fresh_id)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _from_dicts(
+    entity: EntityType, schema: pa.Schema, rows: Sequence[Mapping[str, object]]
+) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    arrays = []
+    for name in names:
+        target = _EDGE_SPELLINGS.get(name, name) if isinstance(entity, EdgeType) else name
+        index = schema.get_field_index(target)
+        kind = schema.field(index).type if index >= 0 else None
+        try:
+            arrays.append(pa.array([row.get(name) for row in rows], type=kind))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise _invalid(entity, f"property {name!r}: {error}", property=name) from error
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> None:
+    unknown = [name for name in table.column_names if name not in schema.names]
+    if unknown:
+        raise _invalid(entity, f"no property {', '.join(map(repr, unknown))}", property=unknown[0])
+    twice = [n for n in schema.names if table.column_names.count(n) > 1]
+    if twice:
+        raise _invalid(entity, f"column {twice[0]!r} occurs twice", property=twice[0])
+
+
+def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        if not field.nullable:
+            raise _invalid(entity, f"{field.name!r} is required", property=field.name)
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    column = table.column(field.name)
+    if column.type != field.type:
+        try:
+            column = column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _invalid(
+                entity, f"{field.name!r} does not fit {field.type}: {error}", property=field.name
+            ) from error
+    if not field.nullable and column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise _invalid(entity, f"{field.name!r} is required, row {row} has none", row=row)
+    return column
+
+
+def _ids(
+    entity: EntityType,
+    table: pa.Table,
+    columns: Mapping[str, pa.ChunkedArray],
+    fresh_id: FreshId,
+) -> pa.Array | pa.ChunkedArray:
+    given = table.column(ID).cast(pa.string()) if ID in table.column_names else None
+    if isinstance(entity, NodeType) and entity.key:
+        members = zip(*(columns[name].to_pylist() for name in entity.key), strict=True)
+        derived = pa.array([entity_id(values) for values in members], pa.string())
+        if given is not None and given.to_pylist() != derived.to_pylist():
+            raise _invalid(entity, f"'id' must be the spelling of its key {entity.key}")
+        return derived
+    if given is None:
+        return pa.array([fresh_id() for _ in range(table.num_rows)], pa.string())
+    if given.null_count:
+        raise _invalid(entity, "'id' may be left out, but not be null")
+    return given
+
+
+def _refuse_duplicates(
+    entity: EntityType,
+    inserts: pa.Table | None,
+    upserts: pa.Table | None,
+    deletes: pa.Array | None,
+) -> None:
+    parts = [t.column(ID).combine_chunks() for t in (inserts, upserts) if t is not None]
+    ids = pa.chunked_array([*parts, *([deletes] if deletes is not None else [])], pa.string())
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    counts = pc.value_counts(ids)
+    twice = [c["values"].as_py() for c in counts if c["counts"].as_py() > 1][:10]
+    raise _invalid(entity, f"ids occur twice in one change set: {', '.join(twice)}", ids=twice)
+
+
+def _invalid(entity: EntityType, message: str, **fields: object) -> ValidationFailed:
+    return ValidationFailed(f"{entity.table_key}: {message}", type=entity.name, **fields)

@@ -1,0 +1,146 @@
+"""Create and delete graph branches and tags: names that point, guarded by intents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnigraph import failpoints
+from omnigraph.commit.arming import Arming
+from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
+from omnigraph.errors import AlreadyExists, InvalidName, NotFound
+from omnigraph.lance_store.dataset_branches import create_branch, physical_name
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.publication import Publication
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader, manifest_version
+from omnigraph.manifest.records import MAIN_REF, BranchRef
+from omnigraph.manifest.refs import Tag
+from omnigraph.settings.models import WriteSettings
+from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import MAIN, check_ref_name
+
+
+class BranchLifecycle:
+    """Branches cost the same for one type and for five hundred: tables fork when first written."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        publisher: Publisher,
+        arming: Arming,
+        settings: WriteSettings,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._store: Store = reader.store
+        self._publisher = publisher
+        self._arming = arming
+        self._settings = settings
+        self._clock = clock
+        self._commits = CommitGraph(reader)
+
+    def create(self, name: str, source: str, actor_id: str | None) -> BranchRef:
+        """Branch off the head of `source`."""
+        checked = _new_branch_name(name)
+        self._refuse_taken(checked)
+        source_ref, _ = self._reader.branch(source)
+        with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
+            state = self._reader.state(source_ref)
+            if state.deleted:
+                raise NotFound(f"branch {source!r} was deleted", branch=source)
+            incarnation = physical_name(checked, self._clock.new_ulid())
+            create_branch(self._store, manifest_version(source_ref, state.version), incarnation)
+            failpoints.hit("branch.create_after_physical")
+            ref = BranchRef(checked, incarnation, source_ref.name, self._clock.now_micros())
+            if not self._reader.branch_refs.create(ref):
+                raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
+            self._store.flush_to_disk()
+            failpoints.hit("branch.create_after_ref")
+        return ref
+
+    def delete(self, name: str, actor_id: str | None) -> None:
+        """Mark the head deleted, then remove the name. Branches forked from it live on."""
+        if name == MAIN:
+            raise InvalidName("main cannot be deleted", name=name)
+        ref, _ = self._reader.branch(name)
+        exclusive = frozenset({branch_resource(ref)})
+        with self._holding(IntentKind.BRANCH_DELETE, ref, exclusive, frozenset(), actor_id):
+            state = self._reader.state(ref)
+            marked = Publication(self._clock.new_ulid(), state.version, marks_deleted=True)
+            if not state.deleted:
+                self._publisher.publish(ref, marked)
+            failpoints.hit("branch.delete_after_mark")
+            self._reader.branch_refs.remove(ref)
+            failpoints.hit("branch.delete_after_unref")
+
+    def create_tag(self, name: str, target: str, actor_id: str | None) -> Tag:
+        """Name a commit: by branch (its head), commit id, tag or moment."""
+        checked = check_ref_name(name, "tag")
+        with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
+            try:
+                ref, state = self._reader.branch(target)
+                snapshot = self._reader.snapshot(ref, state)
+            except (NotFound, InvalidName):
+                snapshot = self._commits.snapshot_at(target)
+            commit = self._commits.find(snapshot.graph_commit_id, snapshot.graph_branch)
+            tag = Tag(
+                name=checked,
+                graph_commit_id=snapshot.graph_commit_id,
+                graph_branch=snapshot.graph_branch,
+                graph_manifest_version=snapshot.graph_manifest_version,
+                commit_created_at=commit.created_at,
+                schema_id=snapshot.schema_id,
+                tables=tuple(snapshot.tables.values()),
+                created_at=self._clock.now_micros(),
+            )
+            if not self._reader.tag_refs.create(tag):
+                raise AlreadyExists(f"tag {checked!r} exists already", tag=checked)
+        return tag
+
+    def _refuse_taken(self, name: str) -> None:
+        existing = self._reader.branch_refs.find(name)
+        if existing is None:
+            return
+        try:
+            self._reader.branch(name)
+        except NotFound:
+            # Its delete was killed between mark and name: the name is free, finish the job.
+            self._reader.branch_refs.remove(existing)
+        else:
+            raise AlreadyExists(f"branch {name!r} exists already", branch=name)
+
+    @contextmanager
+    def _holding(
+        self,
+        kind: IntentKind,
+        ref: BranchRef,
+        exclusive: frozenset[str],
+        shared: frozenset[str],
+        actor_id: str | None,
+    ) -> Iterator[None]:
+        intent_id = self._clock.new_ulid()
+        posted = self._arming.arm(
+            Intent(
+                intent_id=intent_id,
+                operation_id=intent_id,
+                kind=kind,
+                branch=ref,
+                exclusive=exclusive,
+                shared=shared,
+                lease_seconds=self._settings.lease_seconds,
+                actor_id=actor_id,
+                publication=None,
+            )
+        )
+        try:
+            yield
+        finally:
+            self._arming.withdraw(posted)
+
+
+def _new_branch_name(name: str) -> str:
+    if name == MAIN:
+        raise InvalidName("main is there from the start: choose another name", name=name)
+    return check_ref_name(name)

@@ -1,0 +1,58 @@
+"""The processes of one host take turns on a branch: contention costs a queue, not retries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from omnigraph.lance_store.file_queue import FileQueue
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.layout import LOCKS
+from omnigraph.manifest.records import BranchRef
+from omnigraph.values.clock import Clock
+
+_LOOK_EVERY_SECONDS = 0.25
+
+
+class BranchQueues:
+    """One lock file per branch on local graphs; nothing on object stores."""
+
+    def __init__(
+        self, store: Store, clock: Clock, limit_seconds: float, observe: Callable[[], object]
+    ) -> None:
+        self._root = store.location.path
+        self._clock = clock
+        self._limit = limit_seconds
+        self._observe = observe
+        self._lock = threading.Lock()
+        self._queues: dict[str, FileQueue] = {}
+
+    @contextmanager
+    def turn(self, ref: BranchRef) -> Iterator[None]:
+        queue = self._queue(ref)
+        entered = queue is not None and self._enter(queue)
+        try:
+            yield
+        finally:
+            if queue is not None and entered:
+                queue.leave()
+
+    def _enter(self, queue: FileQueue) -> bool:
+        """Waiting here and waiting for a lease overlap: whoever blocks us is watched meanwhile."""
+        deadline = self._clock.monotonic() + self._limit
+        while (remaining := deadline - self._clock.monotonic()) > 0:
+            if queue.enter(min(remaining, _LOOK_EVERY_SECONDS)):
+                return True
+            self._observe()
+        return False
+
+    def _queue(self, ref: BranchRef) -> FileQueue | None:
+        if self._root is None:
+            return None
+        with self._lock:
+            queue = self._queues.get(ref.incarnation)
+            if queue is None:
+                path = self._root / LOCKS / f"{ref.incarnation}.lock"
+                queue = self._queues[ref.incarnation] = FileQueue(path, self._clock)
+            return queue

@@ -1,0 +1,159 @@
+"""Carry out what was decided about a dead intent. Re-entry at any point converges."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from ulid import ULID
+
+from omnigraph import failpoints
+from omnigraph.commit.intents import Intent
+from omnigraph.commit.recovery.audit import record_audit
+from omnigraph.commit.recovery.classify import TableState
+from omnigraph.commit.recovery.decide import Decision
+from omnigraph.errors import InvariantViolation
+from omnigraph.lance_store.advance import restore
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.publication import CommitDraft, Publication, TableMove
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import RecoveryAudit
+from omnigraph.values.clock import Clock
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+TableStates = dict[TableMove, TableState]
+
+
+class RecoveryActions:
+    """The shell around `decide`."""
+
+    def __init__(self, reader: ManifestReader, publisher: Publisher, clock: Clock) -> None:
+        self._reader = reader
+        self._store: Store = reader.store
+        self._publisher = publisher
+        self._clock = clock
+
+    def carry_out(self, decision: Decision, intent: Intent, states: TableStates) -> None:
+        """Afterwards the intent's object may go."""
+        match decision:
+            case Decision.FINISHED:
+                self._record_if_recovered(intent)
+            case Decision.ROLL_FORWARD:
+                self._roll_forward(intent, states)
+            case Decision.ROLL_BACK:
+                self._roll_back(intent, states)
+            case Decision.FINISH_DELETE:
+                self._reader.branch_refs.remove(intent.branch)
+                record_audit(self._store, self._audit(decision, intent, states, None))
+            case Decision.DISCARD:
+                record_audit(self._store, self._audit(decision, intent, states, None))
+            case Decision.REFUSE:
+                behind = [str(m.expected.key) for m, s in states.items() if s in _BEHIND]
+                raise InvariantViolation(
+                    f"{', '.join(behind)}: the dataset is behind what the manifest shows, so files "
+                    f"were removed from outside. Nothing was changed, intent {intent.intent_id} "
+                    "is kept; restore the files from a backup",
+                    tables=behind,
+                    operation_id=intent.intent_id,
+                )
+
+    def _roll_forward(self, intent: Intent, states: TableStates) -> None:
+        publication = _publication_of(intent)
+        draft = publication.commit
+        commit_id = draft.commit_id if draft is not None else None
+        audit = self._audit(Decision.ROLL_FORWARD, intent, states, commit_id)
+        if draft is not None:
+            publication = replace(publication, commit=replace(draft, recovery=audit))
+        # The owner may wake up and publish first: then this finds its commit and there was no
+        # recovery to report.
+        published = self._publisher.publish(intent.branch, publication)
+        failpoints.hit("recovery.after_publish")
+        commit = published.commit
+        if commit is not None and commit.recovery is not None:
+            record_audit(self._store, commit.recovery)
+        failpoints.hit("recovery.after_audit")
+
+    def _roll_back(self, intent: Intent, states: TableStates) -> None:
+        publication = _publication_of(intent)
+        state = self._reader.state(intent.branch)
+        # Cancelled first: from here on the owner cannot publish, whatever it still advances.
+        cancel = Publication(
+            _derived_id("cancel", intent.intent_id), state.version, cancels=intent.intent_id
+        )
+        if intent.intent_id not in state.cancelled:
+            self._publisher.publish(intent.branch, cancel)
+        failpoints.hit("recovery.after_cancel")
+        moves = []
+        for move in publication.moves:
+            # Unmoved tables too: the restore makes a stalled owner's later commit fail.
+            pin = state.tables[move.expected.key]
+            restored = restore(self._store, pin.at)
+            moves.append(TableMove(pin, pin.moved_to(restored.version)))
+            failpoints.hit("recovery.after_restore_first")
+        failpoints.hit("recovery.after_restore")
+        commit_id = rollback_commit_id(intent)
+        audit = self._audit(Decision.ROLL_BACK, intent, states, commit_id)
+        draft = CommitDraft(
+            commit_id,
+            operation="recovery",
+            actor_id=RECOVERY_ACTOR,
+            message=f"rolled back {intent.kind.value} {intent.intent_id}",
+            recovery=audit,
+        )
+        restored_heads = Publication(
+            _derived_id("restore", intent.intent_id),
+            publication.based_on,
+            commit=draft,
+            moves=tuple(moves),
+        )
+        published = self._publisher.publish(intent.branch, restored_heads)
+        failpoints.hit("recovery.after_publish")
+        if published.commit is not None and published.commit.recovery is not None:
+            record_audit(self._store, published.commit.recovery)
+        failpoints.hit("recovery.after_audit")
+
+    def _record_if_recovered(self, intent: Intent) -> None:
+        """A recoverer died between its publish and its audit row: the commit carries the row."""
+        state = self._reader.state(intent.branch)
+        publication = _publication_of(intent)
+        candidates = [rollback_commit_id(intent)]
+        if publication.commit is not None:
+            candidates.append(publication.commit.commit_id)
+        for commit_id in candidates:
+            commit = self._publisher.find_commit(state, commit_id, publication.based_on)
+            if commit is not None and commit.recovery is not None:
+                record_audit(self._store, commit.recovery)
+
+    def _audit(
+        self, decision: Decision, intent: Intent, states: TableStates, commit_id: str | None
+    ) -> RecoveryAudit:
+        return RecoveryAudit(
+            operation_id=intent.intent_id,
+            recovery_kind=decision.value,
+            operation_kind=intent.kind.value,
+            recovery_for_actor=intent.actor_id,
+            graph_branch=intent.branch.name,
+            graph_commit_id=commit_id,
+            tables=tuple((str(m.expected.key), s.value) for m, s in states.items()),
+            created_at=self._clock.now_micros(),
+        )
+
+
+_BEHIND = frozenset({TableState.INVARIANT_VIOLATION})
+
+
+def rollback_commit_id(intent: Intent) -> str:
+    """The commit that rolling this intent back makes: the same for every recoverer."""
+    return _derived_id("rollback", intent.intent_id)
+
+
+def _publication_of(intent: Intent) -> Publication:
+    return intent.publication or Publication(intent.intent_id, 0)
+
+
+def _derived_id(purpose: str, intent_id: str) -> str:
+    """A ULID that every recoverer of this intent derives alike, so that the swap sees repeats."""
+    digest = hashlib.sha256(f"{purpose}:{intent_id}".encode()).digest()
+    return str(ULID.from_bytes(ULID.from_str(intent_id).bytes[:6] + digest[:10]))

@@ -1,0 +1,111 @@
+"""Find dead intents and bring each to its end: observe, decide, act, remove."""
+
+from __future__ import annotations
+
+import logging
+
+from omnigraph import failpoints
+from omnigraph.commit.intent_board import IntentBoard, SeenIntent
+from omnigraph.commit.intents import Intent, IntentKind
+from omnigraph.commit.recovery.act import RecoveryActions, TableStates, rollback_commit_id
+from omnigraph.commit.recovery.classify import classify
+from omnigraph.commit.recovery.decide import Decision, Findings, decide
+from omnigraph.errors import NotFound
+from omnigraph.lance_store.advance import transaction_at
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader
+
+logger = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Only whoever won the next epoch of a dead intent acts on it."""
+
+    def __init__(
+        self,
+        board: IntentBoard,
+        reader: ManifestReader,
+        publisher: Publisher,
+        actions: RecoveryActions,
+    ) -> None:
+        self._board = board
+        self._reader = reader
+        self._store: Store = reader.store
+        self._publisher = publisher
+        self._actions = actions
+
+    def sweep(self) -> int:
+        """Recover every intent that is dead now; how many were."""
+        recovered = 0
+        for seen in self._board.others():
+            if self._board.is_dead(seen):
+                recovered += self.recover(seen)
+        self._board.remove_stray_epochs()
+        return recovered
+
+    def recover(self, seen: SeenIntent) -> bool:
+        """Finish or undo one dead intent; False when another process is at it."""
+        takeover = self._board.take_over(seen)
+        if takeover is None:
+            return False
+        try:
+            failpoints.hit("recovery.after_takeover")
+            decision = self._bring_to_end(takeover.intent)
+            logger.info("intent %s: %s", takeover.intent.intent_id, decision.value)
+            self._board.remove(takeover.intent, takeover.epoch)
+            failpoints.hit("recovery.after_disarm")
+        finally:
+            # Whatever happened: let others see that nobody is at it any more.
+            takeover.posted.release()
+        return True
+
+    def _bring_to_end(self, intent: Intent) -> Decision:
+        state = self._state_of(intent)
+        states = self._classify(intent, state) if state is not None and not state.deleted else {}
+        decision = decide(
+            Findings(
+                kind=intent.kind,
+                states=tuple(states.values()),
+                published=state is not None and self._is_published(intent, state),
+                cancelled=state is not None and intent.intent_id in state.cancelled,
+                branch_gone=state is None,
+                head_marked_deleted=state is not None and state.deleted,
+            )
+        )
+        self._actions.carry_out(decision, intent, states)
+        return decision
+
+    def _state_of(self, intent: Intent) -> BranchState | None:
+        try:
+            return self._reader.state(intent.branch)
+        except NotFound:
+            return None
+
+    def _classify(self, intent: Intent, state: BranchState) -> TableStates:
+        states = {}
+        for move in intent.publication.moves if intent.publication else ():
+            head = int(self._store.open_head(move.after.location, move.after.branch).version)
+            found = None
+            if head >= move.after.version and move.transaction_uuid is not None:
+                result = DatasetVersion(move.after.location, move.after.branch, move.after.version)
+                found = transaction_at(self._store, result)
+            states[move] = classify(move, state.tables[move.expected.key], head, found)
+        return states
+
+    def _is_published(self, intent: Intent, state: BranchState) -> bool:
+        publication = intent.publication
+        if publication is None:
+            return False
+        candidates = [rollback_commit_id(intent)]
+        if publication.commit is not None:
+            candidates.append(publication.commit.commit_id)
+        if any(
+            self._publisher.find_commit(state, c, publication.based_on) is not None
+            for c in candidates
+        ):
+            return True
+        return intent.kind is IntentKind.MAINTENANCE and all(
+            state.tables.get(m.after.key) == m.after for m in publication.moves
+        )

@@ -1,0 +1,65 @@
+"""What a caller asks the one write path for, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.intents import IntentKind
+from omnigraph.manifest.records import Commit
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import EntityKind, TableKey
+
+Build = Callable[[Snapshot], ChangeSet]
+"""Called again from scratch with a newer snapshot when a write has to be re-prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """One write. `tables` are those it may change, `reads` those its checks rely on."""
+
+    branch: str
+    operation: str
+    tables: tuple[TableKey, ...]
+    reads: tuple[TableKey, ...] = ()
+    kind: IntentKind = IntentKind.WRITE
+    actor_id: str | None = None
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+    repreparable: bool = True
+    """Inserts, upserts and loads may be prepared again; updates and deletes surface a conflict."""
+    changes_schema: bool = False
+    long_build: bool = False
+    """Building takes long: do not keep others waiting meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """What a write did. `commit` is None when it changed nothing."""
+
+    branch: str
+    commit: Commit | None
+    affected_nodes: int = 0
+    affected_edges: int = 0
+    repeated: bool = False
+    """The idempotency key was used before; this is the first receipt."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "branch": self.branch,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.commit.actor_id if self.commit else None,
+            "commit": self.commit.to_dict() if self.commit else None,
+        }
+
+
+def receipt_of(branch: str, commit: Commit | None, *, repeated: bool = False) -> WriteReceipt:
+    """Counts come from the commit itself, so that a repeated key gives the same receipt."""
+    counts = {EntityKind.NODE: 0, EntityKind.EDGE: 0}
+    for change in commit.changes if commit else ():
+        counts[change.key.kind] += change.inserted + change.updated + change.deleted
+    return WriteReceipt(branch, commit, counts[EntityKind.NODE], counts[EntityKind.EDGE], repeated)

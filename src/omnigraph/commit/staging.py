@@ -1,0 +1,183 @@
+"""Effects -> staged Lance transactions with the ids they change; no HEAD moves here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.changes.effects import Compact, EditRows, Effect, ExtendIndexes, ReplaceRows
+from omnigraph.changes.row_compare import differing_rows
+from omnigraph.errors import KeyConflict
+from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
+from omnigraph.lance_store.stage_maintenance import stage_compaction, stage_scalar_indexes
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.layout import change_list_object
+from omnigraph.manifest.publication import TableMove
+from omnigraph.manifest.records import TableChanges, TablePin
+from omnigraph.settings.models import HistorySettings
+from omnigraph.values.clock import Clock
+
+_NAMED_IDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedIds:
+    """Which entities one staged write touches."""
+
+    inserted: pa.Array
+    updated: pa.Array
+    deleted: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """One table's part of a write, ready to advance."""
+
+    pin: TablePin
+    write: StagedWrite
+    changed: ChangedIds | None
+
+    def move(self, commit_id: str) -> TableMove:
+        version = self.write.result_version
+        if self.changed is None:
+            after = self.pin.moved_to(version)
+        else:
+            after = self.pin.changed_to(version, self.write.row_count, commit_id)
+        return TableMove(self.pin, after, self.write.uuid)
+
+
+MayExist = Callable[[TablePin, pa.Array], pa.Array]
+
+
+def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> StagedTable | None:
+    """None when the effect changes nothing: no version is made for nothing.
+
+    `may_exist` narrows ids to those worth looking up.
+    """
+    match effect:
+        case EditRows():
+            return _stage_rows(store, pin, effect, may_exist)
+        case ReplaceRows(rows=rows):
+            return _stage_replacement(store, pin, rows)
+        case Compact():
+            compaction = stage_compaction(store, pin.at)
+            return StagedTable(pin, compaction, None) if compaction else None
+        case ExtendIndexes(columns=columns):
+            indexes = stage_scalar_indexes(store, pin.at, columns)
+            return StagedTable(pin, indexes, None) if indexes else None
+
+
+def record_changes(
+    staged: StagedTable, store: Store, settings: HistorySettings, clock: Clock
+) -> TableChanges | None:
+    """The ids for the commit row; long lists go to a file that must exist before the publish."""
+    ids = staged.changed
+    if ids is None:
+        return None
+    lists = (ids.inserted, ids.updated, ids.deleted)
+    inserted, updated, deleted = (len(part) for part in lists)
+    inline = file = None
+    if inserted + updated + deleted <= settings.inline_ids:
+        new, rewritten, gone = (tuple(part.to_pylist()) for part in lists)
+        inline = (new, rewritten, gone)
+    else:
+        file = clock.new_ulid()
+        store.files.put(change_list_object(file), _change_list(lists))
+    return TableChanges(staged.pin.key, inserted, updated, deleted, inline, file)
+
+
+def _stage_rows(
+    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist
+) -> StagedTable | None:
+    dataset = store.open(pin.at)
+    inserts, upserts, deletes = edit.inserts, edit.upserts, edit.deletes
+    columns = upserts.column_names if upserts is not None else []
+    stored = find_rows(dataset, may_exist(pin, _all_ids(edit)), columns)
+    if inserts is not None:
+        _refuse_existing(pin, inserts, stored)
+    gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes)) if deletes else None
+    replaced, rewrites, additions = _split_upserts(stored, upserts)
+    new = [t for t in (inserts, additions) if t is not None and t.num_rows]
+    written = [t for t in (rewrites, *new) if t is not None and t.num_rows]
+    if not written and (gone is None or gone.num_rows == 0):
+        return None
+    write = stage_edit(
+        store, pin.at, RowEdit(pa.concat_tables(written) if written else None, replaced, gone)
+    )
+    changed = ChangedIds(
+        inserted=_ids(new),
+        updated=_ids([rewrites] if rewrites is not None else []),
+        deleted=_ids([gone] if gone is not None else []),
+    )
+    return StagedTable(pin, write, changed)
+
+
+def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTable:
+    before = store.open(pin.at).to_table(columns=["id"]).column("id")
+    after = rows.column("id")
+    kept = pc.is_in(after, value_set=before.combine_chunks())
+    gone = pc.invert(pc.is_in(before, value_set=after.combine_chunks()))
+    changed = ChangedIds(
+        inserted=after.filter(pc.invert(kept)).combine_chunks(),
+        updated=after.filter(kept).combine_chunks(),
+        deleted=before.filter(gone).combine_chunks(),
+    )
+    return StagedTable(pin, stage_overwrite(store, pin.at, rows), changed)
+
+
+def _split_upserts(
+    stored: pa.Table, upserts: pa.Table | None
+) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
+    """(stored rows to replace, their new content in the same order, rows that are new)."""
+    if upserts is None:
+        return None, None, None
+    position = pc.index_in(upserts.column("id"), value_set=stored.column("id").combine_chunks())
+    exists = position.is_valid()
+    additions = upserts.filter(pc.invert(exists))
+    rewrites = upserts.filter(exists)
+    replaced = stored.take(position.drop_null())
+    # An upsert that says what is there already changes nothing.
+    differs = pa.array(differing_rows(replaced, rewrites))
+    return replaced.filter(differs), rewrites.filter(differs), additions
+
+
+def _refuse_existing(pin: TablePin, inserts: pa.Table, stored: pa.Table) -> None:
+    taken = inserts.column("id").filter(
+        pc.is_in(inserts.column("id"), value_set=stored.column("id").combine_chunks())
+    )
+    if len(taken) == 0:
+        return
+    ids = taken.slice(0, _NAMED_IDS).to_pylist()
+    more = f" and {len(taken) - len(ids)} more" if len(taken) > len(ids) else ""
+    raise KeyConflict(
+        f"{pin.key}: {', '.join(map(repr, ids))}{more} exist already; use upsert to replace them",
+        type=pin.key.type_name,
+        ids=ids,
+        total=len(taken),
+    )
+
+
+def _all_ids(edit: EditRows) -> pa.Array:
+    parts = [t.column("id").combine_chunks() for t in (edit.inserts, edit.upserts) if t is not None]
+    if edit.deletes is not None:
+        parts.append(edit.deletes)
+    return pa.concat_arrays(parts)
+
+
+def _ids(tables: list[pa.Table]) -> pa.Array:
+    columns = [chunk for t in tables for chunk in t.column("id").chunks]
+    return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
+
+
+def _change_list(lists: tuple[pa.Array, pa.Array, pa.Array]) -> bytes:
+    ops = np.repeat(np.array([0, 1, 2], dtype=np.int8), [len(part) for part in lists])
+    table = pa.table({"op": ops, "id": pa.concat_arrays(lists)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

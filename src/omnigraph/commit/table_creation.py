@@ -1,0 +1,35 @@
+"""Create the dataset of a new type; it exists for others only once the manifest names it."""
+
+from __future__ import annotations
+
+from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.errors import AlreadyExists
+from omnigraph.lance_store.dataset_branches import create_dataset
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.layout import table_location
+from omnigraph.manifest.records import BranchRef, TablePin
+from omnigraph.values.clock import Clock
+
+
+def create_table(
+    store: Store, entity: EntityType, owner: BranchRef, commit_id: str, clock: Clock
+) -> TablePin:
+    """The pin of an empty table."""
+    indexed = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    rows = table_schema(entity).empty_table()
+    location = table_location(entity.table_key)
+    try:
+        created = create_dataset(store, location, rows, indexed)
+    except AlreadyExists:
+        # A crashed or racing creation, another branch, or a dropped type has the plain path.
+        created = create_dataset(store, f"{location}-{clock.new_ulid()}", rows, indexed)
+    return TablePin(
+        key=entity.table_key,
+        location=created.location,
+        branch=created.branch,
+        version=created.version,
+        row_count=0,
+        owner=owner.incarnation,
+        content_epoch=commit_id,
+    )

@@ -1,0 +1,368 @@
+"""The one write path: capture, fork, build, stage, arm, revalidate, advance, publish, disarm.
+
+Everything before *arm* may fail without a trace. From *arm* on the intent owns the write: whoever
+finds it can finish or undo it. Nothing else in the system moves a HEAD or writes the manifest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph import failpoints
+from omnigraph.changes.changeset import ChangeSet, SchemaChange
+from omnigraph.commit.arming import Arming
+from omnigraph.commit.gates import Gates
+from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.intents import (
+    Intent,
+    IntentKind,
+    PostedIntent,
+    branch_resource,
+    schema_resource,
+    table_resource,
+)
+from omnigraph.commit.known_ids import KnownIds
+from omnigraph.commit.live_rollback import LiveRollback
+from omnigraph.commit.queues import BranchQueues
+from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
+from omnigraph.commit.staging import StagedTable, record_changes, stage
+from omnigraph.commit.table_creation import create_table
+from omnigraph.commit.table_forks import fork_unowned
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    OmnigraphError,
+    OutcomeUnknown,
+    StorageFailure,
+    WriterFenced,
+)
+from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.scan import read_ids
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
+from omnigraph.manifest.publisher import Published, Publisher, Repeated
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import BranchRef, TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.models import Settings
+from omnigraph.values.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_RESTAGE_LIMIT = 100
+_PUBLISH_ATTEMPTS = 4
+_PUBLISH_PAUSE = 0.2
+
+
+class _MovedPhysically(Exception):
+    """Same rows at another version: stage again, nobody needs to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Everything up to *arm*: staged writes and the publication that would make them visible."""
+
+    ref: BranchRef
+    staged: tuple[StagedTable, ...]
+    publication: Publication
+
+
+class Transaction:
+    """Runs write requests against one graph."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        publisher: Publisher,
+        board: IntentBoard,
+        arming: Arming,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._store: Store = reader.store
+        self._publisher = publisher
+        self._board = board
+        self._arming = arming
+        self._settings = settings
+        self._clock = clock
+        self._gates = Gates()
+        self._known_ids = KnownIds()
+        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds, board.others)
+        self._rollback = LiveRollback(reader, publisher)
+
+    def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
+        """Committed, rejected (an error, nothing changed) or `OutcomeUnknown`."""
+        operation_id = self._clock.new_ulid()
+        reprepared = restaged = 0
+        while True:
+            try:
+                return self._attempt(request, build, operation_id)
+            except _MovedPhysically:
+                restaged += 1
+                if restaged > _RESTAGE_LIMIT:
+                    raise ExpectedVersionMismatch(
+                        "maintenance kept moving the tables of this write; repeat it"
+                    ) from None
+            except ExpectedVersionMismatch:
+                reprepared += 1
+                if not request.repreparable or reprepared > self._settings.write.reprepare_limit:
+                    raise
+
+    def _attempt(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
+        if request.long_build:
+            prepared = self._prepare(request, build, operation_id)
+            if not isinstance(prepared, _Prepared):
+                return prepared
+            with self._turn(request):
+                return self._conclude(request, prepared, operation_id)
+        with self._turn(request):
+            prepared = self._prepare(request, build, operation_id)
+            if not isinstance(prepared, _Prepared):
+                return prepared
+            return self._conclude(request, prepared, operation_id)
+
+    @contextmanager
+    def _turn(self, request: WriteRequest) -> Iterator[None]:
+        """Queue up with the threads of this process, then with the processes of this host."""
+        ref = self._reader.ref(request.branch)
+        exclusive, shared = self._resources(request, ref)
+        with self._gates.enter(exclusive, shared), self._queues.turn(ref):
+            yield
+
+    def _prepare(
+        self, request: WriteRequest, build: Build, operation_id: str
+    ) -> _Prepared | WriteReceipt:
+        ref, state = self._reader.branch(request.branch)
+        draft = _draft(request, operation_id)
+        bare = Publication(
+            self._clock.new_ulid(),
+            state.version,
+            commit=draft,
+            if_commit=request.if_commit,
+            on_schema_id=state.schema_id,
+        )
+        receipt = self._earlier_receipt(request, state, bare)
+        if receipt is not None:
+            return receipt
+        _require(state, bare, ref)
+        state = fork_unowned(
+            self._store, self._publisher, self._clock, (ref, state), request.tables
+        )
+        snapshot = self._reader.snapshot(ref, state)
+        changes = build(snapshot)
+        staged = self._stage(request, state, snapshot, changes)
+        if not staged and changes.schema is None:
+            return receipt_of(ref.name, None)
+        recorded = (
+            record_changes(s, self._store, self._settings.history, self._clock) for s in staged
+        )
+        draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
+        publication = replace(
+            bare,
+            commit=draft if request.kind is IntentKind.WRITE else None,
+            moves=tuple(s.move(operation_id) for s in staged),
+            reads=tuple((k, snapshot.pin(k).content_epoch) for k in request.reads),
+        )
+        if changes.schema is not None:
+            publication = self._accept(changes.schema, ref, operation_id, publication)
+        failpoints.hit("commit.after_stage")
+        return _Prepared(ref, staged, publication)
+
+    def _stage(
+        self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
+    ) -> tuple[StagedTable, ...]:
+        undeclared = [str(e.key) for e in changes.effects if e.key not in request.tables]
+        assert not undeclared, f"the request does not name {undeclared}"
+
+        def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
+            return self._known_ids.may_exist(
+                pin, ids, state.commits, lambda: read_ids(self._store.open(pin.at))
+            )
+
+        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
+        return tuple(s for s in staged if s is not None)
+
+    def _accept(
+        self, change: SchemaChange, ref: BranchRef, operation_id: str, publication: Publication
+    ) -> Publication:
+        """Write what the new schema needs before anything can name it."""
+        schema_id = self._clock.new_ulid()
+        self._reader.schemas.write(schema_id, change.catalog, change.source)
+        created = tuple(
+            create_table(self._store, entity, ref, operation_id, self._clock)
+            for entity in change.added
+        )
+        return replace(publication, schema_id=schema_id, created=created)
+
+    def _conclude(
+        self, request: WriteRequest, prepared: _Prepared, operation_id: str
+    ) -> WriteReceipt:
+        ref = prepared.ref
+        exclusive, shared = self._resources(request, ref)
+        intent = Intent(
+            intent_id=prepared.publication.intent_id,
+            operation_id=operation_id,
+            kind=request.kind,
+            branch=ref,
+            exclusive=exclusive,
+            shared=shared,
+            lease_seconds=self._settings.write.lease_seconds,
+            actor_id=request.actor_id,
+            publication=prepared.publication,
+        )
+        self._store.flush_to_disk()
+        posted = self._arming.arm(intent)
+        try:
+            receipt = self._revalidate(request, ref, posted)
+        except BaseException:
+            self._arming.withdraw(posted)
+            raise
+        if receipt is not None:
+            self._arming.withdraw(posted)
+            return receipt
+        try:
+            failpoints.hit("commit.after_revalidate")
+            receipt = self._advance_and_publish(request, prepared, posted)
+        finally:
+            # The object stays until the outcome is settled; our hold on it does not, so that
+            # others can recover at once if it is not.
+            posted.release()
+        return receipt
+
+    def _revalidate(
+        self, request: WriteRequest, ref: BranchRef, posted: PostedIntent
+    ) -> WriteReceipt | None:
+        """Nothing has moved yet: on any mismatch the write withdraws."""
+        state = self._reader.state(ref)
+        publication = posted.intent.publication
+        assert publication is not None
+        receipt = self._earlier_receipt(request, state, publication)
+        if receipt is None:
+            _require(state, publication, ref)
+        return receipt
+
+    def _advance_and_publish(
+        self, request: WriteRequest, prepared: _Prepared, posted: PostedIntent
+    ) -> WriteReceipt:
+        publication = posted.intent.publication
+        assert publication is not None
+        self._advance_all(prepared, posted)
+        failpoints.hit("commit.before_publish")
+        try:
+            published = self._publish(prepared.ref, publication)
+        except (WriterFenced, OutcomeUnknown):
+            raise
+        except OmnigraphError:
+            self._give_up(posted.intent, prepared.staged)
+            raise
+        if isinstance(published, Repeated):
+            self._rollback.undo(posted.intent, prepared.staged)
+        else:
+            self._remember_ids(prepared, publication)
+        failpoints.hit("commit.after_publish")
+        self._disarm(posted.intent)
+        failpoints.hit("commit.after_disarm")
+        return receipt_of(
+            request.branch, published.commit, repeated=isinstance(published, Repeated)
+        )
+
+    def _advance_all(self, prepared: _Prepared, posted: PostedIntent) -> None:
+        advanced: list[StagedTable] = []
+        for staged in prepared.staged:
+            try:
+                outcome = advance(self._store, staged.write)
+            except StorageFailure:
+                self._give_up(posted.intent, advanced)
+                raise
+            if isinstance(outcome, HeadMoved):
+                self._stop_if_fenced(posted.intent)
+                # Nobody else may write this table now, so whatever is above the pin was never
+                # published: put the pinned rows back on top and start over from there.
+                self._rollback.undo_orphan(posted.intent, outcome, staged, advanced)
+                self._disarm(posted.intent)
+                raise _MovedPhysically
+            advanced.append(staged)
+            failpoints.hit("commit.after_advance_first")
+        failpoints.hit("commit.after_advance")
+
+    def _publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
+        """The commit id is fixed, so a lost answer is found as our own success on the next try."""
+        for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
+            try:
+                return self._publisher.publish(ref, publication)
+            except StorageFailure as error:
+                if attempt == _PUBLISH_ATTEMPTS:
+                    commit_id = publication.commit.commit_id if publication.commit else None
+                    raise OutcomeUnknown(
+                        f"the publish did not get an answer ({error}); its intent "
+                        f"{publication.intent_id} stays and the next writer settles it",
+                        commit_id=commit_id,
+                        operation_id=publication.intent_id,
+                    ) from error
+                self._clock.sleep(_PUBLISH_PAUSE * attempt)
+        raise AssertionError("unreachable")
+
+    def _stop_if_fenced(self, intent: Intent) -> None:
+        state = self._reader.state(intent.branch)
+        if intent.intent_id in state.cancelled or self._board.is_gone_or_taken(intent):
+            raise WriterFenced(
+                "this write outlived its lease and another process rolled it back; repeat it",
+                operation_id=intent.intent_id,
+            )
+
+    def _disarm(self, intent: Intent) -> None:
+        try:
+            self._board.remove(intent)
+        except StorageFailure as error:
+            # The write is settled; the next heal finds a finished intent and removes it.
+            logger.warning("intent %s could not be removed: %s", intent.intent_id, error)
+
+    def _earlier_receipt(
+        self, request: WriteRequest, state: BranchState, publication: Publication
+    ) -> WriteReceipt | None:
+        earlier = self._publisher.published_before(state, publication)
+        if earlier is None:
+            return None
+        return receipt_of(request.branch, earlier.commit, repeated=isinstance(earlier, Repeated))
+
+    def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
+        for staged, move in zip(prepared.staged, publication.moves, strict=True):
+            if staged.changed is not None:
+                self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
+
+    def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
+        self._stop_if_fenced(intent)
+        self._rollback.undo(intent, advanced)
+        self._disarm(intent)
+
+    def _resources(
+        self, request: WriteRequest, ref: BranchRef
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """(taken exclusively, held shared)."""
+        exclusive = {table_resource(ref, key) for key in request.tables}
+        shared = {table_resource(ref, key) for key in request.reads} - exclusive
+        (exclusive if request.changes_schema else shared).add(schema_resource(ref))
+        (exclusive if request.if_commit is not None else shared).add(branch_resource(ref))
+        return frozenset(exclusive), frozenset(shared)
+
+
+def _draft(request: WriteRequest, operation_id: str) -> CommitDraft:
+    return CommitDraft(
+        commit_id=operation_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+    )
+
+
+def _require(state: BranchState, publication: Publication, ref: BranchRef) -> None:
+    unmet = unmet_requirement(state, publication, ref.name)
+    if unmet is not None:
+        raise _MovedPhysically if unmet.physical else unmet.error

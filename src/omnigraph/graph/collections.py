@@ -1,0 +1,100 @@
+"""`g.branches`, `g.tags`, `g.commits`: the named things of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from omnigraph.errors import NotFound
+from omnigraph.graph.engine import Engine
+from omnigraph.manifest.records import Commit
+from omnigraph.manifest.refs import Tag
+from omnigraph.values.identifiers import MAIN
+
+
+class _Door(Protocol):
+    actor: str | None
+
+    def writable(self) -> Engine: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A live branch and where it stands."""
+
+    name: str
+    head_commit_id: str
+    forked_from: str | None
+    created_at: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "head_commit_id": self.head_commit_id,
+            "forked_from": self.forked_from,
+            "created_at": self.created_at,
+        }
+
+
+class Branches:
+    """Create, list and delete branches."""
+
+    def __init__(self, door: _Door) -> None:
+        self._door = door
+
+    def create(self, name: str, source: str = MAIN) -> Branch:
+        self._door.writable().lifecycle.create(name, source, self._door.actor)
+        return self.show(name)
+
+    def list(self) -> list[Branch]:
+        found = []
+        for name in self._door.engine.reader.branch_refs.names():
+            try:
+                found.append(self.show(name))
+            except NotFound:
+                continue  # deleted while we listed
+        return found
+
+    def show(self, name: str) -> Branch:
+        ref, state = self._door.engine.reader.branch(name)
+        return Branch(ref.name, state.head_commit_id, ref.forked_from, ref.created_at)
+
+    def delete(self, name: str) -> None:
+        self._door.writable().lifecycle.delete(name, self._door.actor)
+
+
+class Tags:
+    """Create, list and delete tags."""
+
+    def __init__(self, door: _Door) -> None:
+        self._door = door
+
+    def create(self, name: str, target: str = MAIN) -> Tag:
+        return self._door.writable().lifecycle.create_tag(name, target, self._door.actor)
+
+    def list(self) -> list[Tag]:
+        refs = self._door.engine.reader.tag_refs
+        return [tag for name in refs.names() if (tag := refs.find(name)) is not None]
+
+    def delete(self, name: str) -> None:
+        self._door.writable().reader.tag_refs.remove(name)
+
+
+class Commits:
+    """Look at history."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def list(self, branch: str = MAIN, limit: int | None = 50) -> list[Commit]:
+        """Newest first, including what the branch inherited from before its fork."""
+        _, state = self._engine.reader.branch(branch)
+        walk = self._engine.commits.walk(state)
+        return [stored.commit for stored in islice(walk, limit)]
+
+    def show(self, commit_id: str) -> Commit:
+        return self._engine.commits.find(commit_id)

@@ -1,0 +1,56 @@
+"""The parts of an open graph, wired once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from omnigraph.commit.arming import Arming
+from omnigraph.commit.branch_lifecycle import BranchLifecycle
+from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.recovery.act import RecoveryActions
+from omnigraph.commit.recovery.sweep import Recovery
+from omnigraph.commit.transaction import Transaction
+from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.settings.models import Settings
+from omnigraph.values.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Everything a `Graph` delegates to."""
+
+    store: Store
+    reader: ManifestReader
+    commits: CommitGraph
+    board: IntentBoard
+    recovery: Recovery
+    transaction: Transaction
+    lifecycle: BranchLifecycle
+
+
+def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
+    location = parse_location(uri, os.environ)
+    return Store(location, sync=settings.write.durability == "fsync")
+
+
+def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
+    reader = ManifestReader(store)
+    commits = CommitGraph(reader)
+    publisher = Publisher(reader, commits, settings.history, clock)
+    board = IntentBoard(store.files, clock)
+    recovery = Recovery(board, reader, publisher, RecoveryActions(reader, publisher, clock))
+    arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
+    return Engine(
+        store=store,
+        reader=reader,
+        commits=commits,
+        board=board,
+        recovery=recovery,
+        transaction=Transaction(reader, publisher, board, arming, settings, clock),
+        lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
+    )

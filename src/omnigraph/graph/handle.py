@@ -1,0 +1,93 @@
+"""`Graph`: the object users hold; delegates, owns no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.changes.shape import Edit
+from omnigraph.commit.recovery.audit import read_audits
+from omnigraph.commit.request import WriteReceipt
+from omnigraph.errors import ReadOnlyGraph
+from omnigraph.graph import reads, writes
+from omnigraph.graph.collections import Branches, Commits, Tags
+from omnigraph.graph.engine import Engine
+from omnigraph.manifest.records import RecoveryAudit
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import MAIN
+
+
+class Graph:
+    """A graph on disk. Safe to share between threads; sees other processes' commits at once."""
+
+    def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
+        self._engine = engine
+        self.actor = actor
+        self.read_only = read_only
+        self.branches = Branches(self)
+        self.tags = Tags(self)
+        self.commits = Commits(engine)
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @property
+    def uri(self) -> str:
+        return self._engine.store.location.uri
+
+    def snapshot(self, branch: str = MAIN, *, at: str | None = None) -> Snapshot:
+        """One coherent state: the head of `branch`, or `at` a commit, tag or moment."""
+        return reads.snapshot(self._engine, branch, at)
+
+    def read(
+        self,
+        type_name: str,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+        ids: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Entities of one type: all of them, or those with the given ids."""
+        return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
+
+    def apply(
+        self,
+        edits: Mapping[str, Edit | Mapping[str, object]],
+        branch: str = MAIN,
+        *,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> WriteReceipt:
+        """Insert, upsert and delete entities of several types in one commit.
+
+        Example:
+            >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
+        """
+        options = writes.ApplyOptions(branch, self.actor, message, if_commit, idempotency_key)
+        return writes.apply(self.writable(), edits, options)
+
+    def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
+        """Add types: `catalog` holds all present ones unchanged, and new ones."""
+        return writes.extend_schema(self.writable(), catalog, branch, self.actor)
+
+    def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
+        """Compact and index; the names of the types a concurrent writer kept us from."""
+        return writes.optimize(self.writable(), branch, types, self.actor)
+
+    def refresh(self) -> int:
+        """Recover what dead writers left; how many intents that were."""
+        return self.writable().recovery.sweep()
+
+    def recoveries(self) -> list[RecoveryAudit]:
+        """One record per recovery, newest first."""
+        return read_audits(self._engine.store)
+
+    def writable(self) -> Engine:
+        if self.read_only:
+            raise ReadOnlyGraph(f"{self.uri} was opened with read_only=True")
+        return self._engine

@@ -1,0 +1,83 @@
+"""Create and open graphs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.commit.creation import create_graph
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.graph.engine import build_engine, open_store
+from omnigraph.graph.handle import Graph
+from omnigraph.lance_store.control_files import prove_put_if_absent
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.format_stamp import check_readable, migrate, read_stamp
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.schema.build import catalog_from_text
+from omnigraph.settings.models import Settings
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+Uri = str | os.PathLike[str]
+
+
+def init(
+    uri: Uri,
+    schema: Catalog | str | os.PathLike[str],
+    *,
+    actor: str | None = None,
+    settings: Settings | None = None,
+) -> Graph:
+    """Create a graph and open it for writing; an existing one is refused.
+
+    `schema` is schema text, the path of a `.pg` file, or a catalog.
+    """
+    catalog, source = _read_schema(schema)
+    chosen = settings or Settings()
+    store = open_store(uri, chosen)
+    prove_put_if_absent(store.files, SYSTEM_CLOCK)
+    create_graph(store, catalog, source, actor, SYSTEM_CLOCK)
+    return Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=False)
+
+
+def open_graph(
+    uri: Uri,
+    *,
+    actor: str | None = None,
+    read_only: bool = False,
+    settings: Settings | None = None,
+) -> Graph:
+    """Open an existing graph. For writing: migrate an old format and recover dead writers first."""
+    chosen = settings or Settings()
+    store = open_store(uri, chosen)
+    check_readable(_stamp(store))
+    if not read_only:
+        prove_put_if_absent(store.files, SYSTEM_CLOCK)
+        migrate(store, lambda: _stamp(store))
+    graph = Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=read_only)
+    if not read_only:
+        graph.refresh()
+    return graph
+
+
+def _read_schema(schema: Catalog | str | os.PathLike[str]) -> tuple[Catalog, str]:
+    if isinstance(schema, Catalog):
+        return schema, ""
+    # A schema has braces or line breaks; a path practically never does.
+    if isinstance(schema, str) and ("{" in schema or "\n" in schema):
+        return catalog_from_text(schema), schema
+    path = Path(schema)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read the schema file {path}: {error}") from error
+    return catalog_from_text(text, str(path)), text
+
+
+def _stamp(store: Store) -> int:
+    try:
+        manifest = store.open_head(MANIFEST, None)
+    except NotFound as error:
+        uri = store.location.uri
+        raise NotFound(f"no graph at {uri}: create one with init", uri=uri) from error
+    return read_stamp(manifest.schema)

@@ -1,0 +1,117 @@
+"""Writes: each builds one change set and hands it to the one write path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.catalog.identity import with_identities
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.changes.changeset import ChangeSet, SchemaChange
+from omnigraph.changes.shape import Edit, shape_edits
+from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
+from omnigraph.graph.engine import Engine
+from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """Where and as whom a change set lands."""
+
+    branch: str
+    actor: str | None
+    message: str | None
+    if_commit: str | None
+    idempotency_key: str | None
+
+
+def apply(
+    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], options: ApplyOptions
+) -> WriteReceipt:
+    typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
+    catalog, changes = _shape(engine, options.branch, typed)
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        same = snapshot.catalog is catalog
+        return changes if same else shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+
+    request = WriteRequest(
+        branch=options.branch,
+        operation="apply",
+        tables=tuple(effect.key for effect in changes.effects),
+        reads=changes.reads,
+        actor_id=options.actor,
+        message=options.message,
+        if_commit=options.if_commit,
+        idempotency_key=options.idempotency_key,
+        repreparable=not any(len(edit.delete) for edit in typed.values()),
+    )
+    return engine.transaction.run(request, build)
+
+
+def _shape(engine: Engine, branch: str, edits: Mapping[str, Edit]) -> tuple[Catalog, ChangeSet]:
+    """Shape by the schema we saw last; look again only when the rows do not fit it.
+
+    The transaction compares the catalog anyway, so the common case needs no request for it.
+    """
+    known = engine.reader.last_known(engine.reader.ref(branch))
+    if known is not None:
+        catalog = engine.reader.schemas.read(known.schema_id).catalog
+        try:
+            return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
+        except (NotFound, ValidationFailed):
+            pass
+    catalog = engine.reader.snapshot(*engine.reader.branch(branch)).catalog
+    return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
+
+
+def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:
+    """Accept a catalog that only adds types to the one in force."""
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        extended = with_identities(catalog)
+        changed = [t.name for t in snapshot.catalog.entity_types() if not _has(extended, t)]
+        if changed:
+            raise SchemaRefused(
+                f"this only adds types, but the new schema changes {', '.join(changed)}",
+                types=changed,
+            )
+        added = tuple(t for t in extended.entity_types() if t.table_key not in snapshot.tables)
+        if not added:
+            return ChangeSet(())
+        return ChangeSet((), schema=SchemaChange(extended, "", added))
+
+    request = WriteRequest(
+        branch=branch, operation="schema_apply", tables=(), actor_id=actor, changes_schema=True
+    )
+    return engine.transaction.run(request, build)
+
+
+def _has(catalog: Catalog, entity: EntityType) -> bool:
+    return any(entity == other for other in catalog.entity_types())
+
+
+def optimize(
+    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
+) -> list[str]:
+    ref, state = engine.reader.branch(branch)
+    catalog = engine.reader.snapshot(ref, state).catalog
+    if types is None:
+        keys = [key for key, pin in state.tables.items() if pin.owner == ref.incarnation]
+    else:
+        keys = [catalog.resolve(name).table_key for name in types]
+    return [
+        key.type_name for key in keys if not optimize_table(engine.transaction, branch, key, actor)
+    ]
+
+
+def _as_edit(type_name: str, edit: Edit | Mapping[str, object]) -> Edit:
+    if isinstance(edit, Edit):
+        return edit
+    unknown = set(edit) - {"insert", "upsert", "delete"}
+    if unknown:
+        raise InvalidArgument(f"{type_name}: {sorted(unknown)} is none of insert, upsert, delete")
+    return Edit(**edit)  # type: ignore[arg-type]

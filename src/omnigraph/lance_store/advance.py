@@ -1,0 +1,95 @@
+"""Make a staged write durable: the only calls that move a dataset's HEAD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.optimize import Compaction
+
+from omnigraph.lance_store.stage import StagedWrite
+from omnigraph.lance_store.stage_maintenance import RewriteTasks
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMoved:
+    """The dataset was not where the write expected it; nothing of it may be published."""
+
+    at: DatasetVersion
+    head: int
+    landed_on_top: bool
+    """Our transaction is in HEAD's history, above something foreign: it must be restored away."""
+
+
+def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
+    """Commit strictly: HEAD must be `staged.at`, the result `staged.result_version`.
+
+    An answer may get lost after the write landed (or a client retry may turn our own success into
+    a conflict), so a failure is looked up by transaction uuid before it is believed.
+    """
+    dataset = store.open(staged.at)
+    try:
+        committed = _commit(dataset, staged)
+    except (CommitConflictError, OSError) as error:
+        return _after_failure(store, staged, dataset, error)
+    if committed.version != staged.result_version:
+        return HeadMoved(staged.at, int(committed.version), landed_on_top=True)
+    result = DatasetVersion(staged.at.location, staged.at.branch, int(committed.version))
+    store.remember_successor(staged.at, result, committed)
+    return result
+
+
+def restore(store: Store, target: DatasetVersion) -> DatasetVersion:
+    """A new HEAD with the content of `target`; every transaction staged earlier now fails."""
+    with storage_errors(f"restoring {target}"):
+        head = store.open_head(target.location, target.branch)
+        restored = LanceDataset.commit(
+            head, LanceOperation.Restore(target.version), read_version=head.version, max_retries=0
+        )
+    result = DatasetVersion(target.location, target.branch, int(restored.version))
+    store.remember(result, restored)
+    return result
+
+
+def transaction_at(store: Store, at: DatasetVersion) -> str | None:
+    """The uuid of the transaction that made this version; None when Lance cannot tell."""
+    try:
+        transaction = store.open(at).read_transaction(at.version)
+    except TypeError:
+        # pylance 14 cannot decode a compaction of an indexed dataset; such a version is not ours
+        # to recognise, and maintenance is never rolled forward.
+        return None
+    return transaction.uuid if transaction is not None else None
+
+
+def tag_version(store: Store, at: DatasetVersion, name: str) -> None:
+    """Keep a version that nobody publishes readable for whoever investigates."""
+    with storage_errors(f"tagging {at}"):
+        root = store.open_head(at.location, None)
+        if name not in root.tags.list():
+            root.tags.create(name, at.version if at.branch is None else (at.branch, at.version))
+
+
+def _commit(dataset: Dataset, staged: StagedWrite) -> Dataset:
+    if isinstance(staged.transaction, RewriteTasks):
+        Compaction.commit(dataset, staged.transaction.results)
+        return dataset.checkout_version(head_version(dataset))
+    return LanceDataset.commit(dataset, staged.transaction, max_retries=0)
+
+
+def _after_failure(
+    store: Store, staged: StagedWrite, dataset: Dataset, error: Exception
+) -> DatasetVersion | HeadMoved:
+    head = head_version(dataset)
+    ours = DatasetVersion(staged.at.location, staged.at.branch, staged.result_version)
+    recognisable = head >= ours.version and staged.uuid is not None
+    if recognisable and transaction_at(store, ours) == staged.uuid:
+        return ours
+    if head == staged.at.version:
+        # Not a race: the store refused (disk full, permission, network).
+        with storage_errors(f"committing {staged.at.location}"):
+            raise error
+    return HeadMoved(staged.at, head, landed_on_top=False)

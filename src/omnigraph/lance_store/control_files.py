@@ -1,0 +1,116 @@
+"""Small objects beside the datasets: put-if-absent, get, list, delete on a directory or S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import obstore
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import S3Store
+
+from omnigraph.errors import StorageUnsafe
+from omnigraph.lance_store.local_files import LocalFiles
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_location import StorageLocation
+from omnigraph.values.clock import Clock
+
+
+class ControlFiles(Protocol):
+    """Objects are written once and never changed: existence is the message.
+
+    What competing writers put under one key must differ, or a lost answer is not told from a lost
+    race.
+    """
+
+    def put(self, key: str, data: bytes) -> bool:
+        """Create the object; False when it exists already."""
+
+    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
+        """Like `put`, and let others see at once when this process dies, where that is possible.
+
+        Returns the function that lets go, or None when the object exists already.
+        """
+
+    def holder_is_dead(self, key: str) -> bool:
+        """True only when it is proven that nobody holds the object any more."""
+
+    def get(self, key: str) -> bytes | None:
+        """The object's bytes, None when absent."""
+
+    def list(self, prefix: str) -> list[str]:
+        """Names below `prefix/`, sorted, without the prefix."""
+
+    def delete(self, key: str) -> None:
+        """Remove; absent is fine."""
+
+
+class ObjectFiles:
+    """Control files in an S3 bucket. Death of a holder shows only by its lease."""
+
+    def __init__(self, location: StorageLocation) -> None:
+        options: dict[str, Any] = {
+            name: value for name, value in location.options.items() if name != "allow_http"
+        }
+        if "allow_http" in location.options:
+            options["client_options"] = {"allow_http": True}
+        self._store = S3Store(location.bucket, prefix=location.prefix or None, **options)
+
+    def put(self, key: str, data: bytes) -> bool:
+        with storage_errors(f"writing {key}"):
+            try:
+                obstore.put(self._store, key, data, mode="create")
+            except AlreadyExistsError:
+                # The answer to our own put may have been lost and the client's retry refused:
+                # contents are unique to their writer, so our bytes there mean that we won.
+                return self.get(key) == data
+            return True
+
+    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
+        return _nothing_to_release if self.put(key, data) else None
+
+    def holder_is_dead(self, key: str) -> bool:
+        return False
+
+    def get(self, key: str) -> bytes | None:
+        with storage_errors(f"reading {key}"):
+            try:
+                return bytes(obstore.get(self._store, key).bytes())
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str) -> list[str]:
+        with storage_errors(f"listing {prefix}"):
+            pages = obstore.list(self._store, prefix=f"{prefix}/")
+            return sorted(meta["path"].rsplit("/", 1)[-1] for page in pages for meta in page)
+
+    def delete(self, key: str) -> None:
+        with storage_errors(f"deleting {key}"):
+            try:
+                obstore.delete(self._store, key)
+            except FileNotFoundError:
+                return
+
+
+def _nothing_to_release() -> None:
+    return None
+
+
+def open_control_files(location: StorageLocation, *, sync: bool = False) -> ControlFiles:
+    if location.path is not None:
+        return LocalFiles(location.path, sync=sync)
+    return ObjectFiles(location)
+
+
+def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
+    """Refuse a store on which two creators of one key could both win."""
+    key = f"__recovery/{clock.new_ulid()}.probe"
+    first = files.put(key, b"1")
+    second = files.put(key, b"2")
+    kept = files.get(key)
+    files.delete(key)
+    if not first or second or kept != b"1":
+        raise StorageUnsafe(
+            "this store does not honour put-if-absent: two writers could overwrite each other's "
+            "commits, so writing is refused. Use a store with conditional puts."
+        )

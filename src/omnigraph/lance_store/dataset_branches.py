@@ -1,0 +1,88 @@
+"""Create datasets and their physical branches. New names only, so nobody else's HEAD moves."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.fragment import write_fragments
+
+from omnigraph.errors import AlreadyExists
+from omnigraph.lance_store.stage_maintenance import index_name
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+
+_PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+
+def physical_name(graph_branch: str, ulid: str) -> str:
+    """A Lance branch name nobody used before: readable start, unique end."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", graph_branch)[:40].strip("-")
+    return f"{readable or 'branch'}.{ulid}"
+
+
+def create_branch(store: Store, source: DatasetVersion, name: str) -> DatasetVersion:
+    """Branch a dataset at `source`; costs a few small files, no data."""
+    with storage_errors(f"branching {source.location}"):
+        root = store.open_head(source.location, None)
+        start = source.version if source.branch is None else (source.branch, source.version)
+        try:
+            branch = root.create_branch(name, start)
+        except (OSError, ValueError):
+            # Lance writes the ref last, and nobody else uses this name: if it is there, the
+            # answer to our own put got lost.
+            if name not in root.branches.list():
+                raise
+            branch = root.checkout_version((name, None))
+    return DatasetVersion(source.location, name, int(branch.version))
+
+
+def create_dataset(
+    store: Store, location: str, rows: pa.Table, indexed: tuple[str, ...] = ()
+) -> DatasetVersion:
+    """A new dataset with stable row ids and a BTREE on each of `indexed`; one creator wins."""
+    if store.exists(location, None):
+        raise AlreadyExists(f"dataset {location} exists", dataset=location)
+    with storage_errors(f"creating {location}"):
+        try:
+            dataset = _commit_first_version(store, location, rows)
+        except OSError as error:
+            # The loser of a race gets a plain OSError; whether there is a dataset now tells why.
+            if store.exists(location, None):
+                raise AlreadyExists(f"dataset {location} exists", dataset=location) from error
+            raise
+        if indexed:
+            segments = [
+                dataset.create_index_uncommitted(c, "BTREE", name=index_name(c), fragment_ids=[])
+                for c in indexed
+            ]
+            operation = LanceOperation.CreateIndex(segments, [])
+            dataset = LanceDataset.commit(dataset, operation, read_version=1, max_retries=0)
+    return DatasetVersion(location, None, int(dataset.version))
+
+
+def _commit_first_version(store: Store, location: str, rows: pa.Table) -> Dataset:
+    uri = store.dataset_uri(location, None)
+    options = dict(store.location.options) or None
+    schema = _with_primary_key(rows.schema)
+    fragments = []
+    if rows.num_rows:
+        fragments = write_fragments(
+            rows, uri, schema=schema, mode="create", storage_options=options
+        )
+    return LanceDataset.commit(
+        uri,
+        LanceOperation.Overwrite(schema, fragments),
+        read_version=0,
+        max_retries=0,
+        storage_options=options,
+        enable_stable_row_ids=True,
+    )
+
+
+def _with_primary_key(schema: pa.Schema) -> pa.Schema:
+    if "id" not in schema.names:
+        return schema
+    position = schema.get_field_index("id")
+    return schema.set(position, schema.field(position).with_metadata(_PRIMARY_KEY))

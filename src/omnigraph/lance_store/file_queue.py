@@ -1,0 +1,85 @@
+"""A queue among the processes of one host, by `flock`: fewer retries, never the authority."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import threading
+from pathlib import Path
+
+from omnigraph.values.clock import Clock
+
+_LONGEST_TURN_SECONDS = 0.05
+_POLL_SECONDS = 0.001
+
+
+class FileQueue:
+    """One lock file, shared by the threads of this process, exclusive between processes.
+
+    Whoever cannot get a turn within the limit goes on without one: a stopped process must not
+    stop the others, and the intents decide anyway.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._fd: int | None = None
+        self._users = 0
+        self._turn_began = 0.0
+        self._acquiring = False
+
+    def enter(self, limit_seconds: float) -> bool:
+        """Join the queue; True when the turn is ours and `leave` must follow."""
+        deadline = self._clock.monotonic() + limit_seconds
+        with self._condition:
+            while True:
+                if self._fd is not None and not self._turn_is_over():
+                    self._users += 1
+                    return True
+                if self._fd is None and not self._acquiring:
+                    self._acquiring = True
+                    break
+                remaining = deadline - self._clock.monotonic()
+                if remaining <= 0 or not self._condition.wait(remaining):
+                    return False
+        fd = self._poll_lock(deadline)
+        with self._condition:
+            self._acquiring = False
+            if fd is not None:
+                self._fd, self._users = fd, 1
+                self._turn_began = self._clock.monotonic()
+            self._condition.notify_all()
+        return fd is not None
+
+    def leave(self) -> None:
+        with self._condition:
+            self._users -= 1
+            if self._users == 0 and self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+            self._condition.notify_all()
+
+    def _turn_is_over(self) -> bool:
+        # Threads that keep joining would starve the other processes for ever.
+        return self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS
+
+    def _poll_lock(self, deadline: float) -> int | None:
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            return None
+        pause = _POLL_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if self._clock.monotonic() >= deadline:
+                    os.close(fd)
+                    return None
+                self._clock.sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(pause * 1.3, 0.02)
+            else:
+                return fd

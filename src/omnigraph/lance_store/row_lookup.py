@@ -1,0 +1,66 @@
+"""Find rows by id: where they are, and optionally what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.store import Dataset
+
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+
+# Above this many keys one scan with a hash probe beats the index (notes/lance.md section 6).
+_LARGEST_IN_LIST = 2000
+
+
+def find_rows(
+    dataset: Dataset, ids: pa.Array, columns: Sequence[str] = (), *, key: str = "id"
+) -> pa.Table:
+    """Rows whose `key` column is in `ids`: that column, `_rowid`, `_rowaddr` and `columns`."""
+    wanted = [key, *(c for c in columns if c != key)]
+    if len(ids) == 0 or dataset.count_rows() == 0:
+        return _empty(dataset, wanted)
+    options: dict[str, Any] = {
+        "columns": wanted,
+        "with_row_id": True,
+        "with_row_address": True,
+    }
+    with storage_errors("looking up ids"):
+        if len(ids) <= _LARGEST_IN_LIST:
+            return dataset.scanner(filter=in_list(key, ids), **options).to_table()
+        probe = pc.unique(ids)
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(key), value_set=probe))
+            for batch in dataset.scanner(**options).to_batches()
+        ]
+    return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
+
+
+def in_list(column: str, ids: pa.Array) -> str:
+    """A Lance filter; ids are data, so quotes in them are doubled."""
+    quoted = ",".join("'" + value.replace("'", "''") + "'" for value in ids.to_pylist())
+    return f"`{column}` IN ({quoted})"
+
+
+def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[int, list[int]]]:
+    """Row addresses as (fragment id, row offsets), ascending."""
+    values = np.sort(addresses.to_numpy(zero_copy_only=False) if len(addresses) else np.empty(0))
+    values = values.astype(np.uint64)
+    fragments = values >> np.uint64(32)
+    offsets = values & np.uint64(0xFFFFFFFF)
+    starts = np.flatnonzero(np.diff(fragments, prepend=np.uint64(2**63)))
+    edges = [*(int(start) for start in starts), len(values)]
+    return [(int(fragments[a]), [int(o) for o in offsets[a:b]]) for a, b in pairwise(edges)]
+
+
+def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:
+    fields = [dataset.schema.field(name) for name in columns]
+    fields += [pa.field(ROW_ID, pa.uint64()), pa.field(ROW_ADDRESS, pa.uint64())]
+    return pa.schema(fields).empty_table()

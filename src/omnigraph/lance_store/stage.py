@@ -1,0 +1,116 @@
+"""Prepare one Lance transaction for one dataset without moving its HEAD.
+
+Every data write is a hand-built `Update` that names one common fragment even when it does not
+change it: two such updates always conflict, which is what makes the later commit strict (Lance
+would otherwise rebase silently). On an empty dataset there is no such fragment; there the intents,
+the fencing restore and the version check of `advance` carry the load.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from lance import LanceOperation, Transaction
+from lance.fragment import RowIdSequence, write_fragments
+
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, addresses_by_fragment
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+
+_ROWS_PER_FILE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """A transaction ready to commit on exactly `at`; `steps` versions later it is HEAD."""
+
+    at: DatasetVersion
+    transaction: Any
+    uuid: str | None
+    row_count: int
+    steps: int = 1
+
+    @property
+    def result_version(self) -> int:
+        return self.at.version + self.steps
+
+
+@dataclass(frozen=True, slots=True)
+class RowEdit:
+    """What happens to the rows of one dataset.
+
+    `written` holds rewritten rows first, then new ones; `rewritten` and `deleted` are the stored
+    rows they replace or remove (tables with `_rowid`, `_rowaddr`), `rewritten` in the same order.
+    """
+
+    written: pa.Table | None
+    rewritten: pa.Table | None
+    deleted: pa.Table | None
+
+
+def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
+    """Appends, rewrites and deletes of one dataset in one transaction; row ids survive rewrites."""
+    dataset = store.open(at)
+    with storage_errors(f"writing rows for {at.location}"):
+        new = _write_rows(dataset, edit) if edit.written is not None else []
+        gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
+        touched, emptied = _delete_addresses(dataset, gone)
+        first = store.first_fragment(at)
+        if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
+            # Unchanged, but common to every writer of this version: any two of them conflict.
+            touched.append(first)
+        operation = LanceOperation.Update(
+            removed_fragment_ids=emptied,
+            updated_fragments=touched,
+            new_fragments=new,
+            fields_modified=[],
+            fields_for_preserving_frag_bitmap=[f.id() for f in dataset.lance_schema.fields()],
+            update_mode="rewrite_rows",
+        )
+    transaction = Transaction(at.version, operation)
+    removed = sum(len(column) for column in gone)
+    added = edit.written.num_rows if edit.written is not None else 0
+    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows() + added - removed)
+
+
+def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedWrite:
+    """Replace all rows. An Overwrite is strict by itself; it drops the indexes."""
+    dataset = store.open(at)
+    with storage_errors(f"writing rows for {at.location}"):
+        transaction = write_fragments(rows, dataset, mode="overwrite", return_transaction=True)
+    return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
+
+
+def _write_rows(dataset: Dataset, edit: RowEdit) -> list[Any]:
+    fragments = write_fragments(
+        edit.written, dataset, mode="append", max_rows_per_file=_ROWS_PER_FILE
+    )
+    if edit.rewritten is None or edit.rewritten.num_rows == 0:
+        return list(fragments)
+    kept_ids = edit.rewritten.column(ROW_ID).to_pylist()
+    placed = []
+    for fragment in fragments:
+        mine, kept_ids = kept_ids[: fragment.physical_rows], kept_ids[fragment.physical_rows :]
+        if mine:
+            metadata = RowIdSequence(mine).to_inline_metadata()
+            fragment = dataclasses.replace(fragment, row_id_meta=metadata)
+        placed.append(fragment)
+    return placed
+
+
+def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], list[int]]:
+    """(fragments with a new deletion file, ids of fragments left without a row)."""
+    touched, emptied = [], []
+    addresses = pa.chunked_array(
+        [chunk for column in columns for chunk in column.chunks], type=pa.uint64()
+    )
+    for fragment_id, offsets in addresses_by_fragment(addresses):
+        metadata = dataset.get_fragment(fragment_id).delete_rows(offsets)
+        if metadata is None:
+            emptied.append(fragment_id)
+        else:
+            touched.append(metadata)
+    return touched, emptied

@@ -1,0 +1,49 @@
+"""What Lance and the object store raise, turned into our error tree at the door."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnigraph.errors import OmnigraphError, StorageFailure, StorageFull
+
+_NO_SPACE = re.compile(r"no space left|os error 28|disk quota|os error 122", re.IGNORECASE)
+_NOT_WRITABLE = re.compile(
+    r"permission denied|read-only file system|os error 13|os error 30|access ?denied|forbidden",
+    re.IGNORECASE,
+)
+_SOURCE_POSITION = re.compile(r",? ?/\S+\.rs:\d+:\d+")
+
+
+@contextmanager
+def storage_errors(action: str) -> Iterator[None]:
+    """Translate what leaves the block; our own errors pass through untouched."""
+    try:
+        yield
+    except OmnigraphError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise translate(error, action) from error
+    except Exception as error:
+        # obstore's errors derive from Exception directly.
+        if type(error).__module__.startswith("obstore"):
+            raise translate(error, action) from error
+        raise
+
+
+def translate(error: Exception, action: str) -> StorageFailure:
+    text = _SOURCE_POSITION.sub("", str(error)).partition("\n\nDebug source")[0]
+    code = getattr(error, "errno", None)
+    if code in (errno.ENOSPC, errno.EDQUOT) or _NO_SPACE.search(text):
+        return StorageFull(f"no space left while {action}: free some and repeat", action=action)
+    if code in (errno.EACCES, errno.EROFS, errno.EPERM) or _NOT_WRITABLE.search(text):
+        return StorageFailure(
+            f"not allowed while {action}: the location is not writable ({text})", action=action
+        )
+    return StorageFailure(f"storage failed while {action}: {text}", action=action)
+
+
+def is_not_found(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError) or "not found" in str(error).lower()

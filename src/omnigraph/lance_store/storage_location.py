@@ -1,0 +1,81 @@
+"""Where a graph lives: a directory or an S3 prefix, with the options both clients need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from omnigraph.errors import InvalidArgument
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True)
+class StorageLocation:
+    """A parsed graph address. `path` is set for local graphs, `bucket`/`prefix` for S3."""
+
+    uri: str
+    path: Path | None = None
+    bucket: str = ""
+    prefix: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def is_local(self) -> bool:
+        return self.path is not None
+
+    def child(self, relative: str) -> str:
+        return f"{self.uri}/{relative}"
+
+
+def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) -> StorageLocation:
+    """Parse a path, `file://` or `s3://` address."""
+    text = os.fspath(uri).rstrip("/") or "/"
+    parsed = urlparse(text)
+    if "://" not in text:
+        return _local(Path(text))
+    if parsed.scheme == "file":
+        return _local(Path(unquote(parsed.path)))
+    if parsed.scheme == "s3":
+        if not parsed.netloc:
+            raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
+        return StorageLocation(
+            uri=text,
+            bucket=parsed.netloc,
+            prefix=parsed.path.strip("/"),
+            options=s3_options(environment),
+        )
+    raise InvalidArgument(
+        f"cannot open {text!r}: a graph is a directory, file:///path or s3://bucket/prefix",
+        uri=text,
+    )
+
+
+def _local(path: Path) -> StorageLocation:
+    absolute = path.expanduser().absolute()
+    return StorageLocation(uri=str(absolute), path=absolute)
+
+
+def s3_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """`AWS_*` variables as object-store options; what is unset is left to the client's chain."""
+    wanted = {
+        "aws_access_key_id": ("AWS_ACCESS_KEY_ID",),
+        "aws_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+        "aws_session_token": ("AWS_SESSION_TOKEN",),
+        "aws_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+        "aws_endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    }
+    options = {}
+    for option, names in wanted.items():
+        value = next((environment[name] for name in names if environment.get(name)), None)
+        if value is not None:
+            options[option] = value
+    if environment.get("AWS_ALLOW_HTTP", "").lower() in _TRUE:
+        options["allow_http"] = "true"
+    force_path_style = environment.get("AWS_S3_FORCE_PATH_STYLE", "").lower()
+    if force_path_style:
+        options["aws_virtual_hosted_style_request"] = str(force_path_style not in _TRUE).lower()
+    return options

@@ -1,0 +1,148 @@
+"""One graph's storage: the shared Lance session, open handles and control files."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+
+from omnigraph.errors import NotFound, SnapshotReclaimed, StorageFailure
+from omnigraph.lance_store.control_files import ControlFiles, open_control_files
+from omnigraph.lance_store.storage_errors import is_not_found, storage_errors, translate
+from omnigraph.lance_store.storage_location import StorageLocation
+
+Dataset = Any
+"""A `lance.LanceDataset` at one version: immutable, shareable between threads."""
+
+_HANDLES = 512
+
+# One session for the process: metadata and index caches are shared by every open graph.
+_SESSION = lance.Session()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetVersion:
+    """Exactly one state of one dataset: a version means nothing without its branch."""
+
+    location: str
+    branch: str | None
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.location}@{self.branch or 'main'}:{self.version}"
+
+
+class Store:
+    """Opens datasets of one graph at exact versions; keeps the handles it opened."""
+
+    def __init__(self, location: StorageLocation, *, sync: bool = False) -> None:
+        self.location = location
+        self.files: ControlFiles = open_control_files(location, sync=sync)
+        self.sync = sync and location.is_local
+        self._handles: OrderedDict[DatasetVersion, Dataset] = OrderedDict()
+        self._first_fragments: dict[DatasetVersion, int] = {}
+        self._lock = threading.Lock()
+
+    def dataset_uri(self, location: str, branch: str | None) -> str:
+        path = self.location.child(location)
+        return path if branch is None else f"{path}/tree/{branch}"
+
+    def open(self, at: DatasetVersion) -> Dataset:
+        """The dataset at exactly this version."""
+        with self._lock:
+            handle = self._handles.get(at)
+            if handle is not None:
+                self._handles.move_to_end(at)
+                return handle
+        handle = self._open(at.location, at.branch, at.version)
+        self.remember(at, handle)
+        return handle
+
+    def open_head(self, location: str, branch: str | None) -> Dataset:
+        """The dataset as it is now. Only for those who must see HEAD: publish and recovery."""
+        return self._open(location, branch, None)
+
+    def remember(self, at: DatasetVersion, handle: Dataset) -> None:
+        with self._lock:
+            self._handles[at] = handle
+            while len(self._handles) > _HANDLES:
+                dropped, _ = self._handles.popitem(last=False)
+                self._first_fragments.pop(dropped, None)
+
+    def first_fragment(self, at: DatasetVersion) -> Any | None:
+        """Metadata of the fragment with the lowest id; listing thousands is slow, so it is kept."""
+        dataset = self.open(at)
+        known = self._first_fragments.get(at)
+        if known is None:
+            fragments = dataset.get_fragments()
+            if not fragments:
+                return None
+            known = self._first_fragments[at] = min(f.fragment_id for f in fragments)
+        return dataset.get_fragment(known).metadata
+
+    def remember_successor(
+        self, at: DatasetVersion, after: DatasetVersion, handle: Dataset
+    ) -> None:
+        """`after` was made from `at` by one commit: new fragments only have higher ids."""
+        self.remember(after, handle)
+        first = self._first_fragments.get(at)
+        if first is not None and handle.get_fragment(first) is not None:
+            self._first_fragments[after] = first
+
+    def exists(self, location: str, branch: str | None) -> bool:
+        try:
+            self._open(location, branch, None)
+        except NotFound:
+            return False
+        return True
+
+    def flush_to_disk(self) -> None:
+        """With `durability=fsync`: everything written so far survives power loss."""
+        if self.sync and self.location.path is not None:
+            fd = os.open(self.location.path, os.O_RDONLY)
+            try:
+                if _syncfs(fd) != 0:
+                    raise StorageFailure("storage failed while syncing the file system")
+            finally:
+                os.close(fd)
+
+    def _open(self, location: str, branch: str | None, version: int | None) -> Dataset:
+        uri = self.dataset_uri(location, branch)
+        try:
+            return lance.dataset(
+                uri,
+                version=version,
+                session=_SESSION,
+                storage_options=dict(self.location.options) or None,
+            )
+        except (ValueError, OSError) as error:
+            if not is_not_found(error):
+                raise translate(error, f"opening {location}") from error
+            at = f"{location}@{branch or 'main'}"
+            if version is None:
+                raise NotFound(f"dataset {at} is missing from storage", dataset=at) from error
+            raise SnapshotReclaimed(
+                f"version {version} of dataset {at} is not in storage any more: "
+                "cleanup removed it, or files were deleted from outside",
+                dataset=at,
+                version=version,
+            ) from error
+
+
+def head_version(handle: Dataset) -> int:
+    """HEAD of the dataset and branch that this handle belongs to."""
+    with storage_errors("reading the latest version"):
+        return int(handle.latest_version)
+
+
+def _syncfs(fd: int) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "syncfs"):
+        return int(libc.syncfs(fd))
+    os.sync()
+    return 0

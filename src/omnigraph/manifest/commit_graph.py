@@ -1,0 +1,133 @@
+"""Walk the history of a branch: list commits, find one, and see the graph as it was."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Iterator
+from itertools import chain
+
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.history import CommitPage
+from omnigraph.manifest.publication import undo_commits
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, StoredCommit, TablePin
+from omnigraph.manifest.refs import Tag
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import MAIN, TableKey
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class CommitGraph:
+    """Commits of live branches, newest first, and the snapshots they made visible."""
+
+    def __init__(self, reader: ManifestReader) -> None:
+        self._reader = reader
+
+    def walk(self, state: BranchState) -> Iterator[StoredCommit]:
+        """Every commit of a branch along first parents, newest first."""
+        yield from reversed(state.commits)
+        for page in self._reader.history.pages(state.history):
+            yield from reversed(page.commits)
+
+    def find(self, commit_id: str, prefer: str = MAIN) -> Commit:
+        """A commit by id, on `prefer` or any other live branch."""
+        return self._locate(commit_id, prefer)[2]
+
+    def find_in(self, state: BranchState, commit_id: str) -> Commit | None:
+        for stored in self.walk(state):
+            if stored.commit_id == commit_id:
+                return stored.commit
+        return None
+
+    def find_by_key(self, state: BranchState, key: str, not_before: int) -> Commit | None:
+        """The commit that carries an idempotency key, if it is not older than `not_before`."""
+        for stored in reversed(state.commits):
+            if stored.commit.idempotency_key == key:
+                return stored.commit if stored.commit.created_at >= not_before else None
+
+        def may_hold(segment: HistorySegment) -> bool:
+            return segment.keyed and segment.last_created_at >= not_before
+
+        for page in self._reader.history.pages(state.history, may_hold):
+            for stored in page.commits:
+                if stored.commit.idempotency_key == key and stored.commit.created_at >= not_before:
+                    return stored.commit
+        return None
+
+    def snapshot_at(self, target: str, branch: str = MAIN) -> Snapshot:
+        """The graph at a commit id, a tag or an RFC 3339 moment of `branch`."""
+        tag = self._reader.tag_refs.find(target)
+        if tag is not None:
+            return self._tag_snapshot(tag)
+        moment = _parse_moment(target)
+        if moment is not None:
+            return self._snapshot_at_moment(moment, target, branch)
+        ref, state, commit = self._locate(target, branch)
+        return self._snapshot_of(ref, state, commit)
+
+    def _locate(self, commit_id: str, prefer: str) -> tuple[BranchRef, BranchState, Commit]:
+        names = self._reader.branch_refs.names()
+        for name in [prefer, *(n for n in names if n != prefer)]:
+            try:
+                ref, state = self._reader.branch(name)
+            except NotFound:
+                continue
+            commit = self.find_in(state, commit_id)
+            if commit is not None:
+                return ref, state, commit
+        close = difflib.get_close_matches(commit_id, [*self._reader.tag_refs.names(), *names], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise NotFound(f"no commit or tag {commit_id!r} on any branch{hint}", commit=commit_id)
+
+    def _snapshot_at_moment(self, moment: int, text: str, branch: str) -> Snapshot:
+        ref, state = self._reader.branch(branch)
+        for stored in self.walk(state):
+            if stored.commit.created_at <= moment:
+                return self._snapshot_of(ref, state, stored.commit)
+        raise NotFound(f"branch {branch!r} has no commit as old as {text}", branch=branch, at=text)
+
+    def _snapshot_of(self, ref: BranchRef, state: BranchState, commit: Commit) -> Snapshot:
+        return Snapshot(
+            graph_branch=ref.name,
+            graph_commit_id=commit.graph_commit_id,
+            graph_manifest_version=commit.graph_manifest_version,
+            schema_id=commit.schema_id,
+            catalog=self._reader.schemas.read(commit.schema_id).catalog,
+            tables=self._pins_after(state, commit.graph_commit_id),
+        )
+
+    def _pins_after(self, state: BranchState, commit_id: str) -> dict[TableKey, TablePin]:
+        window = CommitPage(state.commits, tuple(state.tables.values()))
+        for page in chain((window,), self._reader.history.pages(state.history)):
+            position = _position(page.commits, commit_id)
+            if position is not None:
+                return undo_commits(page.tables, reversed(page.commits[position + 1 :]))
+        raise NotFound(f"no commit {commit_id!r} on this branch", commit=commit_id)
+
+    def _tag_snapshot(self, tag: Tag) -> Snapshot:
+        return Snapshot(
+            graph_branch=tag.graph_branch,
+            graph_commit_id=tag.graph_commit_id,
+            graph_manifest_version=tag.graph_manifest_version,
+            schema_id=tag.schema_id,
+            catalog=self._reader.schemas.read(tag.schema_id).catalog,
+            tables={pin.key: pin for pin in tag.tables},
+        )
+
+
+def _position(commits: tuple[StoredCommit, ...], commit_id: str) -> int | None:
+    return next((i for i, c in enumerate(commits) if c.commit_id == commit_id), None)
+
+
+def _parse_moment(text: str) -> int | None:
+    """Microseconds of an RFC 3339 text; None when it is something else."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        raise InvalidArgument(f"{text!r} needs an offset, for example {text}Z", at=text)
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)

@@ -1,0 +1,41 @@
+"""Every path and object name of a graph on disk."""
+
+from __future__ import annotations
+
+from omnigraph.values.identifiers import EntityKind, TableKey, encode_ref_name, fnv1a64_hex
+
+MANIFEST = "__manifest"
+RECOVERY = "__recovery"
+HISTORY = "__history"
+SCHEMAS = "__schema"
+BRANCH_REFS = "_refs/branches"
+TAG_REFS = "_refs/tags"
+LOCKS = "_locks"
+RECOVERY_AUDIT = "_graph_commit_recoveries.lance"
+
+_FOLDERS = {EntityKind.NODE: "nodes", EntityKind.EDGE: "edges"}
+
+
+def table_location(key: TableKey) -> str:
+    """The plain path of a type, fixed when the type is created."""
+    return f"{_FOLDERS[key.kind]}/{fnv1a64_hex(key.type_name)}"
+
+
+def branch_ref(name: str) -> str:
+    return f"{BRANCH_REFS}/{encode_ref_name(name)}.json"
+
+
+def tag_ref(name: str) -> str:
+    return f"{TAG_REFS}/{encode_ref_name(name)}.json"
+
+
+def schema_object(schema_id: str) -> str:
+    return f"{SCHEMAS}/{schema_id}.json"
+
+
+def history_object(segment_id: str) -> str:
+    return f"{HISTORY}/{segment_id}.json"
+
+
+def change_list_object(change_list_id: str) -> str:
+    return f"{HISTORY}/{change_list_id}.arrow"

@@ -1,0 +1,286 @@
+"""A publication: what one swap of the manifest changes and what it relies on; applied purely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    NotFound,
+    PreconditionFailed,
+    WriterFenced,
+)
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.records import (
+    BranchRef,
+    Commit,
+    PinChange,
+    RecoveryAudit,
+    StoredCommit,
+    TableChanges,
+    TablePin,
+)
+from omnigraph.values.identifiers import TableKey
+
+Json = dict[str, Any]
+
+_KEPT_CANCELLATIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TableMove:
+    """One table's pin from where it must be now to where it will be."""
+
+    expected: TablePin
+    after: TablePin
+    transaction_uuid: str | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "expected": self.expected.to_json(),
+            "after": self.after.to_json(),
+            "transaction_uuid": self.transaction_uuid,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> TableMove:
+        return TableMove(
+            TablePin.from_json(data["expected"]),
+            TablePin.from_json(data["after"]),
+            data["transaction_uuid"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDraft:
+    """A commit before it knows its parent and time. Its id is fixed before the first try."""
+
+    commit_id: str
+    operation: str
+    actor_id: str | None = None
+    message: str | None = None
+    merged_parent_commit_id: str | None = None
+    changes: tuple[TableChanges, ...] = ()
+    idempotency_key: str | None = None
+    recovery: RecoveryAudit | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "commit_id": self.commit_id,
+            "operation": self.operation,
+            "actor_id": self.actor_id,
+            "message": self.message,
+            "merged_parent_commit_id": self.merged_parent_commit_id,
+            "changes": [c.to_json() for c in self.changes],
+            "idempotency_key": self.idempotency_key,
+            "recovery": self.recovery.to_json() if self.recovery else None,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> CommitDraft:
+        audit = data["recovery"]
+        return CommitDraft(
+            **{
+                **data,
+                "changes": tuple(TableChanges.from_json(c) for c in data["changes"]),
+                "recovery": RecoveryAudit.from_json(audit) if audit else None,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Updates and requirements of one swap. Without a commit it is purely physical."""
+
+    intent_id: str
+    based_on: int
+    """Manifest version the write was prepared on."""
+    commit: CommitDraft | None = None
+    moves: tuple[TableMove, ...] = ()
+    created: tuple[TablePin, ...] = ()
+    dropped: tuple[TableKey, ...] = ()
+    schema_id: str | None = None
+    on_schema_id: str | None = None
+    """The accepted schema the write was made for."""
+    reads: tuple[tuple[TableKey, str], ...] = ()
+    """Tables the write relied on, with the content epoch it saw."""
+    if_commit: str | None = None
+    cancels: str | None = None
+    marks_deleted: bool = False
+
+    def to_json(self) -> Json:
+        return {
+            "intent_id": self.intent_id,
+            "based_on": self.based_on,
+            "commit": self.commit.to_json() if self.commit else None,
+            "moves": [m.to_json() for m in self.moves],
+            "created": [p.to_json() for p in self.created],
+            "dropped": [str(k) for k in self.dropped],
+            "schema_id": self.schema_id,
+            "on_schema_id": self.on_schema_id,
+            "reads": [[str(k), epoch] for k, epoch in self.reads],
+            "if_commit": self.if_commit,
+            "cancels": self.cancels,
+            "marks_deleted": self.marks_deleted,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> Publication:
+        return Publication(
+            **{
+                **data,
+                "commit": CommitDraft.from_json(data["commit"]) if data["commit"] else None,
+                "moves": tuple(TableMove.from_json(m) for m in data["moves"]),
+                "created": tuple(TablePin.from_json(p) for p in data["created"]),
+                "dropped": tuple(TableKey.parse(k) for k in data["dropped"]),
+                "reads": tuple((TableKey.parse(k), epoch) for k, epoch in data["reads"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Why a publication may not go on top of a state; `physical` ones are re-staged silently."""
+
+    error: ExpectedVersionMismatch | PreconditionFailed | WriterFenced | NotFound
+    physical: bool = field(default=False)
+
+
+def unmet_requirement(
+    state: BranchState, publication: Publication, branch: str
+) -> Requirement | None:
+    """The first thing the publication relies on that this state does not give."""
+    if state.deleted:
+        return Requirement(NotFound(f"branch {branch!r} was deleted", branch=branch))
+    if publication.intent_id in state.cancelled:
+        return Requirement(
+            WriterFenced(
+                "this write outlived its lease and another process rolled it back; repeat it",
+                operation_id=publication.intent_id,
+            )
+        )
+    if publication.if_commit not in (None, state.head_commit_id):
+        return Requirement(
+            PreconditionFailed(
+                f"branch {branch!r} is at {state.head_commit_id}, not at {publication.if_commit}",
+                branch=branch,
+                expected=publication.if_commit,
+                actual=state.head_commit_id,
+            )
+        )
+    if publication.on_schema_id not in (None, state.schema_id):
+        return Requirement(
+            ExpectedVersionMismatch(
+                f"the schema of branch {branch!r} changed while this write was prepared; repeat it",
+                table="schema",
+                expected=publication.on_schema_id,
+                actual=state.schema_id,
+            )
+        )
+    return _moved_table(state, publication)
+
+
+def _moved_table(state: BranchState, publication: Publication) -> Requirement | None:
+    for key, epoch in publication.reads:
+        pin = state.tables.get(key)
+        if pin is None or pin.content_epoch != epoch:
+            return Requirement(_mismatch(key, epoch, pin.content_epoch if pin else None))
+    for move in publication.moves:
+        pin = state.tables.get(move.expected.key)
+        if pin is None or pin.at != move.expected.at:
+            actual = pin.version if pin else None
+            error = _mismatch(move.expected.key, move.expected.version, actual)
+            same_rows = pin is not None and pin.content_epoch == move.expected.content_epoch
+            return Requirement(error, physical=same_rows)
+    for created in publication.created:
+        pin = state.tables.get(created.key)
+        if pin is not None:
+            return Requirement(_mismatch(created.key, None, pin.version))
+    return None
+
+
+def _mismatch(
+    key: TableKey, expected: int | str | None, actual: int | str | None
+) -> ExpectedVersionMismatch:
+    return ExpectedVersionMismatch(
+        f"{key} moved while this write was prepared: expected {expected}, found {actual}; "
+        "read again and repeat",
+        table=str(key),
+        expected=expected,
+        actual=actual,
+    )
+
+
+def apply_publication(
+    state: BranchState, publication: Publication, ref: BranchRef, now_micros: int
+) -> tuple[BranchState, Commit | None]:
+    """The next state. Call `unmet_requirement` first."""
+    tables = dict(state.tables)
+    dropped = dict(state.dropped)
+    changed = [PinChange(state.tables[m.expected.key], m.after) for m in publication.moves]
+    changed += [PinChange(None, pin) for pin in publication.created]
+    changed += [PinChange(tables[key], None) for key in publication.dropped]
+    for change in changed:
+        if change.before is not None:
+            del tables[change.before.key]
+            if change.after is None:
+                dropped[change.before.key] = change.before
+    # Removed first, added second: a rename may free the name that another type takes.
+    tables.update({c.after.key: c.after for c in changed if c.after is not None})
+    cancelled = state.cancelled
+    if publication.cancels is not None and publication.cancels not in cancelled:
+        cancelled = (*cancelled, publication.cancels)[-_KEPT_CANCELLATIONS:]
+    next_state = replace(
+        state,
+        version=state.version + 1,
+        tables=dict(sorted(tables.items())),
+        dropped=dropped,
+        schema_id=publication.schema_id or state.schema_id,
+        cancelled=cancelled,
+        deleted=state.deleted or publication.marks_deleted,
+    )
+    if publication.commit is None:
+        return next_state, None
+    commit = _finish(publication.commit, next_state, ref, tuple(changed), now_micros)
+    return replace(next_state, commits=(*state.commits, StoredCommit.of(commit))), commit
+
+
+def undo_commits(
+    tables: Iterable[TablePin], newest_first: Iterable[StoredCommit]
+) -> dict[TableKey, TablePin]:
+    """The pins as they were before these commits; physical movement since then is kept."""
+    pins = {pin.key: pin for pin in tables}
+    for stored in newest_first:
+        for change in stored.commit.pins:
+            if change.after is not None:
+                pins.pop(change.after.key, None)
+        pins.update({c.before.key: c.before for c in stored.commit.pins if c.before is not None})
+    return pins
+
+
+def _finish(
+    draft: CommitDraft,
+    state: BranchState,
+    ref: BranchRef,
+    pins: tuple[PinChange, ...],
+    now_micros: int,
+) -> Commit:
+    parent = state.commits[-1].commit if state.commits else None
+    return Commit(
+        graph_commit_id=draft.commit_id,
+        graph_branch=ref.name,
+        graph_manifest_version=state.version,
+        parent_commit_id=parent.graph_commit_id if parent else None,
+        merged_parent_commit_id=draft.merged_parent_commit_id,
+        actor_id=draft.actor_id,
+        message=draft.message,
+        operation=draft.operation,
+        created_at=max(now_micros, parent.created_at + 1) if parent else now_micros,
+        schema_id=state.schema_id,
+        pins=pins,
+        changes=draft.changes,
+        idempotency_key=draft.idempotency_key,
+        recovery=draft.recovery,
+    )

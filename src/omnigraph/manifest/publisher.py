@@ -1,0 +1,137 @@
+"""Compare-and-swap publish of one publication: the only writer of `__manifest`."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+
+from omnigraph import failpoints
+from omnigraph.errors import OmnigraphError, StorageFailure
+from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.old_versions import remove_versions
+from omnigraph.lance_store.stage import stage_overwrite
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.branch_state import BranchState, state_to_rows
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.format_stamp import CURRENT
+from omnigraph.manifest.history import pack
+from omnigraph.manifest.publication import Publication, apply_publication, unmet_requirement
+from omnigraph.manifest.reader import ManifestReader, manifest_version
+from omnigraph.manifest.records import BranchRef, Commit
+from omnigraph.settings.models import HistorySettings
+from omnigraph.values.clock import Clock
+
+_SWAP_ATTEMPTS = 1000
+_DAY_MICROS = 24 * 3600 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The state after the swap. `by_us` is False when it turned out to be there already."""
+
+    state: BranchState
+    commit: Commit | None
+    by_us: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The idempotency key was used before: this is the first commit's receipt."""
+
+    commit: Commit
+
+
+class Publisher:
+    """Swaps branch states. Losers of a swap look again and go on while nothing they need moved."""
+
+    def __init__(
+        self, reader: ManifestReader, graph: CommitGraph, settings: HistorySettings, clock: Clock
+    ) -> None:
+        self._reader = reader
+        self._store: Store = reader.store
+        self._graph = graph
+        self._settings = settings
+        self._clock = clock
+        # Threads of one process take turns here instead of losing swaps to each other.
+        self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
+        """Raise the unmet requirement's error when nothing was published."""
+        with self._turns[ref.incarnation]:
+            # The swap itself proves that a remembered state was the current one.
+            state = self._reader.last_known(ref)
+            for _ in range(_SWAP_ATTEMPTS):
+                fresh = state is None
+                state = state or self._reader.state(ref)
+                earlier = self.published_before(state, publication)
+                if earlier is not None:
+                    return earlier
+                unmet = unmet_requirement(state, publication, ref.name)
+                if unmet is not None and fresh:
+                    raise unmet.error
+                if unmet is None:
+                    published = self._swap(ref, state, publication)
+                    if published is not None:
+                        return published
+                state = None
+        raise StorageFailure(f"branch {ref.name!r}: lost {_SWAP_ATTEMPTS} manifest swaps in a row")
+
+    def published_before(
+        self, state: BranchState, publication: Publication
+    ) -> Published | Repeated | None:
+        """Our own commit (an answer got lost, or recovery finished it) or the key's first one."""
+        draft = publication.commit
+        if draft is None:
+            return None
+        known = self.find_commit(state, draft.commit_id, publication.based_on)
+        if known is not None:
+            return Published(state, known, by_us=False)
+        if draft.idempotency_key is not None:
+            not_before = self._clock.now_micros() - self._settings.idempotency_days * _DAY_MICROS
+            first = self._graph.find_by_key(state, draft.idempotency_key, not_before)
+            if first is not None:
+                return Repeated(first)
+        return None
+
+    def find_commit(self, state: BranchState, commit_id: str, based_on: int) -> Commit | None:
+        """A commit that can only have been published after manifest version `based_on`."""
+        for stored in reversed(state.commits):
+            if stored.commit_id == commit_id:
+                return stored.commit
+        # Only a writer that slept through more commits than the window holds looks further back.
+        if state.version - based_on < len(state.commits):
+            return None
+        return self._graph.find_in(state, commit_id)
+
+    def _swap(
+        self, ref: BranchRef, state: BranchState, publication: Publication
+    ) -> Published | None:
+        next_state, commit = apply_publication(state, publication, ref, self._clock.now_micros())
+        packed = pack(next_state, self._settings, self._clock)
+        for key, data in packed.objects:
+            self._store.files.put(key, data)
+        failpoints.hit("publish.after_history")
+        at = manifest_version(ref, state.version)
+        staged = stage_overwrite(self._store, at, state_to_rows(packed.state, CURRENT))
+        self._store.flush_to_disk()
+        failpoints.hit("publish.after_stage")
+        outcome = advance(self._store, staged)
+        if isinstance(outcome, HeadMoved):
+            return None
+        self._store.flush_to_disk()
+        failpoints.hit("publish.after_swap")
+        self._reader.remember(ref, self._store.open(outcome), packed.state)
+        self._trim(ref, packed.state.version)
+        return Published(packed.state, commit)
+
+    def _trim(self, ref: BranchRef, version: int) -> None:
+        """Drop manifest versions that no head needs; what cannot be dropped now goes next time."""
+        kept = self._settings.kept_manifest_versions
+        if version % kept:
+            return
+        oldest = max(1, version - 4 * kept)
+        with suppress(OmnigraphError):
+            handle = self._store.open(manifest_version(ref, version))
+            remove_versions(handle, range(oldest, version - kept))

@@ -1,0 +1,116 @@
+"""Resolve a branch name to its current state. Reads never write."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from typing import NoReturn
+
+from omnigraph.errors import FormatUnknown, NotFound, StorageFailure
+from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
+from omnigraph.manifest.branch_state import BranchState, state_from_rows
+from omnigraph.manifest.format_stamp import check_readable, read_stamp
+from omnigraph.manifest.history import HistoryReader
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.records import BranchRef
+from omnigraph.manifest.refs import BranchRefs, TagRefs
+from omnigraph.manifest.schemas import SchemaStore
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import check_ref_name
+
+# A manifest version may be trimmed between opening and reading it; the next look finds a newer one.
+_READ_ATTEMPTS = 10
+
+
+def manifest_version(ref: BranchRef, version: int) -> DatasetVersion:
+    return DatasetVersion(MANIFEST, ref.physical_branch, version)
+
+
+class ManifestReader:
+    """The state of every branch, re-read only when its manifest moved."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.branch_refs = BranchRefs(store.files)
+        self.tag_refs = TagRefs(store.files)
+        self.schemas = SchemaStore(store.files)
+        self.history = HistoryReader(store.files)
+        self._lock = threading.Lock()
+        self._states: dict[str, tuple[Dataset, BranchState]] = {}
+        self._refs: dict[str, BranchRef] = {}
+
+    def branch(self, name: str) -> tuple[BranchRef, BranchState]:
+        """A live branch and its current head."""
+        checked = check_ref_name(name)
+        ref = self._refs.get(checked)
+        if ref is not None:
+            state = self.state(ref)
+            if not state.deleted:
+                return ref, state
+        ref = self.branch_refs.find(checked)
+        if ref is None:
+            self._refuse_unknown(checked)
+        state = self.state(ref)
+        if state.deleted:
+            self._refs.pop(checked, None)
+            self._refuse_unknown(checked)
+        self._refs[checked] = ref
+        return ref, state
+
+    def ref(self, name: str) -> BranchRef:
+        """Where a branch lives, without a look at its head when we know it already."""
+        return self._refs.get(check_ref_name(name)) or self.branch(name)[0]
+
+    def last_known(self, ref: BranchRef) -> BranchState | None:
+        """The newest state this process has seen; good enough for whoever swaps against it."""
+        with self._lock:
+            cached = self._states.get(ref.incarnation)
+        return cached[1] if cached is not None else None
+
+    def state(self, ref: BranchRef) -> BranchState:
+        """The current head of one incarnation, deleted or not."""
+        with self._lock:
+            cached = self._states.get(ref.incarnation)
+        if cached is not None and head_version(cached[0]) == cached[1].version:
+            return cached[1]
+        handle, state = self._read(ref)
+        self.remember(ref, handle, state)
+        return state
+
+    def remember(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
+        """Keep a state with the handle of exactly its version."""
+        self.store.remember(manifest_version(ref, state.version), handle)
+        with self._lock:
+            cached = self._states.get(ref.incarnation)
+            if cached is None or cached[1].version < state.version:
+                self._states[ref.incarnation] = (handle, state)
+
+    def snapshot(self, ref: BranchRef, state: BranchState) -> Snapshot:
+        return Snapshot(
+            graph_branch=ref.name,
+            graph_commit_id=state.head_commit_id,
+            graph_manifest_version=state.version,
+            schema_id=state.schema_id,
+            catalog=self.schemas.read(state.schema_id).catalog,
+            tables=state.tables,
+        )
+
+    def _read(self, ref: BranchRef) -> tuple[Dataset, BranchState]:
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            handle = self.store.open_head(MANIFEST, ref.physical_branch)
+            check_readable(read_stamp(handle.schema))
+            try:
+                return handle, state_from_rows(int(handle.version), read_table(handle))
+            except StorageFailure:
+                if attempt == _READ_ATTEMPTS:
+                    raise
+            except (KeyError, TypeError, ValueError) as error:
+                raise FormatUnknown(f"the manifest cannot be read: {error!r}") from error
+        raise AssertionError("unreachable")
+
+    def _refuse_unknown(self, name: str) -> NoReturn:
+        known = self.branch_refs.names()
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; there is: {', '.join(known[:20])}"
+        raise NotFound(f"no branch {name!r}{hint}", branch=name)

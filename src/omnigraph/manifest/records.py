@@ -1,0 +1,258 @@
+"""What the manifest says, as frozen data with a JSON form each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from omnigraph.lance_store.store import DatasetVersion
+from omnigraph.values.clock import micros_to_rfc3339
+from omnigraph.values.identifiers import TableKey
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePin:
+    """Which version of which dataset is visible for a type.
+
+    `owner` is the branch incarnation that may write this physical branch; anyone else forks first.
+    `content_epoch` names the commit that last changed rows: compaction and index builds move
+    `version` and leave it alone, so they never fail a user's write.
+    """
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+    row_count: int
+    owner: str
+    content_epoch: str
+
+    @property
+    def at(self) -> DatasetVersion:
+        return DatasetVersion(self.location, self.branch, self.version)
+
+    def moved_to(self, version: int) -> TablePin:
+        """The same rows at another physical version."""
+        return replace(self, version=version)
+
+    def changed_to(self, version: int, row_count: int, content_epoch: str) -> TablePin:
+        """Other rows."""
+        return replace(self, version=version, row_count=row_count, content_epoch=content_epoch)
+
+    def to_json(self) -> Json:
+        # Spelled out: `asdict` copies deeply, and every commit writes pins several times.
+        return {
+            "key": str(self.key),
+            "location": self.location,
+            "branch": self.branch,
+            "version": self.version,
+            "row_count": self.row_count,
+            "owner": self.owner,
+            "content_epoch": self.content_epoch,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> TablePin:
+        return TablePin(**{**data, "key": TableKey.parse(data["key"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PinChange:
+    """One table's pin around a commit; None before = created, None after = dropped."""
+
+    before: TablePin | None
+    after: TablePin | None
+
+    def to_json(self) -> Json:
+        return {
+            "before": self.before.to_json() if self.before else None,
+            "after": self.after.to_json() if self.after else None,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> PinChange:
+        before, after = data["before"], data["after"]
+        return PinChange(
+            TablePin.from_json(before) if before else None,
+            TablePin.from_json(after) if after else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Which entities of one table a commit touched: the ids, or the file that lists them."""
+
+    key: TableKey
+    inserted: int
+    updated: int
+    deleted: int
+    ids: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None
+    file: str | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "key": str(self.key),
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "ids": self.ids,
+            "file": self.file,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> TableChanges:
+        inserted, updated, deleted = data["ids"] or ((), (), ())
+        return TableChanges(
+            TableKey.parse(data["key"]),
+            data["inserted"],
+            data["updated"],
+            data["deleted"],
+            (tuple(inserted), tuple(updated), tuple(deleted)) if data["ids"] else None,
+            data["file"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryAudit:
+    """What a recovery found and did; lands in the same swap as its effect."""
+
+    operation_id: str
+    recovery_kind: str
+    operation_kind: str
+    recovery_for_actor: str | None
+    graph_branch: str
+    graph_commit_id: str | None
+    tables: tuple[tuple[str, str], ...]
+    created_at: int
+
+    def to_dict(self) -> Json:
+        return {
+            **asdict(self),
+            "tables": dict(self.tables),
+            "created_at": micros_to_rfc3339(self.created_at),
+        }
+
+    def to_json(self) -> Json:
+        return {**asdict(self), "tables": dict(self.tables)}
+
+    @staticmethod
+    def from_json(data: Json) -> RecoveryAudit:
+        return RecoveryAudit(**{**data, "tables": tuple(data["tables"].items())})
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One step of a branch's history."""
+
+    graph_commit_id: str
+    graph_branch: str
+    graph_manifest_version: int
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    actor_id: str | None
+    message: str | None
+    operation: str
+    created_at: int
+    schema_id: str
+    pins: tuple[PinChange, ...] = ()
+    changes: tuple[TableChanges, ...] = ()
+    idempotency_key: str | None = None
+    recovery: RecoveryAudit | None = None
+
+    def to_dict(self) -> Json:
+        """The commit object of the CLI and HTTP."""
+        return {
+            "graph_commit_id": self.graph_commit_id,
+            "graph_branch": self.graph_branch,
+            "graph_manifest_version": self.graph_manifest_version,
+            "parent_commit_id": self.parent_commit_id,
+            "merged_parent_commit_id": self.merged_parent_commit_id,
+            "actor_id": self.actor_id,
+            "message": self.message,
+            "operation": self.operation,
+            "created_at": self.created_at,
+        }
+
+    def to_json(self) -> Json:
+        return {
+            **self.to_dict(),
+            "schema_id": self.schema_id,
+            "pins": [p.to_json() for p in self.pins],
+            "changes": [c.to_json() for c in self.changes],
+            "idempotency_key": self.idempotency_key,
+            "recovery": self.recovery.to_json() if self.recovery else None,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> Commit:
+        return Commit(
+            **{
+                **data,
+                "pins": tuple(PinChange.from_json(p) for p in data["pins"]),
+                "changes": tuple(TableChanges.from_json(c) for c in data["changes"]),
+                "recovery": RecoveryAudit.from_json(data["recovery"]) if data["recovery"] else None,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class StoredCommit:
+    """A commit as the manifest holds it: the text is parsed when somebody asks.
+
+    Every publish writes the whole window again; keeping the text makes that a copy.
+    """
+
+    commit_id: str
+    parents: tuple[str, ...]
+    text: str
+
+    @cached_property
+    def commit(self) -> Commit:
+        return Commit.from_json(json.loads(self.text))
+
+    @staticmethod
+    def of(commit: Commit) -> StoredCommit:
+        text = json.dumps(commit.to_json(), ensure_ascii=False, separators=(",", ":"))
+        parents = (commit.parent_commit_id, commit.merged_parent_commit_id)
+        return StoredCommit(commit.graph_commit_id, tuple(p for p in parents if p), text)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySegment:
+    """Reference to an immutable `__history` object: commits (level 0) or other segments."""
+
+    segment_id: str
+    level: int
+    count: int
+    first_created_at: int
+    last_created_at: int
+    keyed: bool
+    """Some commit in it has an idempotency key."""
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Json) -> HistorySegment:
+        return HistorySegment(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRef:
+    """A graph branch: its name, its physical manifest branch, and where it came from."""
+
+    name: str
+    incarnation: str
+    forked_from: str | None
+    created_at: int
+
+    @property
+    def physical_branch(self) -> str | None:
+        return None if self.incarnation == "main" else self.incarnation
+
+
+MAIN_REF = BranchRef("main", "main", None, 0)

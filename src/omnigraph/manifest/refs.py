@@ -1,0 +1,109 @@
+"""Branch and tag objects: what exists by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from omnigraph.errors import FormatUnknown, InvalidName, NotFound
+from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
+from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
+from omnigraph.values.identifiers import MAIN, check_ref_name, decode_ref_name
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for a commit, with the whole snapshot: it outlives the branch it was made on."""
+
+    name: str
+    graph_commit_id: str
+    graph_branch: str
+    graph_manifest_version: int
+    commit_created_at: int
+    schema_id: str
+    tables: tuple[TablePin, ...]
+    created_at: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "graph_commit_id": self.graph_commit_id,
+            "graph_branch": self.graph_branch,
+            "created_at": self.created_at,
+        }
+
+
+class BranchRefs:
+    """Existing branches; `main` is there from the first manifest on and has no object."""
+
+    def __init__(self, files: ControlFiles) -> None:
+        self._files = files
+
+    def find(self, name: str) -> BranchRef | None:
+        if name == MAIN:
+            return MAIN_REF
+        body = _read(self._files, branch_ref(name))
+        return BranchRef(**body) if body is not None else None
+
+    def names(self) -> list[str]:
+        return [MAIN, *_names(self._files, BRANCH_REFS)]
+
+    def create(self, ref: BranchRef) -> bool:
+        return self._files.put(branch_ref(ref.name), json.dumps(asdict(ref)).encode())
+
+    def remove(self, ref: BranchRef) -> None:
+        """Remove this incarnation's object; a newer one of the same name stays."""
+        if self.find(ref.name) == ref:
+            self._files.delete(branch_ref(ref.name))
+
+
+class TagRefs:
+    """Existing tags."""
+
+    def __init__(self, files: ControlFiles) -> None:
+        self._files = files
+
+    def find(self, name: str) -> Tag | None:
+        """None also for a text that no tag can be called, such as a moment."""
+        try:
+            checked = check_ref_name(name, "tag")
+        except InvalidName:
+            return None
+        body = _read(self._files, tag_ref(checked))
+        if body is None:
+            return None
+        return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
+
+    def names(self) -> list[str]:
+        return _names(self._files, TAG_REFS)
+
+    def create(self, tag: Tag) -> bool:
+        body = {**asdict(tag), "tables": [pin.to_json() for pin in tag.tables]}
+        return self._files.put(tag_ref(tag.name), json.dumps(body).encode())
+
+    def remove(self, name: str) -> None:
+        tag = self.find(name)
+        if tag is None:
+            raise NotFound(f"no tag {name!r}", tag=name)
+        self._files.delete(tag_ref(tag.name))
+
+
+def _names(files: ControlFiles, prefix: str) -> list[str]:
+    stems = (name.removesuffix(".json") for name in files.list(prefix) if name.endswith(".json"))
+    return sorted(decode_ref_name(stem) for stem in stems)
+
+
+def _read(files: ControlFiles, key: str) -> Mapping[str, Any] | None:
+    data = files.get(key)
+    if data is None:
+        return None
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise FormatUnknown(f"{key} cannot be read: {error}", object=key) from error
+    if not isinstance(body, dict):
+        raise FormatUnknown(f"{key} cannot be read: not an object", object=key)
+    return body

@@ -1,0 +1,57 @@
+"""Accepted schemas: immutable objects, one per accepted text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from omnigraph.catalog.identity import fingerprint
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
+from omnigraph.errors import FormatUnknown, NotFound
+from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.manifest.layout import schema_object
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedSchema:
+    """A catalog with the text it was written as (empty when it was built in Python)."""
+
+    schema_id: str
+    source: str
+    catalog: Catalog
+    fingerprint: str
+
+
+class SchemaStore:
+    """Reads and writes accepted schemas."""
+
+    def __init__(self, files: ControlFiles) -> None:
+        self._files = files
+        self._load = lru_cache(maxsize=64)(self._read)
+
+    def write(self, schema_id: str, catalog: Catalog, source: str) -> AcceptedSchema:
+        body = {
+            "source": source,
+            "fingerprint": fingerprint(catalog),
+            "catalog": catalog_to_json(catalog),
+        }
+        self._files.put(schema_object(schema_id), json.dumps(body, ensure_ascii=False).encode())
+        return self.read(schema_id)
+
+    def read(self, schema_id: str) -> AcceptedSchema:
+        return self._load(schema_id)
+
+    def _read(self, schema_id: str) -> AcceptedSchema:
+        data = self._files.get(schema_object(schema_id))
+        if data is None:
+            raise NotFound(f"schema object {schema_id} is missing from storage", schema=schema_id)
+        try:
+            body = json.loads(data)
+            catalog = catalog_from_json(body["catalog"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatUnknown(
+                f"schema object {schema_id} cannot be read: {error}", schema=schema_id
+            ) from error
+        return AcceptedSchema(schema_id, body["source"], catalog, body["fingerprint"])

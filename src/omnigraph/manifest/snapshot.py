@@ -1,0 +1,50 @@
+"""One coherent state of a graph: what every read works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import NotFound
+from omnigraph.manifest.records import TablePin
+from omnigraph.values.identifiers import TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Pins, schema and head commit at one moment of one branch."""
+
+    graph_branch: str
+    graph_commit_id: str
+    graph_manifest_version: int
+    schema_id: str
+    catalog: Catalog
+    tables: Mapping[TableKey, TablePin]
+
+    def pin(self, key: TableKey) -> TablePin:
+        found = self.tables.get(key)
+        if found is None:
+            self.catalog.entity_type(key)  # names the type when the schema does not have it
+            raise NotFound(f"{key} is in the schema but has no table", table=str(key))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `snapshot` object of the CLI and HTTP."""
+        return {
+            "graph_branch": self.graph_branch,
+            "graph_commit_id": self.graph_commit_id,
+            "graph_manifest_version": self.graph_manifest_version,
+            "datasets": [
+                {
+                    "entity_kind": pin.key.kind.value,
+                    "type_name": pin.key.type_name,
+                    "dataset_path": pin.location,
+                    "published_dataset_version": pin.version,
+                    "native_dataset_branch": pin.branch,
+                    "entity_count": pin.row_count,
+                }
+                for pin in self.tables.values()
+            ],
+        }

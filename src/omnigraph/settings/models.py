@@ -1,0 +1,57 @@
+"""Typed settings of the engine: frozen, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """How one write behaves among others."""
+
+    lease_seconds: float = 10.0
+    """An intent without a new epoch for this long, on the observer's clock, is dead."""
+
+    reprepare_limit: int = 5
+    """How often an insert, upsert or load is prepared again after a conflict."""
+
+    wait_limit_seconds: float = 120.0
+    """How long a write waits for overlapping live writers before it gives up."""
+
+    durability: Literal["process", "fsync"] = "process"
+    """`process`: acknowledged survives process death. `fsync`: power loss too (local disks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """How much of the commit history sits in the head, and how the rest is packed."""
+
+    window_low: int = 32
+    """Commit rows left in the head after older ones moved to a `__history` segment."""
+
+    window_high: int = 64
+    """Commit rows in the head that trigger the move."""
+
+    window_bytes: int = 256 * 1024
+    """Bytes of commit rows that trigger the move earlier."""
+
+    fan_out: int = 16
+    """Segments of one level that are gathered under one index segment."""
+
+    inline_ids: int = 1000
+    """Changed ids kept in the commit row; more go to a `__history` file."""
+
+    kept_manifest_versions: int = 64
+    """Old manifest versions left for readers in flight when a publish trims."""
+
+    idempotency_days: int = 7
+    """How long a repeated idempotency key returns the first receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the engine can be told."""
+
+    write: WriteSettings = WriteSettings()
+    history: HistorySettings = HistorySettings()

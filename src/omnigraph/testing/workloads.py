@@ -1,0 +1,128 @@
+"""A small graph and the writers that crash and race on it, runnable in child processes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from omnigraph.catalog.constraints import Key
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init, open_graph
+from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.testing.crash import Report
+from omnigraph.values.scalars import ScalarKind, ScalarType
+
+LEASE = 2.0
+
+
+def settings(lease: float = LEASE) -> Settings:
+    return Settings(write=WriteSettings(lease_seconds=lease))
+
+
+def small_catalog(extra_types: int = 0) -> Catalog:
+    text = ScalarType(ScalarKind.STRING)
+    number = ScalarType(ScalarKind.I64)
+    people = NodeType(
+        "Person",
+        (Property("name", text), Property("age", number, nullable=True)),
+        (Key(("name",)),),
+    )
+    notes = NodeType("Note", (Property("text", text),))
+    extra = tuple(NodeType(f"Extra{i}", (Property("text", text),)) for i in range(extra_types))
+    knows = EdgeType("Knows", "Person", "Person", (Property("since", number, nullable=True),))
+    return Catalog(nodes=(people, notes, *extra), edges=(knows,))
+
+
+def create_small_graph(uri: str, *, extra_types: int = 0, lease: float = LEASE) -> Graph:
+    graph = init(uri, small_catalog(extra_types), actor="tester", settings=settings(lease))
+    graph.apply(
+        {
+            "Person": {"insert": [{"name": "ada", "age": 1}, {"name": "bob", "age": 2}]},
+            "Note": {"insert": [{"id": "n0", "text": "first"}]},
+            "Knows": {"insert": [{"id": "k0", "from": "ada", "to": "bob"}]},
+        },
+        message="seed",
+    )
+    return graph
+
+
+def write_three_tables(
+    report: Report, uri: str, branch: str = "main", lease: float = LEASE
+) -> None:
+    """One commit: an update, an insert and a delete on three tables."""
+    graph = open_graph(uri, actor="victim", settings=settings(lease))
+    report("open")
+    receipt = graph.apply(THREE_TABLES, branch, message="three tables")
+    report(receipt.commit.graph_commit_id if receipt.commit else None)
+
+
+THREE_TABLES: dict[str, Any] = {
+    "Person": {"upsert": [{"name": "ada", "age": 10}, {"name": "cy", "age": 3}]},
+    "Note": {"insert": [{"id": "n1", "text": "second"}]},
+    "Knows": {"delete": ["k0"]},
+}
+
+
+def create_one_branch(report: Report, uri: str, name: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    graph.branches.create(name)
+    report(name)
+
+
+def delete_one_branch(report: Report, uri: str, name: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    graph.branches.delete(name)
+    report(name)
+
+
+def create_graph(report: Report, uri: str) -> None:
+    init(uri, small_catalog(), settings=settings())
+    report(uri)
+
+
+def only_open(report: Report, uri: str) -> None:
+    open_graph(uri, actor="recoverer", settings=settings())
+    report("open")
+
+
+def optimize_all(report: Report, uri: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.optimize())
+
+
+def endless_writer(report: Report, uri: str, name: str, seed: int, commits: int = 10_000) -> None:
+    """Commits of one to three tables, each acknowledged by its marker; for random kills."""
+    graph = open_graph(uri, actor=name, settings=settings())
+    chance = random.Random(seed)
+    report("open")
+    for number in range(commits):
+        marker = f"{name}-{number}"
+        edits: dict[str, Any] = {"Note": {"insert": [{"id": marker, "text": marker}]}}
+        if chance.random() < 0.5:
+            edits["Person"] = {"upsert": [{"name": marker, "age": number}]}
+        if chance.random() < 0.5:
+            edits["Knows"] = {"insert": [{"id": marker, "from": "ada", "to": "bob"}]}
+        receipt = graph.apply(edits, message=marker)
+        assert receipt.commit is not None
+        report([marker, sorted(edits), receipt.commit.graph_commit_id])
+
+
+def racing_writer(
+    report: Report, uri: str, name: str, own_table: str, commits: int, lease: float = LEASE
+) -> None:
+    """Half the commits to a table of its own, half to one that everybody wants."""
+    graph = open_graph(uri, actor=name, settings=settings(lease))
+    report("open")
+    for number in range(commits):
+        marker = f"{name}-{number}"
+        table = own_table if number % 2 else "Note"
+        row = {"id": marker, "text": marker}
+        try:
+            receipt = graph.apply({table: {"insert": [row]}}, message=marker)
+        except OmnigraphError as error:
+            report({"failed": marker, "error": error.to_dict()})
+        else:
+            assert receipt.commit is not None
+            report({"done": marker, "table": table, "commit": receipt.commit.graph_commit_id})

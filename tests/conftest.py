@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.graph.handle import Graph
+from omnigraph.testing.s3_server import S3Server
+from omnigraph.testing.workloads import create_small_graph
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "graph.omni")
+
+
+@pytest.fixture
+def graph(uri: str) -> Graph:
+    return create_small_graph(uri)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The endpoint, with the environment of this test and its children pointing at it alone."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3_server
+
+
+@pytest.fixture(autouse=True)
+def _no_failpoint_outlives_its_test() -> Iterator[None]:
+    yield
+    failpoints.disarm_all()
