@@ -63,6 +63,13 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
     return result
 
 
+def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+    """Each row once, for as many rows as it has edges."""
+    counts = count_edges(op, frame, views)
+    weights = counts if frame.weights is None else frame.weights * counts
+    return replace(frame, weights=weights).keep(counts > 0)
+
+
 def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
     """How many rows `expand_edges` would make of each row, without making them."""
     source = frame.bindings[op.source.id]
