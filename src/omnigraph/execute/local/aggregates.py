@@ -159,9 +159,9 @@ def _aggregate_entities(
 
 
 def _first_of_each(codes: Codes, values: Codes) -> npt.NDArray[np.int64]:
-    pairs, _ = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
-    _, first = np.unique(pairs, return_index=True)
-    return np.sort(first)
+    """The first row of every (group, value) pair, in row order."""
+    pairs, size = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
+    return np.sort(_first_rows(pairs, size))
 
 
 def _size(codes: Codes) -> int:
