@@ -119,10 +119,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_an_error_within_a_second(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # the machine may be busy with something else
     with pytest.raises(LanguageError) as caught:
         compile_all(text, PEOPLE)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(caught.value.message) < 20_000
 
 
