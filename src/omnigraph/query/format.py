@@ -35,19 +35,19 @@ def _query(query: ast.Query) -> list[Line]:
     start = query.span.start
     return [
         Line(f"query {query.name.text}({parameters}){annotations} {{", start),
-        *_body(query.body, start),
+        *_body(query.body),
         Line("}", max(query.span.end - 1, 0), closes=True),
     ]
 
 
-def _body(body: ast.Read | ast.Mutation, start: int) -> list[Line]:
+def _body(body: ast.Read | ast.Mutation) -> list[Line]:
     if isinstance(body, ast.Read):
-        return _read(body, start)
+        return _read(body)
     return [line for statement in body.statements for line in _statement(statement)]
 
 
-def _read(read: ast.Read, start: int) -> list[Line]:
-    lines = _match(read.clauses, start, read.return_span.start)
+def _read(read: ast.Read) -> list[Line]:
+    lines = _match(read.clauses, read.match_span.start, read.return_span.start)
     keyword = "return distinct" if read.distinct else "return"
     at = read.return_span.start
     lines += _block(keyword, [(_projection(p), p.span.start) for p in read.projections], at)
@@ -74,9 +74,8 @@ def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[Line]
 
 def _match(clauses: tuple[ast.Clause, ...], start: int, following: int) -> list[Line]:
     """The block from `start`; `following` is where the next construct begins."""
-    first = min((clause.span.start for clause in clauses), default=start)
     return [
-        Line("match {", min(start + 1, first), 1),
+        Line("match {", start, 1),
         *_clauses(clauses, 2),
         Line("}", max(following - 1, 0), 1, closes=True),
     ]
