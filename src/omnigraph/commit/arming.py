@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,8 +10,10 @@ from dataclasses import dataclass, replace
 from omnigraph import failpoints
 from omnigraph.commit.intent_board import IntentBoard, SeenIntent
 from omnigraph.commit.intents import Intent, PostedIntent
-from omnigraph.errors import Contention
+from omnigraph.errors import Contention, StorageFailure
 from omnigraph.values.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.1
@@ -51,8 +54,13 @@ class Arming:
             intent = _renamed(intent, self.clock.new_ulid())
 
     def withdraw(self, posted: PostedIntent) -> None:
+        """Take an intent off the board that moves nothing any more."""
         try:
             self.board.remove(posted.intent)
+        except StorageFailure as error:
+            # What it guarded is done or was refused, and the caller must learn which; the next
+            # heal finds a dead intent and removes it.
+            logger.warning("intent %s could not be removed: %s", posted.intent.intent_id, error)
         finally:
             posted.release()
 

@@ -147,6 +147,8 @@ class IntentBoard:
             return None
         try:
             intent = intent_from_bytes(data)
+            if intent.intent_id != intent_id:
+                raise ValueError(f"it says that it is {intent.intent_id}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptIntent(
                 f"{_key(intent_id)} cannot be read ({error}); it is kept, and writes are refused "

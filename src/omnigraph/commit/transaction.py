@@ -38,6 +38,7 @@ from omnigraph.errors import (
     OmnigraphError,
     OutcomeUnknown,
     StorageFailure,
+    StorageFull,
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
@@ -297,14 +298,10 @@ class Transaction:
             try:
                 return self._publisher.publish(ref, publication)
             except StorageFailure as error:
+                if isinstance(error, StorageFull) and attempt == 1:
+                    raise  # certainly not published, and a moment's wait frees no space
                 if attempt == _PUBLISH_ATTEMPTS:
-                    commit_id = publication.commit.commit_id if publication.commit else None
-                    raise OutcomeUnknown(
-                        f"the publish did not get an answer ({error}); its intent "
-                        f"{publication.intent_id} stays and the next writer settles it",
-                        commit_id=commit_id,
-                        operation_id=publication.intent_id,
-                    ) from error
+                    raise _outcome_unknown(publication, error) from error
                 self._clock.sleep(_PUBLISH_PAUSE * attempt)
         raise AssertionError("unreachable")
 
@@ -337,8 +334,14 @@ class Transaction:
                 self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
 
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
-        self._stop_if_fenced(intent)
-        self._rollback.undo(intent, advanced)
+        try:
+            self._stop_if_fenced(intent)
+            self._rollback.undo(intent, advanced)
+        except StorageFailure as error:
+            # The intent stays, and recovery may find every table advanced and finish the write:
+            # the caller must not take it for rejected.
+            assert intent.publication is not None
+            raise _outcome_unknown(intent.publication, error) from error
         self._disarm(intent)
 
     def _resources(
@@ -359,6 +362,15 @@ def _draft(request: WriteRequest, operation_id: str) -> CommitDraft:
         actor_id=request.actor_id,
         message=request.message,
         idempotency_key=request.idempotency_key,
+    )
+
+
+def _outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the write could be neither published nor undone ({error}); its intent "
+        f"{publication.intent_id} stays and the next writer settles it",
+        commit_id=publication.commit.commit_id if publication.commit else None,
+        operation_id=publication.intent_id,
     )
 
 

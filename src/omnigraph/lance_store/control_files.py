@@ -105,10 +105,12 @@ def open_control_files(location: StorageLocation, *, sync: bool = False) -> Cont
 def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
     """Refuse a store on which two creators of one key could both win."""
     key = f"__recovery/{clock.new_ulid()}.probe"
-    first = files.put(key, b"1")
-    second = files.put(key, b"2")
-    kept = files.get(key)
-    files.delete(key)
+    try:
+        first = files.put(key, b"1")
+        second = files.put(key, b"2")
+        kept = files.get(key)
+    finally:
+        files.delete(key)
     if not first or second or kept != b"1":
         raise StorageUnsafe(
             "this store does not honour put-if-absent: two writers could overwrite each other's "

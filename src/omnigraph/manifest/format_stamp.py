@@ -43,6 +43,9 @@ def check_readable(stamp: int) -> None:
 def migrate(store: Store, read: Callable[[], int]) -> None:
     """Run every step from the graph's stamp to the current one; `read` gives the stamp now."""
     while (stamp := read()) < CURRENT:
-        MIGRATIONS[stamp](store)
+        step = MIGRATIONS.get(stamp)
+        if step is None:
+            raise FormatUnknown(f"this release cannot migrate a graph of format {stamp}")
+        step(store)
         if read() <= stamp:
             raise FormatUnknown(f"the migration of format {stamp} did not write its stamp")

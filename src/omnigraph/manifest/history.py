@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from omnigraph.errors import SnapshotReclaimed
+from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.lance_store.control_files import ControlFiles
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.layout import history_object
@@ -92,13 +92,21 @@ class HistoryReader:
             raise SnapshotReclaimed(
                 f"history segment {segment_id} is not in storage any more", segment=segment_id
             )
-        body = json.loads(data)
-        if "segments" in body:
-            return tuple(HistorySegment.from_json(s) for s in body["segments"])
-        return CommitPage(
-            tuple(StoredCommit(i, tuple(parents), text) for i, parents, text in body["commits"]),
-            tuple(TablePin.from_json(pin) for pin in body["tables"]),
-        )
+        try:
+            return _segment_content(json.loads(data))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatUnknown(
+                f"history segment {segment_id} cannot be read: {error!r}", segment=segment_id
+            ) from error
+
+
+def _segment_content(body: dict[str, Any]) -> CommitPage | tuple[HistorySegment, ...]:
+    if "segments" in body:
+        return tuple(HistorySegment.from_json(s) for s in body["segments"])
+    return CommitPage(
+        tuple(StoredCommit(i, tuple(parents), text) for i, parents, text in body["commits"]),
+        tuple(TablePin.from_json(pin) for pin in body["tables"]),
+    )
 
 
 def _kept_commits(commits: tuple[StoredCommit, ...], settings: HistorySettings) -> int:

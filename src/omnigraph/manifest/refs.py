@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from omnigraph.errors import FormatUnknown, InvalidName, NotFound
 from omnigraph.lance_store.control_files import ControlFiles
 from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
 from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
 from omnigraph.values.identifiers import MAIN, check_ref_name, decode_ref_name
+
+_Ref = TypeVar("_Ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,7 @@ class BranchRefs:
     def find(self, name: str) -> BranchRef | None:
         if name == MAIN:
             return MAIN_REF
-        body = _read(self._files, branch_ref(name))
-        return BranchRef(**body) if body is not None else None
+        return _read(self._files, branch_ref(name), lambda body: BranchRef(**body))
 
     def names(self) -> list[str]:
         return [MAIN, *_names(self._files, BRANCH_REFS)]
@@ -72,10 +73,7 @@ class TagRefs:
             checked = check_ref_name(name, "tag")
         except InvalidName:
             return None
-        body = _read(self._files, tag_ref(checked))
-        if body is None:
-            return None
-        return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
+        return _read(self._files, tag_ref(checked), _tag_from_json)
 
     def names(self) -> list[str]:
         return _names(self._files, TAG_REFS)
@@ -96,14 +94,17 @@ def _names(files: ControlFiles, prefix: str) -> list[str]:
     return sorted(decode_ref_name(stem) for stem in stems)
 
 
-def _read(files: ControlFiles, key: str) -> Mapping[str, Any] | None:
+def _tag_from_json(body: dict[str, Any]) -> Tag:
+    return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
+
+
+def _read(
+    files: ControlFiles, key: str, from_json: Callable[[dict[str, Any]], _Ref]
+) -> _Ref | None:
     data = files.get(key)
     if data is None:
         return None
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        return from_json(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatUnknown(f"{key} cannot be read: {error}", object=key) from error
-    if not isinstance(body, dict):
-        raise FormatUnknown(f"{key} cannot be read: not an object", object=key)
-    return body

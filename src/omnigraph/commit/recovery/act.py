@@ -12,11 +12,11 @@ from omnigraph.commit.intents import Intent
 from omnigraph.commit.recovery.audit import record_audit
 from omnigraph.commit.recovery.classify import TableState
 from omnigraph.commit.recovery.decide import Decision
-from omnigraph.errors import InvariantViolation
+from omnigraph.errors import CommitRejected, InvariantViolation
 from omnigraph.lance_store.advance import restore
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.publication import CommitDraft, Publication, TableMove
-from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.publisher import Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.values.clock import Clock
@@ -68,7 +68,16 @@ class RecoveryActions:
             publication = replace(publication, commit=replace(draft, recovery=audit))
         # The owner may wake up and publish first: then this finds its commit and there was no
         # recovery to report.
-        published = self._publisher.publish(intent.branch, publication)
+        try:
+            published = self._publisher.publish(intent.branch, publication)
+        except CommitRejected:
+            # What it relied on has moved since, so its owner would have been refused as well.
+            self._roll_back(intent, states)
+            return
+        if isinstance(published, Repeated):
+            # Another write took its idempotency key: its rows must not stay above the pins.
+            self._roll_back(intent, states)
+            return
         failpoints.hit("recovery.after_publish")
         commit = published.commit
         if commit is not None and commit.recovery is not None:

@@ -16,8 +16,12 @@ from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import TablePin
 
 logger = logging.getLogger(__name__)
+
+# Behind every pin, as a dataset that was removed from outside is.
+_NO_DATASET = 0
 
 
 class Recovery:
@@ -81,18 +85,26 @@ class Recovery:
         try:
             return self._reader.state(intent.branch)
         except NotFound:
+            if self._reader.branch_refs.find(intent.branch.name) == intent.branch:
+                raise  # not deleted: somebody removed its files, and the intent must be kept
             return None
 
     def _classify(self, intent: Intent, state: BranchState) -> TableStates:
         states = {}
         for move in intent.publication.moves if intent.publication else ():
-            head = int(self._store.open_head(move.after.location, move.after.branch).version)
+            head = self._head(move.after)
             found = None
             if head >= move.after.version and move.transaction_uuid is not None:
                 result = DatasetVersion(move.after.location, move.after.branch, move.after.version)
                 found = transaction_at(self._store, result)
             states[move] = classify(move, state.tables[move.expected.key], head, found)
         return states
+
+    def _head(self, pin: TablePin) -> int:
+        try:
+            return int(self._store.open_head(pin.location, pin.branch).version)
+        except NotFound:
+            return _NO_DATASET
 
     def _is_published(self, intent: Intent, state: BranchState) -> bool:
         publication = intent.publication

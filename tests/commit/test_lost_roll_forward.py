@@ -1,0 +1,69 @@
+"""A dead write that can no longer be rolled forward is rolled back: nothing of it stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.failpoints import FailpointRaised
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.manifest.publication import CommitDraft, Publication
+from omnigraph.testing import workloads
+from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.values.clock import SystemClock
+
+NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
+PERSON = {"Person": {"upsert": [{"name": "zoe", "age": 1}]}}
+
+
+def test_the_loser_died_before_it_could_undo_itself(graph: Graph, uri: str) -> None:
+    failpoints.arm("commit.before_publish", "raise")
+    with pytest.raises(FailpointRaised):
+        graph.apply(NOTE, idempotency_key="k")
+    failpoints.disarm_all()
+    other = open_graph(uri, read_only=True)
+    other.read_only = False  # no sweep: the dead intent is still there
+    first = other.apply(PERSON, idempotency_key="k")
+    assert not first.repeated
+    fresh = open_graph(uri, settings=workloads.settings())
+    assert set(content(fresh)["Note"]) == {"n0"}
+    assert "zoe" in content(fresh)["Person"]
+    assert_at_rest(fresh)
+    assert [a.recovery_kind for a in fresh.recoveries()] == ["rolled_back"]
+    assert fresh.apply(NOTE, idempotency_key="k").commit == first.commit
+
+
+def test_the_loser_undoes_itself(graph: Graph, uri: str) -> None:
+    other = open_graph(uri, settings=workloads.settings(lease=0.1))
+    real = graph.engine.transaction._publish
+
+    def publish_late(*arguments):
+        other.apply(PERSON, idempotency_key="k")
+        return real(*arguments)
+
+    graph.engine.transaction._publish = publish_late
+    receipt = graph.apply(NOTE, idempotency_key="k")
+    assert receipt.repeated
+    assert receipt.commit == other.commits.list()[0]
+    assert set(content(graph)["Note"]) == {"n0"}
+    assert_at_rest(graph)
+
+
+def test_a_dead_write_whose_precondition_is_gone_does_not_wedge(graph: Graph, uri: str) -> None:
+    """Head moved before anyone recovered it: its owner would have been refused, so it goes back."""
+    before = content(graph)
+    failpoints.arm("commit.before_publish", "raise")
+    with pytest.raises(FailpointRaised):
+        graph.apply(NOTE, if_commit=graph.commits.list()[0].graph_commit_id)
+    failpoints.disarm_all()
+    ref, state = graph.engine.reader.branch("main")
+    clock = SystemClock()
+    draft = CommitDraft(clock.new_ulid(), "apply", message="got in between")
+    publisher = graph.engine.lifecycle._publisher
+    publisher.publish(ref, Publication(clock.new_ulid(), state.version, commit=draft))
+    fresh = open_graph(uri, settings=workloads.settings())
+    assert content(fresh) == before
+    assert [a.recovery_kind for a in fresh.recoveries()] == ["rolled_back"]
+    assert_at_rest(fresh)
+    assert fresh.apply(NOTE).commit is not None
