@@ -8,9 +8,9 @@ from pathlib import Path
 
 from omnigraph.errors import ParseError
 from omnigraph.query import ast, codes
-from omnigraph.query.expression_depth import MAX_DEPTH, deepest
+from omnigraph.query.query_size import MAX_DEPTH, MAX_STEPS, deepest, steps
 from omnigraph.query.tree_reader import TreeReader
-from omnigraph.syntax.diagnostics import Diagnostic, Findings, language_error
+from omnigraph.syntax.diagnostics import Findings, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.span import SourceText
 
@@ -164,16 +164,25 @@ def _check_queries(queries: ast.QueryFile, found: Findings) -> None:
         seen.add(query.name.text)
         _check_parameters(query, found)
         _check_kind(query, found)
-        depth, span = deepest(query)
-        if depth > MAX_DEPTH:
-            found.append(
-                Diagnostic(
-                    codes.SYNTAX,
-                    f"this expression has more than {MAX_DEPTH} levels",
-                    span,
-                    "use `in [ … ]`, or split it",
-                )
-            )
+        _check_size(query, found)
+
+
+def _check_size(query: ast.Query, found: Findings) -> None:
+    depth, span = deepest(query)
+    if depth > MAX_DEPTH:
+        found.error(
+            codes.SYNTAX,
+            f"this expression has more than {MAX_DEPTH} levels",
+            span,
+            "use `in [ … ]`, or split it",
+        )
+    elif steps(query) > MAX_STEPS:
+        found.error(
+            codes.SYNTAX,
+            f"query '{query.name.text}' has more than {MAX_STEPS} clauses and searches",
+            query.name.span,
+            "join conditions with `and`, use `in [ … ]`, or split the query",
+        )
 
 
 def _check_parameters(query: ast.Query, found: Findings) -> None:
