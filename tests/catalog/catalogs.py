@@ -84,7 +84,7 @@ CATALOGS = st.builds(
     Catalog,
     st.lists(NODES, max_size=3, unique_by=lambda t: t.name).map(tuple),
     st.lists(EDGES, max_size=2, unique_by=lambda t: t.name).map(tuple),
-    st.lists(
-        st.builds(InterfaceType, NAMES, PROPERTIES, CONSTRAINTS, ANNOTATIONS), max_size=2
-    ).map(tuple),
+    st.lists(st.builds(InterfaceType, NAMES, PROPERTIES, CONSTRAINTS, ANNOTATIONS), max_size=2).map(
+        tuple
+    ),
 )

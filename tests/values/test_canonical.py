@@ -79,7 +79,5 @@ def test_composite_ids_can_be_taken_apart(values: list[object]) -> None:
 
 
 @given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
-def test_composite_ids_do_not_run_together(
-    one: tuple[str, str], other: tuple[str, str]
-) -> None:
+def test_composite_ids_do_not_run_together(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert (entity_id(one) == entity_id(other)) == (one == other)
