@@ -27,7 +27,7 @@ def test_types_are_found_by_key_and_by_name() -> None:
 
 
 def test_an_unknown_type_is_named_with_what_there_is() -> None:
-    with pytest.raises(NotFound, match="Persn.*Person, Knows"):
+    with pytest.raises(NotFound, match=r"Persn.*Person, Knows"):
         CATALOG.resolve("Persn")
     with pytest.raises(NotFound, match="none"):
         Catalog().resolve("X")

@@ -58,7 +58,7 @@ def test_plain_lance_would_rebase(store: Store, rows) -> None:
 
 
 def test_a_foreign_append_does_not_slip_under_ours(store: Store, rows) -> None:
-    """An append by plain Lance does not conflict with the sentinel: the version check catches it."""
+    """Plain appends do not conflict with the sentinel: the version check catches them."""
     at = rows.create(a=1)
     staged = rows.append(at, mine=1)
     uri = store.dataset_uri(at.location, None)

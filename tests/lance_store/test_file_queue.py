@@ -83,9 +83,9 @@ def test_no_place_for_a_lock_file_is_no_obstacle(tmp_path: Path) -> None:
 
 def test_descriptors_do_not_leak(path: Path) -> None:
     queue, other = FileQueue(path, SYSTEM_CLOCK), FileQueue(path, SYSTEM_CLOCK)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         assert queue.enter(1)
         assert not other.enter(0.002)
         queue.leave()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

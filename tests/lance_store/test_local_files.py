@@ -85,14 +85,14 @@ def test_a_failed_put_leaves_nothing(
         os.write(fd, data[:1])
         raise OSError("no more")
 
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patch:
         patch.setattr(local_files, "_write_all", fail)
         with pytest.raises(StorageFailure, match="writing a/key"):
             files.put("a/key", b"data")
     assert files.get("a/key") is None
     assert list((tmp_path / "a").iterdir()) == []
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
     assert files.put("a/key", b"data")
 
 

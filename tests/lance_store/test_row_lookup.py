@@ -17,7 +17,7 @@ def test_strange_ids_are_data(
     store: Store, rows, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
     monkeypatch.setattr(row_lookup, "_LARGEST_IN_LIST", largest)
-    at = rows.create(**{}, **{i: n for n, i in enumerate(STRANGE)})
+    at = rows.create(**{i: n for n, i in enumerate(STRANGE)})
     for number, entity_id in enumerate(STRANGE):
         found = find_rows(store.open(at), pa.array([entity_id]), ["n"])
         assert found["id"].to_pylist() == [entity_id]
