@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from bench import foundation
+from bench import compiler, foundation
 
-FAMILIES = {"foundation": foundation.run}
+FAMILIES = {"foundation": foundation.run, "compiler": compiler.run}
 
 
 def main() -> None:

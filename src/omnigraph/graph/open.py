@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.creation import create_graph
-from omnigraph.errors import NotFound
+from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.format_stamp import check_readable, migrate, read_stamp
 from omnigraph.manifest.layout import MANIFEST
+from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -20,13 +22,21 @@ Uri = str | os.PathLike[str]
 
 
 def init(
-    uri: Uri, schema: Catalog, *, actor: str | None = None, settings: Settings | None = None
+    uri: Uri,
+    schema: Catalog | str | os.PathLike[str],
+    *,
+    actor: str | None = None,
+    settings: Settings | None = None,
 ) -> Graph:
-    """Create a graph and open it for writing; an existing one is refused."""
+    """Create a graph and open it for writing; an existing one is refused.
+
+    `schema` is schema text, the path of a `.pg` file, or a catalog.
+    """
+    catalog, source = _read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
     prove_put_if_absent(store.files, SYSTEM_CLOCK)
-    create_graph(store, schema, "", actor, SYSTEM_CLOCK)
+    create_graph(store, catalog, source, actor, SYSTEM_CLOCK)
     return Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=False)
 
 
@@ -48,6 +58,20 @@ def open_graph(
     if not read_only:
         graph.refresh()
     return graph
+
+
+def _read_schema(schema: Catalog | str | os.PathLike[str]) -> tuple[Catalog, str]:
+    if isinstance(schema, Catalog):
+        return schema, ""
+    # A schema has braces or line breaks; a path practically never does.
+    if isinstance(schema, str) and ("{" in schema or "\n" in schema):
+        return catalog_from_text(schema), schema
+    path = Path(schema)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"cannot read the schema file {path}: {error}") from error
+    return catalog_from_text(text, str(path)), text
 
 
 def _stamp(store: Store) -> int:

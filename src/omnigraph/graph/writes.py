@@ -10,7 +10,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteReceipt, WriteRequest
-from omnigraph.errors import InvalidArgument, SchemaRefused
+from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.maintain.maintenance import optimize_table
 from omnigraph.manifest.snapshot import Snapshot
@@ -32,10 +32,7 @@ def apply(
     engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], options: ApplyOptions
 ) -> WriteReceipt:
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    ref, state = engine.reader.branch(options.branch)
-    catalog = engine.reader.snapshot(ref, state).catalog
-    # ULIDs are given once: a write that is prepared again must not make other entities.
-    changes = shape_edits(catalog, typed, SYSTEM_CLOCK.new_ulid)
+    catalog, changes = _shape(engine, options.branch, typed)
 
     def build(snapshot: Snapshot) -> ChangeSet:
         same = snapshot.catalog is catalog
@@ -53,6 +50,22 @@ def apply(
         repreparable=not any(len(edit.delete) for edit in typed.values()),
     )
     return engine.transaction.run(request, build)
+
+
+def _shape(engine: Engine, branch: str, edits: Mapping[str, Edit]) -> tuple[Catalog, ChangeSet]:
+    """Shape by the schema we saw last; look again only when the rows do not fit it.
+
+    The transaction compares the catalog anyway, so the common case needs no request for it.
+    """
+    known = engine.reader.last_known(engine.reader.ref(branch))
+    if known is not None:
+        catalog = engine.reader.schemas.read(known.schema_id).catalog
+        try:
+            return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
+        except (NotFound, ValidationFailed):
+            pass
+    catalog = engine.reader.snapshot(*engine.reader.branch(branch)).catalog
+    return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
 
 
 def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:

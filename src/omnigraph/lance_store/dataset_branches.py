@@ -9,6 +9,7 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
+from omnigraph.lance_store.blobs import to_lance_rows, to_lance_schema
 from omnigraph.lance_store.stage_maintenance import index_name
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -65,11 +66,11 @@ def create_dataset(
 def _commit_first_version(store: Store, location: str, rows: pa.Table) -> Dataset:
     uri = store.dataset_uri(location, None)
     options = dict(store.location.options) or None
-    schema = _with_primary_key(rows.schema)
+    schema = to_lance_schema(_with_primary_key(rows.schema))
     fragments = []
     if rows.num_rows:
         fragments = write_fragments(
-            rows, uri, schema=schema, mode="create", storage_options=options
+            to_lance_rows(rows), uri, schema=schema, mode="create", storage_options=options
         )
     return LanceDataset.commit(
         uri,

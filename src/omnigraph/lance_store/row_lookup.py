@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lance_store.blobs import scan_options
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 
@@ -31,6 +32,7 @@ def find_rows(
         "columns": wanted,
         "with_row_id": True,
         "with_row_address": True,
+        **scan_options(dataset),
     }
     with storage_errors("looking up ids"):
         if len(ids) <= _LARGEST_IN_LIST:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from omnigraph.lance_store.blobs import scan_options
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 
@@ -21,4 +22,5 @@ def read_table(
     """All rows, or those that pass a Lance filter."""
     with storage_errors("reading rows"):
         wanted = list(columns) if columns is not None else None
-        return dataset.to_table(columns=wanted, filter=row_filter)
+        options = scan_options(dataset)
+        return dataset.scanner(columns=wanted, filter=row_filter, **options).to_table()

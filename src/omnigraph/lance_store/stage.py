@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import RowIdSequence, write_fragments
 
+from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, addresses_by_fragment
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -80,13 +81,15 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
     """Replace all rows. An Overwrite is strict by itself; it drops the indexes."""
     dataset = store.open(at)
     with storage_errors(f"writing rows for {at.location}"):
-        transaction = write_fragments(rows, dataset, mode="overwrite", return_transaction=True)
+        transaction = write_fragments(
+            to_lance_rows(rows), dataset, mode="overwrite", return_transaction=True
+        )
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
 
 
 def _write_rows(dataset: Dataset, edit: RowEdit) -> list[Any]:
     fragments = write_fragments(
-        edit.written, dataset, mode="append", max_rows_per_file=_ROWS_PER_FILE
+        to_lance_rows(edit.written), dataset, mode="append", max_rows_per_file=_ROWS_PER_FILE
     )
     if edit.rewritten is None or edit.rewritten.num_rows == 0:
         return list(fragments)

@@ -77,7 +77,7 @@ def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
         if converts:
             return constant_of(constant, other)
     if not _same_family(constant.type, other):
-        raise DoesNotFit(f"{constant.type} and {other} cannot be compared")
+        raise DoesNotFit(f"{other} and {constant.type} cannot be compared")
     return constant
 
 

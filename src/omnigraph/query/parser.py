@@ -11,7 +11,7 @@ from omnigraph.query import ast, codes
 from omnigraph.query.expression_depth import MAX_DEPTH, deepest
 from omnigraph.query.tree_reader import TreeReader
 from omnigraph.syntax.diagnostics import Diagnostic, Findings, language_error
-from omnigraph.syntax.grammar import Grammar, GrammarSpec
+from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.span import SourceText
 
 _TERMINAL_NAMES = {
@@ -71,6 +71,7 @@ _GROUPS = (
     (_OPERAND - {"MINUS"}, "a value"),
     (_terminals("COMPARE LESS GREATER EQUAL IN IS"), "a comparison"),
     (_terminals("PLUS MINUS STAR SLASH PERCENT"), "an operator"),
+    (_terminals("PLUS STAR SLASH PERCENT"), "an operator"),
     (frozenset({"AND", "OR"}), "'and' or 'or'"),
     (frozenset({"TYPE_NAME", "VECTOR", "LSQB"}), "a type"),
 )
@@ -133,7 +134,12 @@ def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
         return f"edges are written in lower case: `{name[:1].lower()}{name[1:]}`"
     if expected == {"LPAR"}:
         return "a query is written `query name() { … }`, also without parameters"
-    return None
+    opened = re.search(r"\b(return|order|insert|update|query)\b[^{}]*$", before)
+    if rest.startswith("{") and opened and "LBRACE" not in expected:
+        return f"a '}}' is missing before `{opened.group(1)}`"
+    if expected == {"QUERY", "$END"}:
+        return "a text holds `query name() { … }` declarations"
+    return misspelt_keyword(rest, expected)
 
 
 def _check_queries(queries: ast.QueryFile, found: Findings) -> None:

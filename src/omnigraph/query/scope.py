@@ -74,10 +74,12 @@ def property_of(catalog: Catalog, kind: VariableKind, type_name: str, name: str)
 
 
 def property_names(catalog: Catalog, kind: VariableKind, types: tuple[str, ...]) -> set[str]:
+    """What can be read of a variable: the properties all its types have."""
     owners: list[NodeType | EdgeType] = (
         [catalog.node_types[t] for t in types]
         if kind is VariableKind.NODE
         else [catalog.edge_types[t] for t in types]
     )
-    names = {p.name for owner in owners for p in owner.properties} | {"id"}
-    return names | ({"from", "to"} if kind is VariableKind.EDGE else set())
+    shared = [{p.name for p in owner.properties} for owner in owners]
+    names = set[str].intersection(*shared) if shared else set()
+    return names | ({"id", "from", "to"} if kind is VariableKind.EDGE else {"id"})

@@ -138,6 +138,8 @@ class ExpressionChecker:
     def property_ref(self, ref: ast.PropertyRef) -> ex.Expression | None:
         variable = self.scope.find(ref.variable.text)
         if variable is None:
+            if ref.variable.text in self.scope.failed:
+                return None
             if ref.variable.text in self.scope.parameters:
                 self.found.error(
                     codes.UNBOUND,

@@ -10,7 +10,6 @@ from omnigraph.ir.walk import walk
 from omnigraph.query import ast, codes
 from omnigraph.query.comparisons import compare
 from omnigraph.query.conversions import DoesNotFit
-from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.pattern_types import PatternTypes, infer_types
 from omnigraph.query.scope import ANONYMOUS, Scope, property_names, property_of
 from omnigraph.query.typecheck_calls import check_filter_call
@@ -161,7 +160,7 @@ class _PatternChecker:
                 if taken
                 else f"$_ binds nothing, so it cannot name {'an edge' if types else 'a path'}",
                 name.span,
-                f"a {kind} variable is new where it is bound",
+                f"{'an' if types else 'a'} {kind} variable is new where it is bound",
             )
             self._scope.failed.add(name.text)
             return None
@@ -225,8 +224,7 @@ class _PatternChecker:
         except DoesNotFit as reason:
             self._found.error(
                 codes.BINDING_VALUE,
-                f"'{name.text}' is {left.type}: "
-                f"{format_expression(match.value)} does not fit, {reason}",
+                f"'{name.text}' is {left.type}: {reason}",
                 match.value.span,
             )
 

@@ -8,7 +8,6 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir.writes import Assignment, Delete, Insert, Update
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import DoesNotFit, constant_of, is_text, stored_as
-from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
@@ -136,13 +135,15 @@ class WriteChecker:
         complete = [a for a in built.values() if a is not None]
         return tuple(complete) if len(complete) == len(built) else None
 
+    def _is_column(self, entity: EntityType, name: str) -> bool:
+        is_end = isinstance(entity, EdgeType) and name in _ENDPOINTS
+        return is_end or name == ID or _property(entity, name) is not None
+
     def _column_of(self, entity: EntityType, name: ast.Name) -> str | None:
-        if isinstance(entity, EdgeType) and name.text in _ENDPOINTS:
-            return _ENDPOINTS[name.text]
-        if name.text == ID or _property(entity, name.text) is not None:
-            return name.text
-        self._unknown_property(entity, name)
-        return None
+        if not self._is_column(entity, name.text):
+            self._unknown_property(entity, name)
+            return None
+        return _ENDPOINTS.get(name.text, name.text) if isinstance(entity, EdgeType) else name.text
 
     def _assignment(
         self,
@@ -166,8 +167,7 @@ class WriteChecker:
             kind = declared.type if declared else ex.STRING
             self._found.error(
                 codes.MUTATION_PROPERTY,
-                f"'{written.name.text}' is {kind}: "
-                f"{format_expression(written.value)} does not fit, {reason}",
+                f"'{written.name.text}' is {kind}: {reason}",
                 written.value.span,
             )
             return None
@@ -201,6 +201,8 @@ class WriteChecker:
 
     def _check_required(self, written: ast.Insert, entity: EntityType) -> None:
         given = {assignment.name.text for assignment in written.assignments}
+        if any(not self._is_column(entity, name) for name in given):
+            return  # a misspelt name is not a second, missing one
         missing = [
             p.name
             for p in entity.properties

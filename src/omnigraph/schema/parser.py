@@ -27,7 +27,7 @@ from omnigraph.schema.ast import (
     TypeRef,
 )
 from omnigraph.syntax.diagnostics import Diagnostic, language_error
-from omnigraph.syntax.grammar import Grammar, GrammarSpec
+from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.literals import float_value, integer_value, string_value
 from omnigraph.syntax.span import SourceText, Span
 
@@ -112,7 +112,7 @@ def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
         return "declarations need no separator"
     if rest.startswith("=>"):
         return "an edge is written `edge Knows: Person -> Person`"
-    return None
+    return misspelt_keyword(rest, expected)
 
 
 def _span(meta: Meta) -> Span:

@@ -16,6 +16,8 @@ from omnigraph.syntax.span import SourceText, Span
 _WINDOW = 140
 _MAX_FINDINGS = 50
 _LISTED = 14
+_MAX_MESSAGE = 600
+_LONGEST_NAME = 100
 
 
 class Severity(StrEnum):
@@ -55,7 +57,9 @@ def render(diagnostic: Diagnostic, source: SourceText) -> str:
     line, column = source.position(diagnostic.span.start)
     number = str(line)
     gutter = " " * len(number)
-    shown, start, width = _visible_part(source.line(line), column - 1, diagnostic.span)
+    shown, start, width = _visible_part(
+        source.line_at(diagnostic.span.start), column - 1, diagnostic.span
+    )
     text = "".join(_printable(c) for c in shown)
     indent = sum(_cells(c) for c in shown[:start])
     carets = max(1, sum(_cells(c) for c in shown[start : start + width]))
@@ -80,8 +84,8 @@ def diagnostic_to_json(diagnostic: Diagnostic, source: SourceText) -> dict[str, 
     return {
         "code": diagnostic.code,
         "severity": diagnostic.severity.value,
-        "message": diagnostic.message,
-        "help": diagnostic.help,
+        "message": printable_text(diagnostic.message),
+        "help": None if diagnostic.help is None else printable_text(diagnostic.help),
         "file": source.file,
         "line": line,
         "column": column,
@@ -109,6 +113,7 @@ def in_text_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """`did you mean 'x'?`, or what there is when nothing is close."""
     known = sorted(set(candidates))
+    name = name[:_LONGEST_NAME]
     folded = {candidate.casefold(): candidate for candidate in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if close:
@@ -120,8 +125,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def printable_text(text: str) -> str:
-    """Control characters and lone surrogates made visible: messages go to terminals and JSON."""
-    return "".join(c if c == "\n" else _printable(c) for c in text)
+    """Short, control characters made visible: messages go to terminals and JSON."""
+    shown = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+    return "".join(c if c == "\n" else _printable(c) for c in shown)
 
 
 def _visible_part(line: str, offset: int, span: Span) -> tuple[str, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -125,6 +126,14 @@ class Grammar:
         if len(words) > _MAX_EXPECTED:
             words = [*words[: _MAX_EXPECTED - 1], "…"]
         return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def misspelt_keyword(rest: str, expected: frozenset[str]) -> str | None:
+    """`did you mean 'return'?` when a word is close to a keyword that could stand there."""
+    word = re.match(r"[A-Za-z_]+", rest)
+    keywords = [terminal.lower() for terminal in expected if terminal.isalpha()]
+    close = difflib.get_close_matches(word.group().lower(), keywords, n=1) if word else []
+    return f"did you mean '{close[0]}'?" if close else None
 
 
 def _where(text: str, error: UnexpectedInput) -> tuple[Span, str]:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omnigraph.syntax.limits import SKIPPED
 from omnigraph.syntax.span import SourceText
 
-_COMMENTS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)', re.DOTALL)
+_COMMENTS = re.compile(SKIPPED, re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Comment:
 def find_comments(source: SourceText) -> list[Comment]:
     found = []
     for match in _COMMENTS.finditer(source.text):
-        if match.group("comment") is None:
+        if match.group().startswith('"'):
             continue
         line_start = source.text.rfind("\n", 0, match.start()) + 1
         before = source.text[line_start : match.start()]

@@ -10,8 +10,10 @@ from omnigraph.syntax.span import Span
 MAX_CHARACTERS = 1_048_576
 MAX_NESTING = 64
 
-# Strings and comments are skipped so that brackets inside them do not count.
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[(){}\[\]]', re.DOTALL)
+# Strings and comments are skipped so that brackets inside them do not count. Unclosed ones reach
+# to the end: trying again behind each of them would take quadratic time.
+SKIPPED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)'
+_BRACKETS = re.compile(rf"{SKIPPED}|[(){{}}\[\]]", re.DOTALL)
 
 
 def check_limits(text: str, code: str) -> Diagnostic | None:

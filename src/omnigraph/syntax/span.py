@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,29 +16,23 @@ class Span:
 NO_SPAN = Span(0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SourceText:
     """A text with the name people know it by."""
 
     text: str
     file: str
 
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        starts = [0]
-        position = self.text.find("\n")
-        while position != -1:
-            starts.append(position + 1)
-            position = self.text.find("\n", position + 1)
-        return starts
-
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset."""
-        line = bisect_right(self._line_starts, offset)
-        return line, offset - self._line_starts[line - 1] + 1
+        line = self.text.count("\n", 0, offset) + 1
+        return line, offset - self._line_start(offset) + 1
 
-    def line(self, number: int) -> str:
-        """One line without its line break; lines count from 1."""
-        start = self._line_starts[number - 1]
-        end = self.text.find("\n", start)
-        return self.text[start : len(self.text) if end == -1 else end].rstrip("\r")
+    def line_at(self, offset: int) -> str:
+        """The line around an offset, without its line break."""
+        end = self.text.find("\n", offset)
+        line = self.text[self._line_start(offset) : len(self.text) if end == -1 else end]
+        return line.rstrip("\r")
+
+    def _line_start(self, offset: int) -> int:
+        return self.text.rfind("\n", 0, offset) + 1

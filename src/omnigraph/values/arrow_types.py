@@ -28,8 +28,21 @@ SCALAR_ARROW: dict[ScalarKind, pa.DataType] = {
 }
 
 
+_BLOB = {b"omnigraph:blob": b"true"}
+
+
+def arrow_field(name: str, value_type: ValueType, *, nullable: bool) -> pa.Field:
+    """The column of one property; blob columns are marked, so that storage knows them."""
+    metadata = _BLOB if isinstance(value_type, BlobType) else None
+    return pa.field(name, arrow_type(value_type), nullable=nullable, metadata=metadata)
+
+
+def is_blob(field: pa.Field) -> bool:
+    return field.metadata is not None and _BLOB.items() <= field.metadata.items()
+
+
 def arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type of one property value. Blobs have no plain one: see `lance_store`."""
+    """The Arrow type of one property value."""
     match value_type:
         case ScalarType(kind):
             return SCALAR_ARROW[kind]

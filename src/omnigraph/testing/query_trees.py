@@ -1,0 +1,164 @@
+"""Hypothesis strategies for query syntax trees that have a text."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from omnigraph.query import ast
+
+_WORDS = "and or not in is contains starts_with true false null as asc desc distinct optional"
+RESERVED = frozenset(_WORDS.split(" "))
+
+identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True)
+type_names = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
+bare_words = identifiers.filter(lambda word: word not in RESERVED | {"k", "weights"})
+edge_words = identifiers.filter(lambda word: word not in RESERVED)
+names = st.builds(ast.Name, identifiers)
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+values = st.one_of(
+    texts,
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+)
+
+
+def _is_number(expression: ast.Expression) -> bool:
+    return isinstance(expression, ast.Literal) and type(expression.value) in (int, float)
+
+
+def expressions(bare: bool) -> st.SearchStrategy[ast.Expression]:
+    """Any expression; bare words only where they can be read back."""
+    leaves: st.SearchStrategy[ast.Expression] = st.one_of(
+        st.builds(ast.Literal, values),
+        st.builds(ast.VariableRef, identifiers),
+        st.builds(ast.PropertyRef, names, names),
+    )
+    if bare:
+        leaves |= st.builds(ast.NameRef, bare_words)
+    return st.recursive(leaves, _composed, max_leaves=8)
+
+
+def _composed(inner: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Expression]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    functions = bare_words.filter(lambda word: word != "where")
+    arguments = st.lists(inner, max_size=3).map(tuple)
+    options = st.sampled_from([(), ("k",), ("weights",), ("k", "weights")])
+    return st.one_of(
+        st.builds(ast.ListExpression, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(ast.Call, functions, arguments),
+        st.builds(ast.Call, functions, star=st.just(True)),
+        st.builds(ast.Call, functions, st.tuples(inner), distinct=st.just(True)),
+        st.builds(
+            lambda name, args, keys, value: ast.Call(
+                name, args, options=tuple((key, value) for key in keys)
+            ),
+            functions,
+            arguments,
+            options,
+            inner,
+        ),
+        st.builds(ast.Negative, inner.filter(lambda e: not _is_number(e))),
+        st.builds(ast.Arithmetic, st.sampled_from("+-*/%"), inner, inner),
+        st.builds(
+            ast.Comparison,
+            st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in"]),
+            inner,
+            inner,
+        ),
+        st.builds(ast.NullTest, inner, st.booleans()),
+        st.builds(ast.Not, inner),
+        st.builds(ast.Connective, st.sampled_from(["and", "or"]), several),
+    )
+
+
+def _is_hop_in_disguise(predicate: ast.Expression) -> bool:
+    return (
+        isinstance(predicate, ast.Comparison)
+        and predicate.operator in ("contains", "in")
+        and isinstance(predicate.left, ast.VariableRef)
+        and isinstance(predicate.right, ast.VariableRef)
+    )
+
+
+plain = expressions(bare=False)
+worded = expressions(bare=True)
+assignments = st.lists(st.builds(ast.PropertyValue, names, worded), max_size=3).map(tuple)
+hops = st.none() | st.builds(ast.Hops, st.integers(0, 9), st.none() | st.integers(0, 9))
+edges = st.builds(
+    ast.EdgePattern,
+    st.lists(st.builds(ast.Name, edge_words), min_size=1, max_size=3).map(tuple),
+    st.booleans(),
+    st.none() | names,
+    hops,
+)
+filters = st.builds(ast.Filter, plain.filter(lambda e: not _is_hop_in_disguise(e)))
+simple_clauses = st.one_of(
+    st.builds(
+        ast.Binding,
+        names,
+        st.builds(ast.Name, type_names),
+        st.lists(st.builds(ast.PropertyValue, names, plain), max_size=2).map(tuple),
+    ),
+    st.builds(ast.Traversal, names, edges, names),
+    st.builds(ast.Traversal, names, edges, names, names, st.booleans()),
+    filters,
+)
+clauses = st.recursive(
+    simple_clauses,
+    lambda inner: st.one_of(
+        st.builds(ast.Negation, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(ast.OptionalBlock, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=5,
+)
+blocks = st.lists(clauses, min_size=1, max_size=4).map(tuple)
+counts = st.one_of(
+    st.none(),
+    st.builds(ast.Literal, st.integers(0, 999)),
+    st.builds(ast.VariableRef, identifiers),
+)
+reads = st.builds(
+    ast.Read,
+    blocks,
+    st.lists(st.builds(ast.Projection, worded, st.none() | names), min_size=1, max_size=3).map(
+        tuple
+    ),
+    st.booleans(),
+    st.none() | worded,
+    st.lists(st.builds(ast.Ordering, worded, st.none() | st.booleans()), max_size=2).map(tuple),
+    counts,
+    counts,
+)
+_types = st.builds(ast.Name, type_names)
+constructive = st.one_of(
+    st.builds(ast.Insert, _types, assignments, st.booleans()),
+    st.builds(ast.Update, _types, assignments, worded),
+)
+destructive = st.one_of(
+    st.builds(ast.Delete, _types, worded),
+    st.builds(ast.MatchDelete, blocks, st.lists(names, min_size=1, max_size=2).map(tuple)),
+)
+mutations = st.one_of(
+    st.builds(ast.Mutation, st.lists(constructive, min_size=1, max_size=3).map(tuple)),
+    st.builds(ast.Mutation, st.lists(destructive, min_size=1, max_size=3).map(tuple)),
+)
+parameter_types = st.one_of(
+    st.builds(ast.TypeRef, type_names, st.booleans(), st.booleans()),
+    st.builds(ast.TypeRef, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
+)
+queries = st.builds(
+    ast.Query,
+    names,
+    st.one_of(reads, mutations),
+    st.lists(
+        st.builds(ast.Parameter, names, parameter_types),
+        max_size=3,
+        unique_by=lambda p: p.name.text,
+    ).map(tuple),
+    st.lists(st.builds(ast.Annotation, identifiers, texts), max_size=2).map(tuple),
+)
+query_files = st.lists(queries, max_size=2, unique_by=lambda q: q.name.text).map(
+    lambda found: ast.QueryFile(tuple(found))
+)
