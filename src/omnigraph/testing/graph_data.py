@@ -10,10 +10,9 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.testing.reference.numbers import to_f32
 from omnigraph.values.canonical import entity_id
 from omnigraph.values.coercion import coerce
-from omnigraph.values.scalars import ListType, ScalarKind, ScalarType, ValueType, VectorType
+from omnigraph.values.scalars import ValueType
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 
@@ -82,14 +81,7 @@ def typed(value: Any, kind: ValueType, *, nullable: bool = True) -> Any:
     if value is None:
         assert nullable, f"a {kind} may not be null"
         return None
-    stored = coerce(value, kind)
-    match kind:
-        case ScalarType(ScalarKind.F32):
-            return to_f32(stored)
-        case ListType(ScalarKind.F32) | VectorType():
-            return [to_f32(item) for item in stored]
-        case _:
-            return stored
+    return coerce(value, kind)
 
 
 def data_lines(text: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from omnigraph.errors import InvalidArgument
@@ -28,12 +27,6 @@ def fitted(value: Number, kind: ExpressionType, what: str) -> Number:
     if kind.kind not in FLOAT_KINDS or not math.isfinite(value):
         raise InvalidArgument(f"{what}: {value} does not fit {kind}")
     return float(value)
-
-
-def to_f32(value: float) -> float:
-    """The nearest float32, as the double Python has."""
-    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    return rounded
 
 
 def arithmetic(operator: str, left: Number, right: Number, kind: ExpressionType) -> Number:
