@@ -86,9 +86,7 @@ def _trails(
     _refuse(hops)
 
 
-def _shortest(
-    start: Path, steps: tuple[EdgeStep, ...], hops: HopRange, world: World
-) -> list[Path]:
+def _shortest(start: Path, steps: tuple[EdgeStep, ...], hops: HopRange, world: World) -> list[Path]:
     """One shortest path to every node at a distance within the bounds, smallest ids first.
 
     A start is at distance 0 from itself: no cycle leads back to it, only its own self-loop
