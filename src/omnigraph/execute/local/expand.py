@@ -80,7 +80,10 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
         degrees = kernels.degrees(hop.neighbours.offsets, positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
-        counts[rows] += degrees
+        if len(rows) == frame.length:
+            counts += degrees
+        else:
+            counts[rows] += degrees
     return counts
 
 
