@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,9 @@ from omnigraph.execute.local.local_executor import execute
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
 from omnigraph.execute.result import QueryResult
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.query.compiler import compile_query
+from omnigraph.plan.physical import PhysicalOp
+from omnigraph.plan.planner import plan_read
+from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.values.clock import Clock
 
 
@@ -28,5 +31,20 @@ def run_query(
         raise InvalidArgument(f"query {compiled.name!r} changes the graph: use mutate for it")
     parameters: dict[str, Any] = compiled.bind(params)
     now_millis = clock.now_micros() // 1000
-    table = execute(compiled.plan, SnapshotViews(snapshot, cache), parameters, now_millis)
+    table = execute(_planned(compiled), SnapshotViews(snapshot, cache), parameters, now_millis)
     return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
+
+
+_PLANS = 1024
+_plans: OrderedDict[int, tuple[CompiledQuery, PhysicalOp]] = OrderedDict()
+
+
+def _planned(compiled: CompiledQuery) -> PhysicalOp:
+    """The physical plan of a compiled query; compiled queries are cached objects themselves."""
+    found = _plans.get(id(compiled))
+    if found is None:
+        assert compiled.plan is not None
+        found = _plans[id(compiled)] = (compiled, plan_read(compiled.plan))
+        while len(_plans) > _PLANS:
+            _plans.popitem(last=False)
+    return found[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,30 @@ def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
     return Frame(groups.count, columns=columns)
 
 
+def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:
+    """One row per combination of these variables' entities; how often does not matter above."""
+    parts = [
+        (frame.bindings[v].positions.astype(np.int64) + 1, frame.bindings[v].view.count + 1)
+        for v in sorted(variables)
+    ]
+    if len(parts) == 1:
+        codes, size = parts[0]
+        rows = _first_rows(codes, size)
+    else:
+        codes, _ = _combine(parts, frame.length)
+        rows = np.unique(codes, return_index=True)[1]
+    return replace(frame.take(np.sort(rows), ordered=True), weights=None)
+
+
+def _first_rows(codes: Codes, size: int) -> npt.NDArray[np.int64]:
+    """One row of each code that occurs."""
+    if len(codes) * 16 < size:
+        return np.unique(codes, return_index=True)[1]
+    first = np.full(size, -1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first[first >= 0]
+
+
 def distinct_rows(columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.int64]:
     """The first row of every distinct combination, in row order."""
     codes, _ = _combine([_codes(c) for c in columns], length)
@@ -55,9 +79,14 @@ def _group(keys: Sequence[Column], frame: Frame, evaluator: Evaluator) -> Groups
     if not keys:
         return Groups(np.zeros(frame.length, np.int64), 1, np.empty(0, np.int64))
     parts = [_key_codes(key.value, frame, evaluator) for key in keys]
-    codes, _ = _combine(parts, frame.length)
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return Groups(inverse.astype(np.int64), len(first), first)
+    codes, size = _combine(parts, frame.length)
+    if size > 4 * frame.length + 1024:
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return Groups(inverse.astype(np.int64), len(first), first)
+    first = _first_rows(codes, size)
+    number = np.zeros(size, np.int64)
+    number[codes[first]] = np.arange(len(first))
+    return Groups(number[codes], len(first), first)
 
 
 def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[Codes, int]:
@@ -130,9 +159,9 @@ def _aggregate_entities(
 
 
 def _first_of_each(codes: Codes, values: Codes) -> npt.NDArray[np.int64]:
-    pairs, _ = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
-    _, first = np.unique(pairs, return_index=True)
-    return np.sort(first)
+    """The first row of every (group, value) pair, in row order."""
+    pairs, size = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
+    return np.sort(_first_rows(pairs, size))
 
 
 def _size(codes: Codes) -> int:

@@ -41,10 +41,11 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
     """One row per edge; a bound target must be the node met."""
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
-    met = [_follow(hop, source, target_view) for hop in hops(op.steps, views)]
     if op.target_bound:
-        wanted = frame.bindings[op.target.id].positions
-        met = [_only(found, found.nodes == wanted[found.rows]) for found in met]
+        wanted = frame.bindings[op.target.id]
+        met = [_meet(hop, source, wanted) for hop in hops(op.steps, views)]
+    else:
+        met = [_follow(hop, source, target_view) for hop in hops(op.steps, views)]
     rows = np.concatenate([found.rows for found in met])
     nodes = np.concatenate([found.nodes for found in met])
     order = None if len(met) == 1 else np.lexsort((nodes, rows))
@@ -61,6 +62,13 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
         edges = edges if order is None else edges[order]
         result = result.bind(op.edge.id, Binding(views.of(op.edge), edges))
     return result
+
+
+def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+    """Each row once, for as many rows as it has edges."""
+    counts = count_edges(op, frame, views)
+    weights = counts if frame.weights is None else frame.weights * counts
+    return replace(frame, weights=weights).keep(counts > 0)
 
 
 def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
@@ -120,13 +128,31 @@ def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
     rows, positions = local_positions(source, hop.source_type)
     if hop.target_type not in target_view.types:
         rows, positions = rows[:0], positions[:0]
-    taken, entries = kernels.expand(hop.neighbours.offsets, positions)
-    nodes = hop.neighbours.nodes[entries]
-    edges = hop.neighbours.edges[entries]
-    found = Found(rows[taken], lift(target_view, hop.target_type, nodes), edges, hop)
+    near = hop.neighbours
+    taken, nodes, edges = kernels.follow(near.offsets, near.nodes, near.edges, positions)
+    # Usually every row is bound to the one type there is: then rows are numbered as they are.
+    at = taken if len(rows) == len(source.positions) else rows[taken]
+    found = Found(at, lift(target_view, hop.target_type, nodes), edges, hop)
     if hop.skip_loops:
         found = _only(found, nodes != positions[taken])
     return found
+
+
+def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
+    """Only edges to the node that the row has already."""
+    from_rows, sources = local_positions(source, hop.source_type)
+    to_rows, targets = local_positions(wanted, hop.target_type)
+    rows = from_rows
+    if len(from_rows) != len(to_rows) or not np.array_equal(from_rows, to_rows):
+        rows, first, second = np.intersect1d(
+            from_rows, to_rows, assume_unique=True, return_indices=True
+        )
+        sources, targets = sources[first], targets[second]
+    near = hop.neighbours
+    taken, edges = kernels.meet(near.offsets, near.nodes, near.edges, sources, targets)
+    nodes = wanted.positions[rows[taken]]
+    found = Found(rows[taken], nodes, edges, hop)
+    return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found
 
 
 def _only(found: Found, mask: npt.NDArray[np.bool_]) -> Found:

@@ -38,6 +38,9 @@ _COMPARE = {
 }
 
 
+_WIDE = pa.decimal128(20, 0)
+
+
 class Evaluator:
     """Evaluates expressions for one query: its parameters and its moment are fixed."""
 
@@ -127,7 +130,9 @@ class Evaluator:
             return contains(a, b)
         if operator == "starts_with":
             return _starts_with(a, b)
-        return _COMPARE[operator](a, b)
+        if pa.types.is_nested(a.type):
+            return _compare_lists(operator, spread(a, frame.length), spread(b, frame.length))
+        return _COMPARE[operator](*_comparable(a, b))
 
     def _in_list(self, operand: ex.Expression, collection: ex.Expression, frame: Frame) -> Any:
         wanted, lists = self.value(operand, frame), self.value(collection, frame)
@@ -195,6 +200,21 @@ def _same_entity(operator: str, left: ex.Variable, right: ex.Variable, frame: Fr
         )
         same = np.array([x == y for x, y in zip(first, second, strict=True)], dtype=bool)
     return pa.array(same if operator == "=" else ~same, mask=unknown)
+
+
+def _comparable(a: Any, b: Any) -> tuple[Any, Any]:
+    """U64 has no common integer type with the signed ones; 20 decimal digits hold both."""
+    integers = pa.types.is_integer(a.type) and pa.types.is_integer(b.type)
+    if integers and a.type != b.type and pa.uint64() in (a.type, b.type):
+        return a.cast(_WIDE), b.cast(_WIDE)
+    return a, b
+
+
+def _compare_lists(operator: str, a: pa.Array, b: pa.Array) -> pa.Array:
+    pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+    same = [None if x is None or y is None else x == y for x, y in pairs]
+    found = pa.array(same, pa.bool_())
+    return found if operator == "=" else pc.invert(found)
 
 
 def _starts_with(text: Any, prefix: Any) -> Any:

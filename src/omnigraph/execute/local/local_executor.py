@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local.aggregates import aggregate_frame, distinct_rows
+from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, distinct_rows
 from omnigraph.execute.local.entity_scan import scan_filtered, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
-from omnigraph.execute.local.expand import count_edges, expand_edges
+from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edges
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import ONE_ROW, Binding, Frame, PathBinding
 from omnigraph.execute.local.ordering import sort_frame
@@ -22,6 +22,7 @@ from omnigraph.execute.local.trails import expand_paths
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import VariableKind
+from omnigraph.plan.physical import DistinctOn, Keep, PhysicalOp, Weigh
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,11 @@ class LocalExecutor:
     views: SnapshotViews
     evaluator: Evaluator
 
-    def table(self, plan: reads.ReadOp) -> pa.Table:
+    def table(self, plan: PhysicalOp) -> pa.Table:
         frame = self.run(plan, ONE_ROW)
         return pa.table(dict(frame.columns))
 
-    def run(self, op: reads.ReadOp, start: Frame) -> Frame:  # noqa: C901, PLR0912
+    def run(self, op: PhysicalOp, start: Frame) -> Frame:  # noqa: C901, PLR0912
         """Rows of `op`; a sub-pattern begins with the rows of `start`."""
         match op:
             case reads.Rows():
@@ -75,6 +76,12 @@ class LocalExecutor:
                 first, skip = self._bounds(count, offset)
                 end = frame.length if first is None else min(frame.length, skip + first)
                 return frame.take(np.arange(min(skip, frame.length), end), ordered=True)
+            case Keep(inner, variables):
+                return self.run(inner, start).only(variables)
+            case Weigh(inner, expand):
+                return weigh_edges(expand, self.run(inner, start), self.views)
+            case DistinctOn(inner, variables):
+                return distinct_on(self.run(inner, start), variables)
             case _:
                 raise InvalidArgument(f"{type(op).__name__} cannot run on the local executor yet")
 
@@ -131,7 +138,7 @@ class LocalExecutor:
 
 
 def execute(
-    plan: reads.ReadOp, views: SnapshotViews, parameters: Mapping[str, Any], now_millis: int
+    plan: PhysicalOp, views: SnapshotViews, parameters: Mapping[str, Any], now_millis: int
 ) -> pa.Table:
     return LocalExecutor(views, Evaluator(parameters, now_millis)).table(plan)
 

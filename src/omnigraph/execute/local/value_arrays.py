@@ -56,8 +56,13 @@ def membership(wanted: Any, collection: pa.Scalar) -> Any:
 def any_equal(lists: pa.Array, wanted: pa.Array) -> pa.Array:
     """Row by row: does the list hold the value?"""
     parents = pc.list_parent_indices(lists)
-    equal = pc.fill_null(pc.equal(pc.list_flatten(lists), wanted.take(parents)), False)
+    items, rows = pc.list_flatten(lists), parents.to_numpy()
+    equal = pc.fill_null(pc.equal(items, wanted.take(parents)), False)
     found = np.zeros(len(lists), bool)
-    found[parents.to_numpy()[equal.to_numpy(zero_copy_only=False)]] = True
+    found[rows[equal.to_numpy(zero_copy_only=False)]] = True
     unknown = pc.or_(lists.is_null(), wanted.is_null()).to_numpy(zero_copy_only=False)
+    if items.null_count:
+        # An unknown member might be the value: not found is then not known.
+        unknown[rows[items.is_null().to_numpy(zero_copy_only=False)]] = True
+        unknown &= ~found
     return pa.array(found, mask=unknown)
