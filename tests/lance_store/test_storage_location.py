@@ -45,6 +45,7 @@ def test_environment_variables_become_options(environment: dict, options: dict) 
         ("s3://b//p//q", "b", "p/q"),
         ("s3://b", "b", ""),
         ("s3://b/", "b", ""),
+        ("S3://b/p", "b", "p"),
     ],
 )
 def test_s3_addresses(uri: str, bucket: str, prefix: str) -> None:

@@ -52,7 +52,7 @@ def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) 
 
 
 def _s3(text: str, environment: Mapping[str, str]) -> StorageLocation:
-    bucket, _, path = text.removeprefix("s3://").partition("/")
+    bucket, _, path = text[len("s3://") :].partition("/")
     if not bucket:
         raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
     # Lance decodes the address and obstore does not: with these the two would look in different
@@ -71,6 +71,9 @@ def _s3(text: str, environment: Mapping[str, str]) -> StorageLocation:
 
 def _local(path: Path) -> StorageLocation:
     absolute = path.expanduser().absolute()
+    if "?" in str(absolute):
+        # Lance takes it for the beginning of a query and puts branches beside the graph.
+        raise InvalidArgument(f"{str(absolute)!r}: a path cannot contain '?'", uri=str(absolute))
     return StorageLocation(uri=str(absolute), path=absolute)
 
 
