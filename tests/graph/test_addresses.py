@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.graph.open import open_graph
+from omnigraph.graph.open import init, open_graph
+from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.testing import workloads
 from omnigraph.testing.invariants import assert_at_rest, content
 
@@ -42,4 +44,27 @@ def test_a_relative_address_outlives_a_change_of_directory(
     graph.apply({"Note": {"insert": [{"id": "n1", "text": "x"}]}})
     assert set(content(graph)["Note"]) == {"n0", "n1"}
     assert Path(graph.uri) == tmp_path / "here.omni"
+    assert_at_rest(graph)
+
+
+def test_an_address_that_is_used_again_shows_nothing_of_the_first_graph(uri: str) -> None:
+    """The process keeps caches by path: they must not outlive the files."""
+    for text in ("first", "second", "third"):
+        graph = workloads.create_small_graph(uri)
+        for number in range(3):
+            graph.apply({"Note": {"upsert": [{"id": f"n{number}", "text": text}]}})
+        fresh = open_graph(uri, read_only=True)
+        assert {row["text"] for row in fresh.read("Note").to_pylist()} == {text}
+        assert {row["text"] for row in fresh.read("Note", ids=["n1"]).to_pylist()} == {text}
+        assert_at_rest(graph)
+        shutil.rmtree(uri)
+
+
+def test_durable_writes_work_alike(uri: str) -> None:
+    settings = Settings(write=WriteSettings(durability="fsync"))
+    graph = init(uri, workloads.small_catalog(), settings=settings)
+    graph.branches.create("b")
+    graph.apply({"Note": {"insert": [{"id": "n1", "text": "x"}]}}, "b")
+    graph.tags.create("t", "b")
+    assert set(content(open_graph(uri, read_only=True), at="t")["Note"]) == {"n1"}
     assert_at_rest(graph)
