@@ -88,9 +88,7 @@ def _weight(term: str, words: list[str], documents: list[list[str]]) -> float:
     return rarity * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * len(words) / average))
 
 
-def fuse_rows(
-    op: Fuse, rows: Sequence[Row], searches: Iterable[Search], world: World
-) -> list[Row]:
+def fuse_rows(op: Fuse, rows: Sequence[Row], searches: Iterable[Search], world: World) -> list[Row]:
     """Reciprocal rank fusion over the entities each search has ranked, best rank 1."""
     k = evaluate(op.k, Row(), world)
     by_slot = {search.slot: search for search in searches}
