@@ -144,6 +144,10 @@ def test_version() -> None:
     assert "version" in json.loads(runner.invoke(app, ["version", "--json"]).stdout)
 
 
+def test_json_also_stands_before_the_command() -> None:
+    assert "version" in json.loads(runner.invoke(app, ["--json", "version"]).stdout)
+
+
 def test_every_command_has_help_with_an_example() -> None:
     for words in (["lint"], ["schema", "fmt"], ["query", "fmt"], ["version"]):
         result = runner.invoke(app, [*words, "--help"])

@@ -11,9 +11,11 @@ from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
 from omnigraph.errors import ReadOnlyGraph
+from omnigraph.execute.result import QueryResult
 from omnigraph.graph import reads, writes
 from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.queries import run_query
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -53,6 +55,23 @@ class Graph:
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
         return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+    ) -> QueryResult:
+        """Run one query of a text; `at` is a commit, tag or moment.
+
+        Example:
+            >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
+        """
+        snapshot = self.snapshot(branch, at=at)
+        return run_query(snapshot, self._engine.views, self._engine.clock, source, name, params)
 
     def apply(
         self,

@@ -33,19 +33,24 @@ class StorageLocation:
 
 def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) -> StorageLocation:
     """Parse a path, `file://` or `s3://` address."""
-    text = os.fspath(uri).rstrip("/") or "/"
-    parsed = urlparse(text)
+    text = os.fspath(uri)
     if "://" not in text:
         return _local(Path(text))
+    parsed = urlparse(text)
     if parsed.scheme == "file":
+        if parsed.netloc not in ("", "localhost"):
+            raise InvalidArgument(
+                f"{text!r} names the host {parsed.netloc!r}: write file:///path", uri=text
+            )
         return _local(Path(unquote(parsed.path)))
     if parsed.scheme == "s3":
         if not parsed.netloc:
             raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
+        prefix = "/".join(part for part in parsed.path.split("/") if part)
         return StorageLocation(
-            uri=text,
+            uri=f"s3://{parsed.netloc}/{prefix}".rstrip("/"),
             bucket=parsed.netloc,
-            prefix=parsed.path.strip("/"),
+            prefix=prefix,
             options=s3_options(environment),
         )
     raise InvalidArgument(

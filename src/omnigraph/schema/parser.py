@@ -36,6 +36,7 @@ PARSE_CODE = "S000"
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
     "NAME": "a name",
+    "PROPERTY": "a property",
     "ENUM_VALUE": "an enum value",
     "CONSTRAINT": "a constraint",
     "ANNOTATION": "an annotation",
@@ -102,8 +103,10 @@ def _grammar() -> Grammar:
 def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
     if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
         return "type names start with an upper-case letter"
-    if "NAME" in expected and re.match(r"[A-Z]", rest):
+    if "PROPERTY" in expected and re.match(r"[A-Z]\w*\s*:", rest):
         return "property names start with a lower-case letter"
+    if "PROPERTY" in expected and re.match(r"[a-z_]\w*", rest):
+        return "a property is written `name: Type`"
     if rest.startswith("'"):
         return "strings are written in double quotes"
     if rest.startswith("#"):

@@ -50,8 +50,17 @@ class HistorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """What queries may use."""
+
+    cache_bytes: int = 4 * 1024**3
+    """Columns and adjacency kept in memory between queries."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything the engine can be told."""
 
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()
+    read: ReadSettings = ReadSettings()

@@ -34,7 +34,7 @@ class GraphData:
 
     @cached_property
     def tables(self) -> Tables:
-        """By type and id: every property present, values of exactly their types."""
+        """Type -> id -> row, every property present, values of exactly their types."""
         found: Tables = {entity.name: {} for entity in self.catalog.entity_types()}
         for number, line in enumerate(self.lines, 1):
             entity, row = self._read(json.loads(line), f"e{number:03}")
