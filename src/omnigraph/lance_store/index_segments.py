@@ -60,10 +60,10 @@ def probed_name(column: str, probes: int) -> str:
 
 
 def find_index(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex | None:
-    name = index_name(column, kind)
-    pattern = re.compile(re.escape(name) + (r"_p\d+" if kind is IndexKind.VECTOR else ""))
+    """By field and kind: after a rename of the column the index keeps its old name."""
+    suffix = re.compile(rf"_{kind.value}(_p\d+)?$")
     for index in dataset.describe_indices():
-        if pattern.fullmatch(index.name) and index.field_names == [column]:
+        if index.field_names == [column] and suffix.search(index.name):
             segments = tuple(index.segments)
             covered = frozenset(f for s in segments for f in s.fragment_ids)
             return PresentIndex(index.name, segments, covered)
