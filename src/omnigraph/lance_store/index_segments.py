@@ -5,29 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from omnigraph.lance_store.store import Dataset
-
-
-class IndexKind(StrEnum):
-    """Index families; the value is the suffix of the index name."""
-
-    SORTED = "idx"
-    FULL_TEXT = "fts"
-    SUBSTRING = "ngram"
-    LIST = "labels"
-    VECTOR = "vec"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSpec:
-    """One wanted index. `recall` matters for vectors only."""
-
-    column: str
-    kind: IndexKind
-    recall: float = 0.95
+from omnigraph.values.indexes import IndexKind, IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +21,9 @@ class PresentIndex:
     """Fragment ids."""
 
     @property
-    def probes(self) -> int | None:
+    def probes(self) -> int:
         """Partitions a vector query must look into; part of the name, see `probed_name`."""
-        found = re.search(r"_p(\d+)$", self.name)
-        return int(found.group(1)) if found else None
+        return int(self.name.rpartition("_p")[2])
 
 
 def index_name(column: str, kind: IndexKind = IndexKind.SORTED) -> str:
@@ -93,7 +73,5 @@ def coverage(dataset: Dataset, specs: Sequence[IndexSpec]) -> tuple[Coverage, ..
     for spec in specs:
         index = find_index(dataset, spec.column, spec.kind)
         covered = sum(rows.get(f, 0) for f in index.covered) if index else 0
-        found.append(
-            Coverage(spec.column, spec.kind, index is not None, covered, total - covered)
-        )
+        found.append(Coverage(spec.column, spec.kind, index is not None, covered, total - covered))
     return tuple(found)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.query import FullTextOperator, MatchQuery
 
-from omnigraph.lance_store.index_segments import IndexKind, has_index
+from omnigraph.lance_store.index_segments import has_index
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
+from omnigraph.values.indexes import IndexKind
 from omnigraph.values.text_match import (
     TextFunction,
     TextQuery,

@@ -13,8 +13,6 @@ from typing import Any
 from lance import Index, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.lance_store.index_segments import (
-    IndexKind,
-    IndexSpec,
     PresentIndex,
     find_index,
     index_name,
@@ -24,7 +22,8 @@ from omnigraph.lance_store.stage import StagedWrite
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.lance_store.vector_calibration import calibrated_probes
-from omnigraph.lance_store.vector_search import FLAT_ROWS
+from omnigraph.lance_store.vector_search import FLAT_ROWS, partitions
+from omnigraph.values.indexes import IndexKind, IndexSpec
 
 _SEGMENT_LIMIT = 8
 # New rows beyond this share of the old ones: partitions trained on the old rows fit badly.
@@ -136,11 +135,6 @@ def _train(
         if "KMeans cannot train" in str(error):
             return None
         raise
-
-
-def partitions(rows: int) -> int:
-    """About 2 * sqrt(rows) rows each."""
-    return max(1, round(rows**0.5 / 2))
 
 
 def _calibrate(dataset: Dataset, spec: IndexSpec, segment: Any, old: list[Any]) -> int:

@@ -58,5 +58,7 @@ def _neighbours(blocks: list[VectorBlock], queries: Vector) -> list[set[int]]:
 
 
 def _rows(dataset: Dataset, column: str, query: Vector, probes: int) -> list[int]:
-    found: list[int] = index_search(dataset, column, query, _K, probes).column("_rowaddr").to_pylist()
+    found: list[int] = (
+        index_search(dataset, column, query, _K, probes).column("_rowaddr").to_pylist()
+    )
     return found

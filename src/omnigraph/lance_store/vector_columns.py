@@ -19,7 +19,7 @@ import pyarrow as pa
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.store import Dataset
 
-_BatchRows = 65_536
+_BATCH_ROWS = 65_536
 _Key = tuple[int, str, str]
 
 
@@ -55,7 +55,17 @@ class VectorColumns:
 
     def fits(self, dataset: Dataset, column: str) -> bool:
         width = dataset.schema.field(column).type.list_size
-        return int(dataset.count_rows()) * (width * 4 + 64) <= self._budget
+        return bool(dataset.count_rows() * (width * 4 + 64) <= self._budget)
+
+    def resident(self, dataset: Dataset, column: str) -> list[VectorBlock] | None:
+        """Every block, if all of them are in memory already."""
+        if not self.fits(dataset, column):
+            return None
+        keys = self._fragment_keys(dataset, column)
+        with self._lock:
+            if not all(key in self._blocks for key in keys):
+                return None
+            return [self._blocks[key] for key in keys]
 
     def blocks(self, dataset: Dataset, column: str) -> Iterator[VectorBlock]:
         """Every block of the column."""
@@ -118,7 +128,7 @@ def _read(dataset: Dataset, column: str, fragments: list[Any] | None) -> Iterato
         columns=["id", column],
         with_row_address=True,
         fragments=fragments,
-        batch_size=_BatchRows,
+        batch_size=_BATCH_ROWS,
     )
     for batch in scanner.to_batches():
         yield block_of(batch.column(ROW_ADDRESS), batch.column("id"), batch.column(column))

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.index_segments import IndexKind, find_index
+from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.search_calls import Ranking, RowAddresses, best_first
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 from omnigraph.lance_store.vector_columns import VectorBlock, VectorColumns, block_of
+from omnigraph.values.indexes import IndexKind
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -36,7 +37,8 @@ _LARGEST_INDEXED_K = 1000
 _MARGIN = 1e-5
 _DECIMALS = 9
 _DENSE = 0.25
-_DEFAULT_PROBES = 32
+# A query that must look into this share of the partitions is slower than a pass over memory.
+_HARD = 0.125
 
 
 def nearest(
@@ -45,37 +47,47 @@ def nearest(
     vector: Sequence[float] | Vector,
     k: int,
     candidates: RowAddresses | None = None,
-    *,
-    exact: bool = False,
     vectors: VectorColumns = _SHARED,
 ) -> Ranking:
     """The k rows nearest to `vector`, among `candidates` if given; fewer only if fewer exist.
 
-    `exact` bypasses the index. A query vector without a direction is refused.
+    By the index within its recall, or exactly where that is as fast. A query vector without a
+    direction is refused.
     """
     query = _direction(vector, dataset.schema.field(column).type.list_size)
-    nothing = candidates is not None and len(candidates) == 0
-    if k <= 0 or nothing or dataset.count_rows() == 0:
+    if k <= 0 or _nothing_in(dataset, candidates):
         return _no_ranking()
     with storage_errors("searching vectors"):
-        if not exact:
-            found = _by_index(dataset, column, query, k, candidates)
-            if found is not None:
-                return found
+        found = _by_index(dataset, column, query, k, candidates, vectors)
+        if found is not None:
+            return found
         return _rank(vectors.blocks(dataset, column), candidates, query, k)
 
 
-def distances(
+def exact_nearest(
     dataset: Dataset,
     column: str,
     vector: Sequence[float] | Vector,
+    k: int | None = None,
     candidates: RowAddresses | None = None,
-    *,
     vectors: VectorColumns = _SHARED,
 ) -> Ranking:
-    """The distance of every candidate row that has a direction."""
-    rows = dataset.count_rows()
-    return nearest(dataset, column, vector, rows, candidates, exact=True, vectors=vectors)
+    """As `nearest` without an index; with `k` None the distance of every row that has one."""
+    query = _direction(vector, dataset.schema.field(column).type.list_size)
+    limit = int(dataset.count_rows()) if k is None else k
+    if limit <= 0 or _nothing_in(dataset, candidates):
+        return _no_ranking()
+    with storage_errors("searching vectors"):
+        return _rank(vectors.blocks(dataset, column), candidates, query, limit)
+
+
+def _nothing_in(dataset: Dataset, candidates: RowAddresses | None) -> bool:
+    return bool(dataset.count_rows() == 0 or (candidates is not None and len(candidates) == 0))
+
+
+def partitions(rows: int) -> int:
+    """Partitions of a vector index: about 2 * sqrt(rows) rows each."""
+    return max(1, round(math.sqrt(rows) / 2))
 
 
 def _direction(vector: Sequence[float] | Vector, width: int) -> Vector:
@@ -92,7 +104,12 @@ def _direction(vector: Sequence[float] | Vector, width: int) -> Vector:
 
 
 def _by_index(
-    dataset: Dataset, column: str, query: Vector, k: int, candidates: RowAddresses | None
+    dataset: Dataset,
+    column: str,
+    query: Vector,
+    k: int,
+    candidates: RowAddresses | None,
+    vectors: VectorColumns,
 ) -> Ranking | None:
     """None when exact search is the better or the only right way."""
     rows = dataset.count_rows()
@@ -102,12 +119,22 @@ def _by_index(
     index = find_index(dataset, column, IndexKind.VECTOR)
     if index is None:
         return None
+    if index.probes > _HARD * partitions(rows) and vectors.fits(dataset, column):
+        return None
     # One more than needed shows whether the cut falls between equal distances.
     asked = k + 1 if candidates is None else math.ceil(1.5 * k / share) + 8
-    found = index_search(dataset, column, query, asked, index.probes or _DEFAULT_PROBES)
-    found = found.sort_by(ROW_ADDRESS)
-    block = block_of(*(found.column(n).combine_chunks() for n in (ROW_ADDRESS, "id", column)))
-    ranked = _rank([block], candidates, query, asked)
+    resident = vectors.resident(dataset, column)
+    wanted = ("id", column) if resident is None else ()
+    found = index_search(dataset, column, query, asked, index.probes, wanted)
+    if resident is None:
+        found = found.sort_by(ROW_ADDRESS)
+        parts = (found.column(name).combine_chunks() for name in (ROW_ADDRESS, *wanted))
+        ranked = _rank([block_of(*parts)], candidates, query, asked)
+    else:
+        rows_found = found.column(ROW_ADDRESS).to_numpy()
+        if candidates is not None:
+            rows_found = np.intersect1d(rows_found, candidates)
+        ranked = _rank(resident, rows_found, query, asked)
     if len(ranked.rows) < k:
         return None
     if len(ranked.rows) > k and ranked.scores[k] == ranked.scores[k - 1]:
@@ -115,8 +142,15 @@ def _by_index(
     return Ranking(ranked.rows[:k], ranked.ids[:k], ranked.scores[:k])
 
 
-def index_search(dataset: Dataset, column: str, query: Vector, k: int, probes: int) -> pa.Table:
-    """What the index finds; fragments it does not cover are searched too."""
+def index_search(
+    dataset: Dataset,
+    column: str,
+    query: Vector,
+    k: int,
+    probes: int,
+    columns: Sequence[str] = (),
+) -> pa.Table:
+    """Addresses and `columns` of what the index finds, and of what it does not cover yet."""
     # Neighbours beyond the tenth spread over more partitions than the calibration looked at.
     spread = max(1.0, (k / 10) ** 0.3)
     near = {
@@ -127,7 +161,7 @@ def index_search(dataset: Dataset, column: str, query: Vector, k: int, probes: i
         "nprobes": math.ceil(probes * spread),
     }
     return dataset.scanner(
-        columns=["id", column, "_distance"], nearest=near, with_row_address=True
+        columns=[*columns, "_distance"], nearest=near, with_row_address=True
     ).to_table()
 
 

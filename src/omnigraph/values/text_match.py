@@ -109,7 +109,7 @@ def _by_script(
 
 
 def _plain(texts: pa.Array) -> pa.Array:
-    """Lower case, and `_` out of the way: then `\\b` of RE2 is exactly our term boundary."""
+    """Lower case, and `_` out of the way: a word boundary of RE2 is then exactly ours."""
     return pc.replace_substring(pc.ascii_lower(texts), "_", " ")
 
 
