@@ -11,6 +11,7 @@ from omnigraph.ir.functions import FUNCTIONS
 from omnigraph.query import codes as query_codes
 from omnigraph.query.compiler import compile_all, lint_text
 from omnigraph.schema import codes as schema_codes
+from omnigraph.schema import lint as schema_lint
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.evolve import REFUSALS
 from omnigraph.syntax.span import SourceText
@@ -41,9 +42,10 @@ def test_query_examples_compile(text: str) -> None:
     [
         (SCHEMA_PAGE, schema_codes.MEANINGS),
         (SCHEMA_PAGE, REFUSALS),
+        (SCHEMA_PAGE, schema_lint.MEANINGS),
         (QUERY_PAGE, query_codes.MEANINGS),
     ],
-    ids=["schema", "evolution", "query"],
+    ids=["schema", "evolution", "schema lint", "query"],
 )
 def test_code_tables_are_complete(page: str, meanings: dict[str, str]) -> None:
     rows = dict(re.findall(r"^\| `([A-Z]\d+)` \| (.*) \|$", page, re.MULTILINE))

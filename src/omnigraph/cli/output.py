@@ -13,7 +13,6 @@ import typer
 from omnigraph.errors import OmnigraphError
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 
 GLOBAL_JSON = "json_output"
 

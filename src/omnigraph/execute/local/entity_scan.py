@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from omnigraph.catalog.model import NodeType
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, TableView
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame
@@ -17,10 +18,12 @@ from omnigraph.ir.walk import walk
 from omnigraph.values.canonical import canonical_text
 
 
-def scan_nodes(variable: ex.Variable, frame: Frame, views: SnapshotViews) -> Frame:
+def scan_nodes(
+    variable: ex.Variable, frame: Frame, views: SnapshotViews, limits: QueryLimits
+) -> Frame:
     """Every row with every node."""
     view = views.of(variable)
-    return _cross(frame, variable, view, np.arange(view.count, dtype=np.int32))
+    return _cross(frame, variable, view, np.arange(view.count, dtype=np.int32), limits)
 
 
 def scan_filtered(
@@ -29,6 +32,7 @@ def scan_filtered(
     frame: Frame,
     views: SnapshotViews,
     evaluator: Evaluator,
+    limits: QueryLimits,
 ) -> Frame:
     """The predicate first, where it speaks of the new variable alone: then only its matches."""
     variable, view = scan.variable, views.of(scan.variable)
@@ -42,7 +46,7 @@ def scan_filtered(
     alone = Frame(len(positions), {variable.id: Binding(view, positions)})
     for conjunct in own:
         alone = alone.keep(evaluator.mask(conjunct, alone))
-    result = _cross(frame, variable, view, alone.bindings[variable.id].positions)
+    result = _cross(frame, variable, view, alone.bindings[variable.id].positions, limits)
     for conjunct in other:
         result = result.keep(evaluator.mask(conjunct, result))
     return result
@@ -96,8 +100,16 @@ def _names(node: NodeType, property_name: str) -> bool:
     return property_name == "id" or node.key == (property_name,)
 
 
-def _cross(frame: Frame, variable: ex.Variable, view: EntityView, positions: Positions) -> Frame:
+def _cross(
+    frame: Frame,
+    variable: ex.Variable,
+    view: EntityView,
+    positions: Positions,
+    limits: QueryLimits,
+) -> Frame:
     each = len(positions)
+    if frame.length > 1:
+        limits.reserve(frame.length * each, len(frame.bindings) + 1)
     if frame.length == 1:
         rows = np.zeros(each, np.int64)
         column = positions

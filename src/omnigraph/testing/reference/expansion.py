@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omnigraph.errors import ResourceLimit
+from omnigraph.ir.expressions import Variable
 from omnigraph.ir.reads import Direction, EdgeStep, Expand, ExpandMode, HopRange
 from omnigraph.testing.reference.ordering import comparable
 from omnigraph.testing.reference.rows import Bound, Entity, Path, Row, World
@@ -20,7 +21,7 @@ def expand(op: Expand, row: Row, world: World) -> list[Row]:
         return []
     found = []
     for path in _paths(op, source, world):
-        new: dict[object, Bound] = {op.target: path.end}
+        new: dict[Variable, Bound] = {op.target: path.end}
         if op.edge is not None:
             new[op.edge] = path.entities[1]
         if op.path is not None:
@@ -29,7 +30,7 @@ def expand(op: Expand, row: Row, world: World) -> list[Row]:
             continue
         if op.target_bound and row.entity(op.target) != path.end:
             continue
-        found.append(row.with_bindings(new))  # type: ignore[arg-type]
+        found.append(row.with_bindings(new))
     return found
 
 
@@ -97,9 +98,8 @@ def _shortest(start: Path, steps: tuple[EdgeStep, ...], hops: HopRange, world: W
     found: list[Path] = []
     for distance in range(1, _hop_limit(hops) + 1):
         reached: dict[Entity, Path] = {}
-        for path in sorted(
-            (longer for path in level for longer in _next(path, steps, world)), key=comparable
-        ):
+        longer = [path for shorter in level for path in _next(shorter, steps, world)]
+        for path in sorted(longer, key=comparable):
             own_loop = distance == 1 and path.end == start.end
             if own_loop or path.end not in visited:
                 reached.setdefault(path.end, path)

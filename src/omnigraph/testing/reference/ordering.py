@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from omnigraph.ir.expressions import VariableKind
+from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.testing.reference.rows import Entity, Path, Row
 
 _NULL_FIRST = (0,)
@@ -62,6 +63,8 @@ def in_tie_order(rows: Sequence[Row]) -> list[Row]:
         return []
     named = [v for v in rows[0].bindings if v.name != "_"]
     named.sort(key=lambda v: (v.kind is VariableKind.PATH, v.id))
-    return sorted_by(
-        rows, [(lambda row, v=variable: row.bound(v), False, False) for variable in named]
-    )
+    return sorted_by(rows, [(partial(_bound, variable), False, False) for variable in named])
+
+
+def _bound(variable: Variable, row: Row) -> Any:
+    return row.bound(variable)
