@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation
+from bench import compiler, foundation, query
 
-FAMILIES = {"foundation": foundation.run, "compiler": compiler.run}
+FAMILIES = {"foundation": foundation.run, "compiler": compiler.run, "query": query.run}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local import kernels
-from omnigraph.execute.local.entity_view import MISSING
+from omnigraph.execute.local.entity_view import MISSING, TableView
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame
 from omnigraph.execute.local.value_arrays import as_arrow_type
@@ -100,6 +100,14 @@ def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[
     if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
         binding = frame.bindings[key.variable.id]
         return binding.positions.astype(np.int64) + 1, binding.view.count + 1
+    if isinstance(key, ex.PropertyOf):
+        binding = frame.bindings[key.variable.id]
+        if isinstance(binding.view, TableView) and pa.types.is_string(
+            binding.view.column(key.property).type
+        ):
+            codes, size = binding.view.codes(key.property)
+            # Position MISSING is -1: the entry behind the last one, the code of NULL.
+            return codes[binding.positions], size
     return _codes(evaluator.array(key, frame))
 
 
