@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from omnigraph.settings.embedding import EmbeddingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +57,4 @@ class Settings:
 
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
