@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation
+from bench import compiler, foundation, search
 
-FAMILIES = {"foundation": foundation.run, "compiler": compiler.run}
+FAMILIES = {"foundation": foundation.run, "compiler": compiler.run, "search": search.run}
 
 
 def main() -> None:
