@@ -92,6 +92,16 @@ def test_warnings_fail_only_when_strict(files: dict[str, Path]) -> None:
     assert lint(files, "good.gq", "--strict")[0] == 1
 
 
+def test_warnings_about_the_schema_are_shown(files: dict[str, Path]) -> None:
+    files["s.pg"].write_text(SCHEMA.replace("@key", "@key @indx"), encoding="utf-8")
+    code, out, err = lint(files, "good.gq")
+    assert code == 0
+    assert "s.pg:1:33: warning L101: @indx has no meaning here" in out
+    assert "did you mean '@index'?" in out
+    assert "1 warnings" in err
+    assert json.loads(lint(files, "good.gq", "--json")[1])["warnings"] == 1
+
+
 def test_missing_files_and_bytes_that_are_no_text(files: dict[str, Path]) -> None:
     missing = dict(files, **{"bad.gq": Path("nope.gq")})
     code, out, _ = lint(missing, "bad.gq", "--json")
@@ -142,6 +152,10 @@ def test_fmt_leaves_a_broken_file_alone(tmp_path: Path) -> None:
 def test_version() -> None:
     assert runner.invoke(app, ["version"]).stdout.startswith("omnigraph ")
     assert "version" in json.loads(runner.invoke(app, ["version", "--json"]).stdout)
+
+
+def test_json_also_stands_before_the_command() -> None:
+    assert "version" in json.loads(runner.invoke(app, ["--json", "version"]).stdout)
 
 
 def test_every_command_has_help_with_an_example() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import LanguageError
+from omnigraph.ir.walk import rewrite
 from omnigraph.query import ast
 from omnigraph.query.compiler import compile_all, lint_text
 from omnigraph.query.format import format_queries
@@ -112,6 +113,12 @@ HOSTILE = {
     "comments that never close": "/*" * 500_000,
     "strings that never close": 'query q() { "\\' * 60_000,
     "variables and blanks": BODY.format(("$a =" + " " * 200) * 4_000),
+    "many filters": BODY.format("$p.age = 1 " * 5_000),
+    "many hops": BODY.format("$p knows $f " * 5_000),
+    "many inline values": "query q() { match { $p: Person { "
+    + "age: 1 " * 5_000
+    + "} } return { 1 } }",
+    "many rankings": BODY.format("").replace("$p.name", 'bm25($p.bio, "x") ' * 2_000),
     "a very long number": BODY.format("$p.age = " + "9" * 500_000),
     "a very long name": BODY.format("$p." + "a" * 500_000 + " = 1"),
 }
@@ -119,10 +126,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_an_error_within_a_second(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # the machine may be busy with something else
     with pytest.raises(LanguageError) as caught:
         compile_all(text, PEOPLE)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(caught.value.message) < 20_000
 
 
@@ -131,5 +138,10 @@ def test_the_widest_allowed_nesting_compiles() -> None:
     assert compile_all(BODY.format(nested), PEOPLE)
     chain = " + ".join(["$p.age"] * 90)
     assert compile_all(BODY.format(f"{chain} = 1"), PEOPLE)
+    filters = "$p.age = 1 " * 70 + "$p knows $f " * 70
+    compiled = compile_all(BODY.format(filters), PEOPLE)[0]
+    assert compiled.plan is not None
+    assert hash(compiled.plan) == hash(compile_all(BODY.format(filters), PEOPLE)[0].plan)
+    assert rewrite(compiled.plan, lambda node: node) == compiled.plan
     ors = " or ".join(["$p.age = 1"] * 3_000)
     assert compile_all(BODY.format(ors), PEOPLE)

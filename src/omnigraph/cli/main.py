@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from omnigraph.cli.commands import lint, query, schema, version
 
 app = typer.Typer(
     name="omnigraph",
-    help="A typed property graph over Lance.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def options(
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print JSON, whatever the command.")
+    ] = False,
+) -> None:
+    """A typed property graph over Lance."""
+
 
 lint.register(app)
 schema.register(app)

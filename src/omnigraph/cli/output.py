@@ -13,9 +13,18 @@ import typer
 from omnigraph.errors import OmnigraphError
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+GLOBAL_JSON = "json_output"
+
+
+def _own_or_global(context: typer.Context, value: bool) -> bool:
+    """`--json` counts before the command as well as behind it."""
+    return value or bool(context.find_root().params.get(GLOBAL_JSON))
+
+
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of text.", callback=_own_or_global)
+]
 
 
 def print_result(text: str) -> None:

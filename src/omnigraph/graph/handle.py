@@ -11,10 +11,12 @@ from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
 from omnigraph.errors import ReadOnlyGraph
+from omnigraph.execute.result import QueryResult
 from omnigraph.graph import indexes, reads, writes
 from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
+from omnigraph.graph.queries import QueryText
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -54,6 +56,41 @@ class Graph:
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
         return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+        timeout: float | None = None,
+    ) -> QueryResult:
+        """Run one query of a text; `at` is a commit, tag or moment, `timeout` seconds.
+
+        Example:
+            >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
+        """
+        text = QueryText(source, name, params)
+        return self._engine.queries.run(self.snapshot(branch, at=at), text, timeout)
+
+    def explain(self, source: str, name: str | None = None, branch: str = MAIN) -> str:
+        """The plan of a query, one operator a line, in the order rows flow."""
+        return self._engine.queries.explain(self.snapshot(branch), QueryText(source, name))
+
+    def profile(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        timeout: float | None = None,
+    ) -> str:
+        """Run a query; its plan with the rows and milliseconds of every operator."""
+        text = QueryText(source, name, params)
+        return self._engine.queries.profile(self.snapshot(branch), text, timeout)
 
     def apply(
         self,

@@ -34,9 +34,11 @@ def children(node: Node) -> Iterator[Node]:
 
 def walk(node: Node) -> Iterator[Node]:
     """This node and everything inside it, parents first."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack += reversed(list(children(current)))
 
 
 def map_children(node: _N, change: Callable[[Any], Any]) -> _N:

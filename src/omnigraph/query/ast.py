@@ -266,6 +266,7 @@ class Read:
     order: tuple[Ordering, ...] = ()
     limit: Expression | None = None
     offset: Expression | None = None
+    match_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     return_span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

@@ -110,10 +110,6 @@ class LintReport:
     def errors(self) -> int:
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
-    @property
-    def warnings(self) -> int:
-        return len(self.findings) - self.errors
-
 
 def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
     """Errors and warnings of every query; raises `ParseError` when the text cannot be read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument
@@ -15,7 +14,7 @@ from omnigraph.ir.expressions import (
     ListOf,
     NullType,
 )
-from omnigraph.values.coercion import coerce
+from omnigraph.values.coercion import coerce, round_to_f32
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_KINDS,
@@ -72,6 +71,8 @@ def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
     """A literal in the type of what it is compared with."""
     if is_numeric(constant.type) and is_numeric(other) and isinstance(other, ScalarType):
         return _number_like(constant, other)
+    if isinstance(constant.type, ListType) and isinstance(other, ListType):
+        return constant_of(constant, other)
     if isinstance(other, (ScalarType, EnumType)):
         converts = other.kind in TEMPORAL_KINDS if isinstance(other, ScalarType) else True
         if converts:
@@ -83,18 +84,10 @@ def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
 
 def _number_like(constant: Constant, other: ScalarType) -> Constant:
     if other.kind is ScalarKind.F32:
-        return Constant(_round_to_f32(float(constant.value)), other)
+        return Constant(round_to_f32(float(constant.value)), other)
     if other.kind is ScalarKind.F64:
         return Constant(float(constant.value), other)
     return constant  # an integer compared with 2.5, or with one too large for it, is fine
-
-
-def _round_to_f32(value: float) -> float:
-    try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return value
-    return rounded
 
 
 def _same_family(left: ExpressionType, right: ExpressionType) -> bool:
@@ -110,8 +103,6 @@ def constant_of(constant: Constant, wanted: ValueType) -> Constant:
         value = coerce(raw, wanted)
     except InvalidArgument as error:
         raise DoesNotFit(error.message) from None
-    if wanted == ScalarType(ScalarKind.F32):
-        value = _round_to_f32(value)
     return Constant(tuple(value) if isinstance(value, list) else value, wanted)
 
 

@@ -17,12 +17,16 @@ from omnigraph.values.scalars import EnumType, ListType, VectorType
 
 @dataclass(frozen=True, slots=True)
 class ResultField:
-    """One result column. `kind` is scalar, enum, list, vector, node, edge or path."""
+    """One result column. `kind` is scalar, enum, list, vector, node, edge or path.
+
+    `type` is how the type is written, `value_type` the type itself.
+    """
 
     name: str
     kind: str
     type: str
     nullable: bool
+    value_type: ex.ExpressionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class OperationDescriptor:
 
 def result_fields(columns: Iterable[reads.Column]) -> tuple[ResultField, ...]:
     return tuple(
-        ResultField(c.name, _kind(c.value.type), str(c.value.type), c.value.nullable)
+        ResultField(c.name, _kind(c.value.type), str(c.value.type), c.value.nullable, c.value.type)
         for c in columns
     )
 

@@ -35,19 +35,19 @@ def _query(query: ast.Query) -> list[Line]:
     start = query.span.start
     return [
         Line(f"query {query.name.text}({parameters}){annotations} {{", start),
-        *_body(query.body, start),
+        *_body(query.body),
         Line("}", max(query.span.end - 1, 0), closes=True),
     ]
 
 
-def _body(body: ast.Read | ast.Mutation, start: int) -> list[Line]:
+def _body(body: ast.Read | ast.Mutation) -> list[Line]:
     if isinstance(body, ast.Read):
-        return _read(body, start)
+        return _read(body)
     return [line for statement in body.statements for line in _statement(statement)]
 
 
-def _read(read: ast.Read, start: int) -> list[Line]:
-    lines = _match(read.clauses, start, read.return_span.start)
+def _read(read: ast.Read) -> list[Line]:
+    lines = _match(read.clauses, read.match_span.start, read.match_span.end - 1)
     keyword = "return distinct" if read.distinct else "return"
     at = read.return_span.start
     lines += _block(keyword, [(_projection(p), p.span.start) for p in read.projections], at)
@@ -72,13 +72,12 @@ def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[Line]
     return [Line(f"{keyword} {{", start, 1), *inner, Line("}", items[-1][1], 1, closes=True)]
 
 
-def _match(clauses: tuple[ast.Clause, ...], start: int, following: int) -> list[Line]:
-    """The block from `start`; `following` is where the next construct begins."""
-    first = min((clause.span.start for clause in clauses), default=start)
+def _match(clauses: tuple[ast.Clause, ...], start: int, end: int) -> list[Line]:
+    """The block from `start`, its closing brace at `end`."""
     return [
-        Line("match {", min(start + 1, first), 1),
+        Line("match {", start, 1),
         *_clauses(clauses, 2),
-        Line("}", max(following - 1, 0), 1, closes=True),
+        Line("}", max(end, 0), 1, closes=True),
     ]
 
 
@@ -153,7 +152,7 @@ def _statement(statement: ast.Statement) -> list[Line]:
         case ast.MatchDelete(clauses, variables):
             names = ", ".join(f"${v.text}" for v in variables)
             at = variables[0].span.start
-            return [*_match(clauses, start, at), Line(f"delete {names}", at, 1)]
+            return [*_match(clauses, start, at - 1), Line(f"delete {names}", at, 1)]
 
 
 def _assignments(

@@ -28,7 +28,7 @@ def lint_queries(
             _unused_bindings(query, found)
             if isinstance(checked.body, CheckedRead):
                 _cartesian(query, checked.body.pattern, found)
-        _unindexed_searches(query, catalog, found)
+                _unindexed_searches(query, checked.body.pattern, catalog, found)
     _never_updated([query for query, _ in pairs], catalog, found)
 
 
@@ -132,31 +132,33 @@ def _cartesian(query: ast.Query, pattern: Pattern, found: Findings) -> None:
     )
 
 
-def _unindexed_searches(query: ast.Query, catalog: Catalog, found: Findings) -> None:
-    types = {
-        node.variable.text: node.type.text
-        for node in _nodes(query.body)
-        if isinstance(node, ast.Binding)
-    }
-    for node in _nodes(query.body):
-        if not isinstance(node, ast.Call) or not node.arguments:
+def _unindexed_searches(
+    query: ast.Query, pattern: Pattern, catalog: Catalog, found: Findings
+) -> None:
+    types = {variable.name: variable.types for variable in pattern.introduced()}
+    for call in _nodes(query.body):
+        field = _searched(call)
+        if field is None:
             continue
-        function = FUNCTIONS.get(node.function)
-        field = node.arguments[0]
-        if (
-            function is None
-            or function.kind not in (FunctionKind.TEXT, FunctionKind.RANKING)
-            or not isinstance(field, ast.PropertyRef)
-        ):
-            continue
-        owner = catalog.node_types.get(types.get(field.variable.text, ""))
-        if owner is not None and not _is_indexed(owner, field.property.text):
-            found.warning(
-                codes.UNINDEXED_SEARCH,
-                f"{owner.name}.{field.property.text} has no index: {node.function} reads every row",
-                field.span,
-                f"write `{field.property.text}: … @index` in the schema",
-            )
+        for name in types.get(field.variable.text, ()):
+            owner = catalog.node_types.get(name)
+            if owner is not None and not _is_indexed(owner, field.property.text):
+                found.warning(
+                    codes.UNINDEXED_SEARCH,
+                    f"{owner.name}.{field.property.text} has no index: every row is read",
+                    field.span,
+                    f"write `{field.property.text}: … @index` in the schema",
+                )
+
+
+def _searched(node: object) -> ast.PropertyRef | None:
+    """The property a text predicate or ranking looks into."""
+    if not isinstance(node, ast.Call) or not node.arguments:
+        return None
+    function = FUNCTIONS.get(node.function)
+    is_search = function is not None and function.kind in (FunctionKind.TEXT, FunctionKind.RANKING)
+    field = node.arguments[0]
+    return field if is_search and isinstance(field, ast.PropertyRef) else None
 
 
 def _is_indexed(owner: NodeType, name: str) -> bool:

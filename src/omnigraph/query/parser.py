@@ -8,15 +8,16 @@ from pathlib import Path
 
 from omnigraph.errors import ParseError
 from omnigraph.query import ast, codes
-from omnigraph.query.expression_depth import MAX_DEPTH, deepest
+from omnigraph.query.query_size import MAX_DEPTH, MAX_STEPS, deepest, steps
 from omnigraph.query.tree_reader import TreeReader
-from omnigraph.syntax.diagnostics import Diagnostic, Findings, language_error
+from omnigraph.syntax.diagnostics import Findings, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.span import SourceText
 
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
     "NAME": "a name",
+    "PROPERTY": "a property",
     "VARIABLE": "a variable",
     "EDGE_VARIABLE": "an edge variable",
     "PATH_VARIABLE": "a path variable",
@@ -91,6 +92,19 @@ _HABITS = (
     (r"(?i:skip)\b", "write `offset`"),
     (r"[0-9]+\.\.", "hop bounds are written `{1,3}`"),
 )
+# What could stand here, the text before, the text at the error -> what was probably meant.
+_SITUATIONS = (
+    ({"TYPE_NAME"}, r"", r"[a-z_]", "type names start with an upper-case letter"),
+    ({"TYPE_NAME"}, r"delete\s*", r"\$", "write `match { … } delete $x`"),
+    ({"PROPERTY"}, r"", r"[a-z_]\w*", "values are written `name: value`"),
+    ({"PROPERTY"}, r"", r"[A-Z]", "property names start with a lower-case letter"),
+    ({"SET"}, r"", r"", "write `update T set { … } where …`"),
+    ({"NAME"}, r"\.\s*", r"\*", "`return { $x }` gives every property of $x"),
+    ({"LBRACE", "DISTINCT"}, r"", r"", "write `return { … }`"),
+    ({"RBRACE"}, r"[\s{][a-z_]\w*\s*", r":", "variables start with $"),
+    ({"PATH_VARIABLE"}, r"", r",", "clauses need no separator"),
+    ({"LPAR"}, r"query\s+\w+\s*", r"", "a query is written `query name() { … }`"),
+)
 
 
 def parse_queries(source: SourceText) -> ast.QueryFile:
@@ -126,16 +140,14 @@ def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
         # The first character of a foreign operator is often a token of ours: `=` of `==`.
         if re.match(pattern, rest) or re.match(f"{pattern}(?<=..)", before[-1:] + rest):
             return help_text
-    if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
-        return "type names start with an upper-case letter"
-    if expected >= {"NAME", "UNDIRECTED"} and re.match(r"[A-Z]", rest):
-        word = re.match(r"\w+", rest)
-        name = word.group() if word else ""
+    for needed, behind, ahead, help_text in _SITUATIONS:
+        if needed <= expected and re.search(f"{behind}$", before) and re.match(ahead, rest):
+            return help_text
+    if expected >= {"NAME", "UNDIRECTED"} and (word := re.match(r"[A-Z]\w*", rest)):
+        name = word.group()
         return f"edges are written in lower case: `{name[:1].lower()}{name[1:]}`"
-    if expected == {"LPAR"}:
-        return "a query is written `query name() { … }`, also without parameters"
     opened = re.search(r"\b(return|order|insert|update|query)\b[^{}]*$", before)
-    if rest.startswith("{") and opened and "LBRACE" not in expected:
+    if rest.startswith("{") and opened:
         return f"a '}}' is missing before `{opened.group(1)}`"
     if expected == {"QUERY", "$END"}:
         return "a text holds `query name() { … }` declarations"
@@ -152,16 +164,25 @@ def _check_queries(queries: ast.QueryFile, found: Findings) -> None:
         seen.add(query.name.text)
         _check_parameters(query, found)
         _check_kind(query, found)
-        depth, span = deepest(query)
-        if depth > MAX_DEPTH:
-            found.append(
-                Diagnostic(
-                    codes.SYNTAX,
-                    f"this expression has more than {MAX_DEPTH} levels",
-                    span,
-                    "use `in [ … ]`, or split it",
-                )
-            )
+        _check_size(query, found)
+
+
+def _check_size(query: ast.Query, found: Findings) -> None:
+    depth, span = deepest(query)
+    if depth > MAX_DEPTH:
+        found.error(
+            codes.SYNTAX,
+            f"this expression has more than {MAX_DEPTH} levels",
+            span,
+            "use `in [ … ]`, or split it",
+        )
+    elif steps(query) > MAX_STEPS:
+        found.error(
+            codes.SYNTAX,
+            f"query '{query.name.text}' has more than {MAX_STEPS} clauses and searches",
+            query.name.span,
+            "join conditions with `and`, use `in [ … ]`, or split the query",
+        )
 
 
 def _check_parameters(query: ast.Query, found: Findings) -> None:

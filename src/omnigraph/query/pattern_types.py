@@ -125,8 +125,13 @@ class _Inference:
             return frozenset({name.text})
         implementing = [n.name for n in self._catalog.nodes if name.text in n.implements]
         interfaces = {interface.name for interface in self._catalog.interfaces}
-        if name.text in interfaces:
+        if name.text in interfaces and implementing:
             return frozenset(implementing)
+        if name.text in interfaces:
+            self._found.error(
+                codes.UNKNOWN_NODE_TYPE, f"no node type implements '{name.text}'", name.span
+            )
+            return None
         if name.text in self._catalog.edge_types:
             word = name.text[:1].lower() + name.text[1:]
             help_text: str | None = f"an edge is matched by a hop: `$a $e:{word} $b`"

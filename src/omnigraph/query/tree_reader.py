@@ -75,20 +75,22 @@ class TreeReader(Transformer[Token, Any]):
     # --- bodies
 
     def read(self, _meta: Meta, children: list[Any]) -> ast.Read:
-        clauses, returns, *rest = children
+        (clauses, match_span), returns, *rest = children
         parts: dict[str, Any] = {"having": None, "order": (), "limit": None, "offset": None}
         for kind, value, span in rest:
             if kind in ("limit", "offset") and parts[kind] is not None:
                 self.problems.error(codes.SYNTAX, f"{kind} is said twice", span)
             parts[kind] = value
         distinct, projections, span = returns
-        return ast.Read(clauses, projections, distinct, return_span=span, **parts)
+        return ast.Read(
+            clauses, projections, distinct, match_span=match_span, return_span=span, **parts
+        )
 
     def mutation(self, _meta: Meta, children: list[Any]) -> ast.Mutation:
         return ast.Mutation(tuple(children))
 
-    def match(self, _meta: Meta, children: list[Any]) -> tuple[ast.Clause, ...]:
-        return tuple(children)
+    def match(self, meta: Meta, children: list[Any]) -> tuple[tuple[ast.Clause, ...], Span]:
+        return tuple(children), _span(meta)
 
     def returns(self, meta: Meta, children: list[Any]) -> tuple[bool, Any, Span]:
         distinct = _is(children[0], "DISTINCT")
@@ -129,7 +131,7 @@ class TreeReader(Transformer[Token, Any]):
         return ast.Delete(_name(children[0]), children[1], _span(meta))
 
     def match_delete(self, meta: Meta, children: list[Any]) -> ast.MatchDelete:
-        clauses, *variables = children
+        (clauses, _), *variables = children
         return ast.MatchDelete(clauses, tuple(_name(v) for v in variables), _span(meta))
 
     # --- clauses
@@ -307,6 +309,7 @@ def _edges_named_like_operators(
         body.order,
         body.limit,
         body.offset,
+        body.match_span,
         body.return_span,
     )
 

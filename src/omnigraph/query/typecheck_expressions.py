@@ -24,6 +24,14 @@ from omnigraph.values.scalars import (
 
 _ENDPOINT_COLUMNS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
 
+_FOREIGN_WORDS = {
+    "where": "a filter stands in the match block without `where`",
+    "like": "write `contains`, `starts_with` or `match_text($x.p, …)`",
+    "between": "write `$x.p >= 1 and $x.p <= 3`",
+    "exists": "write `$x.p is not null`; `not { not { … } }` asks for a pattern",
+    "case": "there is no `case`; `coalesce` replaces NULLs",
+}
+
 # How a bare word is read: a column in `order`, a row's property in a mutation.
 NameResolver = Callable[[ast.NameRef], ex.Expression | None]
 CallChecker = Callable[["ExpressionChecker", ast.Call], ex.Expression | None]
@@ -127,11 +135,12 @@ class ExpressionChecker:
     def name_ref(self, ref: ast.NameRef) -> ex.Expression | None:
         if self._resolve_name is not None:
             return self._resolve_name(ref)
+        usual = f"a property is read as `$x.{ref.name}`, a string is written in double quotes"
         self.found.error(
             codes.UNBOUND,
             f"'{ref.name}' is a bare word",
             ref.span,
-            f"a property is read as `$x.{ref.name}`, a string is written in double quotes",
+            _FOREIGN_WORDS.get(ref.name, usual),
         )
         return None
 

@@ -168,7 +168,15 @@ class _PatternChecker:
 
     def _optional(self, clause: ast.OptionalBlock) -> Pattern:
         inner = self._scope.inner()
+        errors = len(self._found)
         pattern = check_pattern(clause.clauses, inner, nullable=True)
+        if len(self._found) == errors and not pattern.introduced():
+            self._found.error(
+                codes.SHAPE,
+                "this `optional` binds nothing new, so it changes nothing",
+                clause.span,
+                "a variable that is used outside the block is bound outside: move its use inside",
+            )
         for variable in inner.variables.values():
             self._scope.adopt(variable)
         return pattern

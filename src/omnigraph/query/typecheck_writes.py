@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigraph.catalog.annotations import default_of, embedding_of
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType, Property
 from omnigraph.ir import expressions as ex
@@ -206,7 +207,10 @@ class WriteChecker:
         missing = [
             p.name
             for p in entity.properties
-            if not p.nullable and p.name not in given and _default(p) is None and not _embedded(p)
+            if not p.nullable
+            and p.name not in given
+            and _default(p) is None
+            and embedding_of(p) is None
         ]
         if isinstance(entity, EdgeType):
             ends = {_ENDPOINTS[name] for name in given if name in _ENDPOINTS}
@@ -236,12 +240,7 @@ def _property(entity: EntityType, name: str) -> Property | None:
 
 
 def _default(declared: Property) -> ex.Constant | None:
-    for annotation in declared.annotations:
-        if annotation.name == "default" and annotation.arguments[0] is not None:
-            return constant_of(ex.Constant(annotation.arguments[0], declared.type), declared.type)
-    return None
-
-
-def _embedded(declared: Property) -> bool:
-    """Vectors with @embed are filled by the graph's provider."""
-    return any(annotation.name == "embed" for annotation in declared.annotations)
+    value = default_of(declared)
+    if value is None:
+        return None
+    return constant_of(ex.Constant(value, declared.type), declared.type)

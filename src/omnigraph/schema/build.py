@@ -92,9 +92,7 @@ def _node(
     own = _own_properties(declared, inherited, found)
     properties = inherited | own
     body = Body(name, properties, on_edge=False)
-    constraints = _with_inherited(
-        build_constraints(declared.members, body, found), implemented, properties
-    )
+    constraints = _with_inherited(build_constraints(declared.members, body, found), implemented)
     _check_single_key(declared, constraints, found)
     _check_embed(declared.members, properties, name, found)
     return NodeType(
@@ -186,9 +184,7 @@ def _inherited(
 
 
 def _with_inherited(
-    own: tuple[Constraint, ...],
-    implemented: list[InterfaceType],
-    properties: dict[str, Property],
+    own: tuple[Constraint, ...], implemented: list[InterfaceType]
 ) -> tuple[Constraint, ...]:
     inherited = [c for interface in implemented for c in interface.constraints]
     return tuple(dict.fromkeys([*inherited, *own]))

@@ -53,6 +53,9 @@ def resolve_type(ref: ast.TypeRef, found: Findings) -> ValueType | None:
         return _vector(ref, found)
     if ref.base == "Blob" and not ref.is_list:
         return BlobType()
+    if ref.base == "Vector":
+        found.error(codes.BAD_TYPE, "a vector needs its width", ref.span, "write `Vector(256)`")
+        return None
     kind = _SCALARS.get(ref.base)
     if kind is None:
         found.error(

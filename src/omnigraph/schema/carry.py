@@ -6,18 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from omnigraph.catalog.annotations import renamed_from
 from omnigraph.catalog.constraints import Constraint, Key
-from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.values.identifiers import fnv1a64_hex
 
 _T = TypeVar("_T", NodeType, EdgeType, Property)
-
-
-def renamed_from(annotations: tuple[Annotation, ...]) -> str | None:
-    for annotation in annotations:
-        if annotation.name == "rename_from" and annotation.arguments:
-            return str(annotation.arguments[0])
-    return None
 
 
 def counterpart(new: _T, old: Sequence[_T]) -> _T | None:

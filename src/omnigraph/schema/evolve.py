@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from omnigraph.catalog.annotations import default_of, renamed_from
 from omnigraph.catalog.constraints import Check, Constraint, Index, Key, Range, Unique
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
     EdgeType,
     EntityType,
-    Literal,
     NodeType,
     Property,
 )
 from omnigraph.errors import SchemaRefused
 from omnigraph.schema import steps as st
-from omnigraph.schema.carry import carry_identities, counterpart, renamed_from
+from omnigraph.schema.carry import carry_identities, counterpart
 from omnigraph.values.scalars import (
     EnumType,
     ListType,
@@ -174,13 +174,6 @@ def _check_key(before: EntityType, after: EntityType) -> None:
             f"to ({', '.join(after.key)})",
             "ids are made of it; load the nodes into a new type instead",
         )
-
-
-def default_of(declared: Property) -> Literal:
-    for annotation in declared.annotations:
-        if annotation.name == "default":
-            return annotation.arguments[0]
-    return None
 
 
 def _added(owner: EntityType, declared: Property) -> st.AddProperty:

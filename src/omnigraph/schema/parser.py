@@ -36,6 +36,7 @@ PARSE_CODE = "S000"
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
     "NAME": "a name",
+    "PROPERTY": "a property",
     "ENUM_VALUE": "an enum value",
     "CONSTRAINT": "a constraint",
     "ANNOTATION": "an annotation",
@@ -99,19 +100,30 @@ def _grammar() -> Grammar:
     )
 
 
+# What could stand here, the text at the error -> what was probably meant.
+_SITUATIONS = (
+    ("", r"'", "strings are written in double quotes"),
+    ("", r"#", "comments start with //"),
+    ("", r";", "declarations need no separator"),
+    ("", r"=>", "an edge is written `edge Knows: Person -> Person`"),
+    ("", r"@\s*[A-Z]", "annotations are written in lower case"),
+    ("IMPLEMENTS", r"extends\b|:", "write `node Person implements Named`"),
+    ("NULLABLE", r"!", "properties are required unless their type ends in `?`"),
+    ("NULLABLE", r"=", "a default is written `@default(…)`"),
+    ("RSQB", r"\?", "elements of a list are never null"),
+    ("ENUM_VALUE", r'"', "enum values are written without quotes"),
+    ("EQUAL", r"\(", "a literal is needed, not a call"),
+    ("TYPE_NAME", r"\[", "a list holds scalars"),
+    ("TYPE_NAME", r"[a-z_]", "type names start with an upper-case letter"),
+    ("PROPERTY", r"[A-Z]\w*\s*:", "property names start with a lower-case letter"),
+    ("PROPERTY", r"[a-z_]\w*", "a property is written `name: Type`"),
+)
+
+
 def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
-    if "TYPE_NAME" in expected and re.match(r"[a-z_]", rest):
-        return "type names start with an upper-case letter"
-    if "NAME" in expected and re.match(r"[A-Z]", rest):
-        return "property names start with a lower-case letter"
-    if rest.startswith("'"):
-        return "strings are written in double quotes"
-    if rest.startswith("#"):
-        return "comments start with //"
-    if rest.startswith(";"):
-        return "declarations need no separator"
-    if rest.startswith("=>"):
-        return "an edge is written `edge Knows: Person -> Person`"
+    for needed, ahead, help_text in _SITUATIONS:
+        if (not needed or needed in expected) and re.match(ahead, rest):
+            return help_text
     return misspelt_keyword(rest, expected)
 
 

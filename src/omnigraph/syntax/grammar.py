@@ -94,9 +94,8 @@ class Grammar:
         readable = self._readable(expected)
         if readable:
             message += f", expected {readable}"
-        unclosed = _unclosed(text, span.start)
-        if unclosed:
-            message = unclosed
+        if isinstance(error, UnexpectedCharacters):
+            message = _unclosed(text, span.start) or message
         before, rest = (
             text[max(0, span.start - 80) : span.start],
             text[span.start : span.start + 80],

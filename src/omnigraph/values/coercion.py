@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,7 +100,16 @@ def _coerce_float(value: object, kind: ScalarKind) -> float:
     number = float(value)
     if not math.isfinite(number) or (kind is ScalarKind.F32 and abs(number) > _F32_MAX):
         raise _refuse(value, f"a finite {kind.value}")
-    return number
+    return round_to_f32(number) if kind is ScalarKind.F32 else number
+
+
+def round_to_f32(value: float) -> float:
+    """The nearest float32, as the double Python has; beyond them all, the value itself."""
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return value
+    return rounded
 
 
 def _coerce_string(value: object) -> str:

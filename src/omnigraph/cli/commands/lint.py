@@ -17,8 +17,17 @@ from omnigraph.cli.output import (
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
 from omnigraph.query.compiler import LintReport, lint_text
-from omnigraph.schema.build import catalog_from_text
-from omnigraph.syntax.diagnostics import diagnostic_to_json, language_error, render
+from omnigraph.schema.build import build_catalog
+from omnigraph.schema.lint import lint_schema
+from omnigraph.schema.parser import parse_schema
+from omnigraph.syntax.diagnostics import (
+    Diagnostic,
+    Severity,
+    diagnostic_to_json,
+    language_error,
+    render,
+)
+from omnigraph.syntax.span import SourceText
 
 QueryFile = Annotated[str, typer.Option("--query", "-q", help="The .gq file, `-` for stdin.")]
 SchemaFile = Annotated[str, typer.Option("--schema", "-s", help="The .pg file.")]
@@ -42,33 +51,37 @@ def lint(
     """
     with failures(json):
         schema_source = read_source(schema)
-        catalog = catalog_from_text(schema_source.text, schema_source.file)
-        source = read_source(query)
-        report = lint_text(source, catalog)
+        parsed = parse_schema(schema_source)
+        catalog = build_catalog(parsed, schema_source)
+        report = lint_text(read_source(query), catalog)
+    notes = [(finding, schema_source) for finding in lint_schema(parsed)]
+    notes += [(finding, report.source) for finding in report.findings]
     if json:
-        print_json(_to_json(report))
+        print_json(_to_json(report, notes))
     else:
-        _print_text(report)
-    if report.errors or (strict and report.warnings):
+        for finding, source in notes:
+            print_result(render(finding, source) + "\n")
+        print_note(f"{query}: {report.queries} queries, {report.errors} errors, {_warnings(notes)}")
+    if report.errors or (strict and notes):
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_text(report: LintReport) -> None:
-    for finding in report.findings:
-        print_result(render(finding, report.source) + "\n")
-    print_note(
-        f"{report.source.file}: {report.queries} queries, "
-        f"{report.errors} errors, {report.warnings} warnings"
-    )
+Note = tuple[Diagnostic, SourceText]
 
 
-def _to_json(report: LintReport) -> dict[str, Any]:
+def _warnings(notes: list[Note]) -> str:
+    number = sum(finding.severity is Severity.WARNING for finding, _ in notes)
+    return f"{number} warnings"
+
+
+def _to_json(report: LintReport, notes: list[Note]) -> dict[str, Any]:
+    warnings = [finding for finding, _ in notes if finding.severity is Severity.WARNING]
     body = {
         "query": report.source.file,
         "queries": [operation.to_dict() for operation in report.operations],
         "errors": report.errors,
-        "warnings": report.warnings,
-        "findings": [diagnostic_to_json(f, report.source) for f in report.findings],
+        "warnings": len(warnings),
+        "findings": [diagnostic_to_json(finding, source) for finding, source in notes],
     }
     if not report.errors:
         return body

@@ -1,0 +1,97 @@
+"""The hot loops, compiled by numba; imported only by `kernels`, in the background."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True}
+
+
+@njit(**_OPTIONS)
+def follow(offsets: Any, nodes: Any, edges: Any, sources: Any) -> Any:
+    total = 0
+    for i in range(len(sources)):
+        total += offsets[sources[i] + 1] - offsets[sources[i]]
+    rows = np.empty(total, np.int64)
+    met = np.empty(total, np.int32)
+    taken = np.empty(total, np.int32)
+    n = 0
+    for i in range(len(sources)):
+        for entry in range(offsets[sources[i]], offsets[sources[i] + 1]):
+            rows[n] = i
+            met[n] = nodes[entry]
+            taken[n] = edges[entry]
+            n += 1
+    return rows, met, taken
+
+
+@njit(**_OPTIONS)
+def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any:
+    rows = np.empty(len(sources), np.int64)
+    taken = np.empty(len(sources), np.int32)
+    n = 0
+    for i in range(len(sources)):
+        low = offsets[sources[i]]
+        end = offsets[sources[i] + 1]
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            if nodes[middle] < wanted[i]:
+                low = middle + 1
+            else:
+                high = middle
+        while low < end and nodes[low] == wanted[i]:
+            if n == len(rows):
+                rows = np.concatenate((rows, np.empty(len(rows) + 16, np.int64)))
+                taken = np.concatenate((taken, np.empty(len(taken) + 16, np.int32)))
+            rows[n] = i
+            taken[n] = edges[low]
+            n += 1
+            low += 1
+    return rows[:n], taken[:n]
+
+
+@njit(**_OPTIONS)
+def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) -> Any:
+    """(how many each source meets, the nodes met, ascending per source, depth still open)."""
+    size = len(offsets) - 1
+    stamp = np.zeros(size, np.int32)
+    queue = np.empty(size + 1, np.int32)
+    counts = np.zeros(len(sources), np.int64)
+    out = np.empty(max(1024, len(sources)), np.int32)
+    n = 0
+    open_end = False
+    for i in range(len(sources)):
+        begin, end, start = 0, 1, n
+        queue[0] = sources[i]
+        depth = 0
+        while begin < end and depth < maximum:
+            depth += 1
+            level_end = end
+            for q in range(begin, level_end):
+                node = queue[q]
+                for entry in range(offsets[node], offsets[node + 1]):
+                    other = nodes[entry]
+                    if stamp[other] == i + 1:
+                        continue
+                    stamp[other] = i + 1
+                    # The source is at distance 0: only its own self-loop leads back to it.
+                    if other != sources[i]:
+                        queue[end] = other
+                        end += 1
+                    elif depth > 1:
+                        continue
+                    if depth >= minimum:
+                        if n == len(out):
+                            out = np.concatenate((out, np.empty(len(out), np.int32)))
+                        out[n] = other
+                        n += 1
+            begin = level_end
+        if begin < end and depth == maximum:
+            open_end = True
+        out[start:n].sort()
+        counts[i] = n - start
+    return counts, out[:n], open_end

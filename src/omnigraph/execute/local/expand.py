@@ -1,0 +1,180 @@
+"""Follow edges: one row per edge, or one row per reachable node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.execute.limits import QueryLimits
+from omnigraph.execute.local import kernels
+from omnigraph.execute.local.adjacency import Neighbours
+from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
+from omnigraph.execute.local.frame import Binding, Frame, Index
+from omnigraph.execute.local.views import SnapshotViews
+from omnigraph.ir.reads import Direction, EdgeStep, Expand
+
+# Below this many rows nothing can grow so large that it must be counted beforehand.
+_ASK_FIRST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One way to follow one edge type: whose neighbours, between which node types."""
+
+    edge: str
+    neighbours: Neighbours
+    source_type: str
+    target_type: str
+    skip_loops: bool = False
+    """The second half of an undirected hop: a self-loop was seen in the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Matches of a hop: the frame row, the node met (in the target's view) and the edge taken."""
+
+    rows: Index
+    nodes: Positions
+    edges: Positions
+    hop: Hop
+
+
+def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
+    """One row per edge; a bound target must be the node met."""
+    if not op.target_bound and frame.length > _ASK_FIRST:
+        limits.reserve(int(count_edges(op, frame, views).sum()), len(frame.bindings) + 1)
+    source = frame.bindings[op.source.id]
+    target_view = views.of(op.target)
+    if op.target_bound:
+        wanted = frame.bindings[op.target.id]
+        met = [_meet(hop, source, wanted) for hop in hops(op.steps, views)]
+    else:
+        met = [_follow(hop, source, target_view) for hop in hops(op.steps, views)]
+    rows = np.concatenate([found.rows for found in met])
+    nodes = np.concatenate([found.nodes for found in met])
+    order = None if len(met) == 1 else np.lexsort((nodes, rows))
+    rows, nodes = (a if order is None else a[order] for a in (rows, nodes))
+    result = frame.take(rows, ordered=True)
+    if not op.target_bound:
+        ascends = frame.sorted_by and target_view.ranks is None and op.edge is None
+        result = replace(
+            result.bind(op.target.id, Binding(target_view, nodes)),
+            sorted_by=(*frame.sorted_by, op.target.id) if ascends else (),
+        )
+    if op.edge is not None:
+        edges = _edge_positions(op, met, views)
+        edges = edges if order is None else edges[order]
+        result = result.bind(op.edge.id, Binding(views.of(op.edge), edges))
+    return result
+
+
+def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+    """Each row once, for as many rows as it has edges."""
+    counts = count_edges(op, frame, views)
+    weights = counts if frame.weights is None else frame.weights * counts
+    return replace(frame, weights=weights).keep(counts > 0)
+
+
+def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
+    """How many rows `expand_edges` would make of each row, without making them."""
+    source = frame.bindings[op.source.id]
+    counts = np.zeros(frame.length, np.int64)
+    for hop in hops(op.steps, views):
+        rows, positions = local_positions(source, hop.source_type)
+        degrees = kernels.degrees(hop.neighbours.offsets, positions)
+        if hop.skip_loops:
+            degrees = degrees - _loops(hop.neighbours)[positions]
+        if len(rows) == frame.length:
+            counts += degrees
+        else:
+            counts[rows] += degrees
+    return counts
+
+
+def hops(steps: tuple[EdgeStep, ...], views: SnapshotViews) -> list[Hop]:
+    found = []
+    for step in steps:
+        edge = views.catalog.edge_types[step.edge]
+        adjacency = views.adjacency(step.edge)
+        if step.direction is not Direction.IN:
+            found.append(Hop(step.edge, adjacency.out, edge.source, edge.target))
+        if step.direction is not Direction.OUT:
+            both = step.direction is Direction.BOTH
+            found.append(Hop(step.edge, adjacency.into, edge.target, edge.source, both))
+    return found
+
+
+def local_positions(binding: Binding, type_name: str) -> tuple[Index, Positions]:
+    """(rows bound to this type, their positions in the type's own table)."""
+    positions, view = binding.positions, binding.view
+    if isinstance(view, UnionView):
+        if type_name not in view.types:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        low, high = _span(view, type_name)
+        rows = np.flatnonzero((positions >= low) & (positions < high))
+        return rows, (positions[rows] - low).astype(np.int32)
+    if view.types != (type_name,):
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    rows = np.flatnonzero(positions != MISSING)
+    return rows, positions if len(rows) == len(positions) else positions[rows]
+
+
+def lift(view: EntityView, type_name: str, positions: Positions) -> Positions:
+    """Positions of one type's table as positions of a view that holds it."""
+    if isinstance(view, UnionView):
+        return (positions + _span(view, type_name)[0]).astype(np.int32)
+    return positions
+
+
+def _span(view: UnionView, type_name: str) -> tuple[int, int]:
+    index = view.types.index(type_name)
+    return int(view.offsets[index]), int(view.offsets[index + 1])
+
+
+def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
+    rows, positions = local_positions(source, hop.source_type)
+    if hop.target_type not in target_view.types:
+        rows, positions = rows[:0], positions[:0]
+    near = hop.neighbours
+    taken, nodes, edges = kernels.follow(near.offsets, near.nodes, near.edges, positions)
+    # Usually every row is bound to the one type there is: then rows are numbered as they are.
+    at = taken if len(rows) == len(source.positions) else rows[taken]
+    found = Found(at, lift(target_view, hop.target_type, nodes), edges, hop)
+    if hop.skip_loops:
+        found = _only(found, nodes != positions[taken])
+    return found
+
+
+def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
+    """Only edges to the node that the row has already."""
+    from_rows, sources = local_positions(source, hop.source_type)
+    to_rows, targets = local_positions(wanted, hop.target_type)
+    rows = from_rows
+    if len(from_rows) != len(to_rows) or not np.array_equal(from_rows, to_rows):
+        rows, first, second = np.intersect1d(
+            from_rows, to_rows, assume_unique=True, return_indices=True
+        )
+        sources, targets = sources[first], targets[second]
+    near = hop.neighbours
+    taken, edges = kernels.meet(near.offsets, near.nodes, near.edges, sources, targets)
+    nodes = wanted.positions[rows[taken]]
+    found = Found(rows[taken], nodes, edges, hop)
+    return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found
+
+
+def _only(found: Found, mask: npt.NDArray[np.bool_]) -> Found:
+    return Found(found.rows[mask], found.nodes[mask], found.edges[mask], found.hop)
+
+
+def _edge_positions(op: Expand, met: list[Found], views: SnapshotViews) -> Positions:
+    assert op.edge is not None
+    view = views.of(op.edge)
+    return np.concatenate([lift(view, found.hop.edge, found.edges) for found in met])
+
+
+def _loops(neighbours: Neighbours) -> npt.NDArray[np.int64]:
+    count = len(neighbours.offsets) - 1
+    sources = np.repeat(np.arange(count), np.diff(neighbours.offsets))
+    return np.bincount(sources[sources == neighbours.nodes], minlength=count)

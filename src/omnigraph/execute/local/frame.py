@@ -1,0 +1,97 @@
+"""Rows in flight: positions per variable, a score per slot, a column per name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Binding:
+    """A variable's entities, row by row; MISSING where an optional block found nothing."""
+
+    view: EntityView
+    positions: Positions
+
+    def sort_values(self) -> npt.NDArray[np.integer[Any]]:
+        """Integers that order the rows as the ids do, NULL first."""
+        if self.view.ranks is None or len(self.view.ranks) == 0:
+            return self.positions
+        return np.where(self.positions == MISSING, MISSING, self.view.ranks[self.positions])
+
+
+@dataclass(frozen=True, slots=True)
+class PathBinding:
+    """Paths, row by row: the alternating ids of nodes and edges."""
+
+    ids: tuple[tuple[str, ...] | None, ...]
+
+    def take(self, rows: Index) -> PathBinding:
+        return PathBinding(tuple(self.ids[r] for r in rows))
+
+
+_NOTHING: Mapping[Any, Any] = {}
+
+
+@dataclass(slots=True)
+class Frame:
+    """Never changed: every operator makes a new one and shares the arrays it did not change.
+
+    Not frozen only because that doubles the cost of making one.
+    """
+
+    length: int
+    bindings: Mapping[int, Binding] = field(default_factory=lambda: _NOTHING)
+    paths: Mapping[int, PathBinding] = field(default_factory=lambda: _NOTHING)
+    scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=lambda: _NOTHING)
+    columns: Mapping[str, pa.Array] = field(default_factory=lambda: _NOTHING)
+    sorted_by: tuple[int, ...] = ()
+    """Variables by whose ids the rows are known to ascend."""
+    weights: npt.NDArray[np.int64] | None = None
+    """How many equal rows each row stands for; None is one each."""
+    origin: Index | None = None
+    """Inside a sub-pattern: the row of the enclosing frame each row came from."""
+
+    def take(self, rows: Index, *, ordered: bool = False) -> Frame:
+        """These rows; `ordered` when `rows` ascends and so keeps what order there was."""
+        return Frame(
+            len(rows),
+            {v: Binding(b.view, b.positions[rows]) for v, b in self.bindings.items()},
+            {v: p.take(rows) for v, p in self.paths.items()} if self.paths else _NOTHING,
+            {s: values[rows] for s, values in self.scores.items()} if self.scores else _NOTHING,
+            {n: c.take(pa.array(rows)) for n, c in self.columns.items()}
+            if self.columns
+            else _NOTHING,
+            self.sorted_by if ordered else (),
+            None if self.weights is None else self.weights[rows],
+            None if self.origin is None else self.origin[rows],
+        )
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Frame:
+        return self if mask.all() else self.take(np.flatnonzero(mask), ordered=True)
+
+    def bind(self, variable: int, binding: Binding, *sorted_by: int) -> Frame:
+        return replace(self, bindings={**self.bindings, variable: binding}, sorted_by=sorted_by)
+
+    @property
+    def is_bare(self) -> bool:
+        """Nothing but bindings."""
+        return not (self.paths or self.scores or self.columns or self.origin is not None)
+
+    def only(self, variables: frozenset[int]) -> Frame:
+        """Forget bindings nobody will ask for."""
+        if all(v in variables for v in self.bindings):
+            return self
+        return replace(self, bindings={v: b for v, b in self.bindings.items() if v in variables})
+
+
+ONE_ROW = Frame(1)

@@ -1,0 +1,123 @@
+"""Reachability within a range of hops: breadth first per source, each node at most once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from omnigraph.errors import ResourceLimit
+from omnigraph.execute.local import kernels
+from omnigraph.execute.local.entity_view import MISSING, Positions
+from omnigraph.execute.local.expand import Hop, hops, lift, local_positions
+from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.views import SnapshotViews
+from omnigraph.ir.reads import Expand
+from omnigraph.values.identifiers import node_table
+
+# An unbounded range that is still finding nodes after this many hops is an error, not an answer.
+HOP_CEILING = 1000
+
+_NONE = np.empty(0, np.int32)
+
+
+def expand_reach(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+    """Rows with equal sources share one search."""
+    source = frame.bindings[op.source.id]
+    distinct, inverse = np.unique(source.positions, return_inverse=True)
+    found = _reach_all(op, Binding(source.view, distinct), views)
+    counts = np.array([len(f) for f in found], np.int64)
+    rows = np.repeat(np.arange(frame.length), counts[inverse])
+    nodes = np.concatenate([found[i] for i in inverse]) if frame.length else _NONE
+    if op.target_bound:
+        met = nodes == frame.bindings[op.target.id].positions[rows]
+        return frame.take(rows[met], ordered=True)
+    view = views.of(op.target)
+    ascends = frame.sorted_by and view.ranks is None
+    return replace(
+        frame.take(rows, ordered=True).bind(op.target.id, Binding(view, nodes)),
+        sorted_by=(*frame.sorted_by, op.target.id) if ascends else (),
+    )
+
+
+def _reach_all(op: Expand, sources: Binding, views: SnapshotViews) -> list[Positions]:
+    """What each source reaches, ascending; compiled where one edge type leads back to one type."""
+    ways = hops(op.steps, views)
+    compiled = kernels.compiled_reach()
+    way = ways[0]
+    simple = len(ways) == 1 and way.source_type == way.target_type
+    if compiled is None or not simple or sources.view.types != (way.source_type,):
+        return [
+            _NONE if p == MISSING else _reach(op, ways, Binding(sources.view, p[np.newaxis]), views)
+            for p in sources.positions
+        ]
+    bound = np.flatnonzero(sources.positions != MISSING)
+    found = [_NONE] * len(sources.positions)
+    view = views.of(op.target)
+    for index, nodes in zip(bound, _compiled(op, way, sources, bound, compiled), strict=True):
+        found[index] = lift(view, way.target_type, nodes)
+    return found
+
+
+def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -> list[Positions]:
+    near = way.neighbours
+    maximum = HOP_CEILING if op.hops.maximum is None else op.hops.maximum
+    counts, nodes, unfinished = search(
+        near.offsets, near.nodes, sources.positions[bound], op.hops.minimum, maximum
+    )
+    if unfinished and op.hops.maximum is None:
+        raise _too_deep()
+    parts: list[Positions] = np.split(nodes, np.cumsum(counts)[:-1])
+    return parts[: len(bound)]
+
+
+def _reach(op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews) -> Positions:
+    """Nodes first met after `minimum` to `maximum` hops, ascending, in the target's view.
+
+    The source is at distance 0: no cycle leads back to it, only its own self-loop, as one hop.
+    """
+    target_view = views.of(op.target)
+    frontier = {way.source_type: local_positions(source, way.source_type)[1] for way in ways}
+    start = {name: nodes for name, nodes in frontier.items() if len(nodes)}
+    visited: dict[str, Any] = {}
+    met: list[Positions] = []
+    for depth in range(1, (op.hops.maximum or HOP_CEILING) + 1):
+        reached = _step(ways, frontier)
+        frontier = {}
+        for name, nodes in reached.items():
+            count = views.table(node_table(name)).count
+            seen = visited.setdefault(name, np.zeros(count, bool))
+            if depth > 1 and name in start:
+                seen[start[name]] = True
+            fresh = nodes[~seen[nodes]]
+            seen[fresh] = True
+            if depth >= op.hops.minimum and name in target_view.types:
+                met.append(lift(target_view, name, fresh))
+            frontier[name] = np.setdiff1d(fresh, start[name]) if name in start else fresh
+        if not any(len(nodes) for nodes in frontier.values()):
+            break
+    else:
+        if op.hops.maximum is None:
+            raise _too_deep()
+    return np.sort(np.concatenate(met)) if met else _NONE
+
+
+def _step(ways: list[Hop], frontier: dict[str, Positions]) -> dict[str, Positions]:
+    reached: dict[str, list[Positions]] = {}
+    for way in ways:
+        nodes = frontier.get(way.source_type)
+        if nodes is None or len(nodes) == 0:
+            continue
+        near = way.neighbours
+        _, met, _ = kernels.follow(near.offsets, near.nodes, near.edges, nodes)
+        reached.setdefault(way.target_type, []).append(met)
+    return {name: np.unique(np.concatenate(parts)) for name, parts in reached.items()}
+
+
+def _too_deep() -> ResourceLimit:
+    return ResourceLimit(
+        f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
+        "give it an upper bound",
+        ceiling=HOP_CEILING,
+    )

@@ -1,0 +1,81 @@
+"""Rule: edges whose ends nobody asks for are counted, not followed.
+
+`count($f)` over `$p knows $f` needs the degree of each `$p`, not its friends. And a scan that only
+serves to start such edges is turned around: all friends of everybody are all nodes, each as often
+as it has a friend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+from omnigraph.plan.physical import Weigh, with_input
+from omnigraph.plan.usage import used_by, variables_in
+
+_MULTIPLICATIVE = frozenset({"count", "sum", "avg", "min", "max"})
+
+_REVERSED = {
+    reads.Direction.OUT: reads.Direction.IN,
+    reads.Direction.IN: reads.Direction.OUT,
+    reads.Direction.BOTH: reads.Direction.BOTH,
+}
+
+
+def count_instead_of_follow(op: Any) -> Any:
+    match op:
+        case reads.Aggregate(inner, keys, aggregates) if _counts_only(aggregates):
+            calls = tuple(_count_rows(column) for column in aggregates)
+            used = variables_in(c.value for c in (*keys, *calls))
+            return replace(op, input=_turn_around(_count_tail(inner, used), used), aggregates=calls)
+        case reads.Rows():
+            return op
+        case _:
+            return with_input(op, count_instead_of_follow(op.input))
+
+
+def _counts_only(aggregates: tuple[reads.Column, ...]) -> bool:
+    calls = [c.value for c in aggregates]
+    return all(isinstance(c, ex.AggregateCall) and c.function in _MULTIPLICATIVE for c in calls)
+
+
+def _count_rows(column: reads.Column) -> reads.Column:
+    """`count($x)` of a variable that is always bound counts rows."""
+    match column.value:
+        case ex.AggregateCall("count", ex.Whole(variable), False) if not variable.nullable:
+            return replace(column, value=replace(column.value, operand=None))
+        case _:
+            return column
+
+
+def _count_tail(op: Any, used: frozenset[int]) -> Any:
+    """The input with its last Expands weighed, as far down as nobody above needs their ends."""
+    match op:
+        case reads.Expand(inner, mode=reads.ExpandMode.EDGE, target_bound=False, path=None):
+            ends = {op.target.id, *({op.edge.id} if op.edge else ())}
+            if ends & used:
+                return op
+            return Weigh(_count_tail(inner, used | {op.source.id}), op)
+        case _:
+            return op
+
+
+def _turn_around(op: Any, used: frozenset[int]) -> Any:
+    """`NodeScan $p, Expand $p -> $m` with `$p` unused: scan `$m`, weigh by edges coming in."""
+    match op:
+        case Weigh(inner):
+            return replace(op, input=_turn_around(inner, used | used_by(op)))
+        case reads.Expand(
+            reads.NodeScan(reads.Rows(), scanned) as scan,
+            mode=reads.ExpandMode.EDGE,
+            target_bound=False,
+            edge=None,
+            path=None,
+        ) if op.source.id == scanned.id and scanned.id not in used:
+            steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in op.steps)
+            start = reads.NodeScan(scan.input, op.target)
+            return Weigh(start, replace(op, source=op.target, target=scanned, steps=steps))
+        case _:
+            return op

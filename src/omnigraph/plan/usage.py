@@ -1,0 +1,63 @@
+"""Which variables an operator asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+from omnigraph.ir.walk import walk
+from omnigraph.plan.physical import DistinctOn, Keep, Weigh
+
+_BOUND = (ex.PropertyOf, ex.Whole, ex.TypeName)
+
+
+def variables_in(expressions: Iterable[ex.Expression]) -> frozenset[int]:
+    return frozenset(
+        node.variable.id
+        for expression in expressions
+        for node in walk(expression)
+        if isinstance(node, _BOUND)
+    )
+
+
+def used_by(op: Any) -> frozenset[int]:
+    """Variables this operator itself reads; its input is not looked at."""
+    match op:
+        case reads.Expand():
+            bound = {op.target.id} if op.target_bound else set()
+            return frozenset({op.source.id, *bound})
+        case Weigh(_, expand):
+            return frozenset({expand.source.id})
+        case reads.AntiJoin(_, pattern) | reads.Optional(_, pattern):
+            return used_inside(pattern)
+        case reads.Search():
+            return frozenset({op.variable.id}) | variables_in([op.query])
+        case DistinctOn(_, variables) | Keep(_, variables):
+            return variables
+        case _:
+            return variables_in(expressions_of(op))
+
+
+def used_inside(pattern: Any) -> frozenset[int]:
+    """Variables a whole sub-pattern reads."""
+    used: frozenset[int] = frozenset()
+    while not isinstance(pattern, reads.Rows):
+        used |= used_by(pattern)
+        pattern = pattern.input
+    return used
+
+
+def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
+    match op:
+        case reads.Filter(_, predicate):
+            return (predicate,)
+        case reads.Project(_, columns):
+            return tuple(column.value for column in columns)
+        case reads.Aggregate(_, keys, aggregates):
+            return tuple(column.value for column in (*keys, *aggregates))
+        case reads.OrderBy(_, keys, ties):
+            return (*(key.value for key in keys), *ties)
+        case _:
+            return ()

@@ -1,0 +1,49 @@
+"""Warnings about schemas that build: what is probably not meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from omnigraph.schema import ast
+from omnigraph.syntax.diagnostics import Findings
+
+MISSPELT_ANNOTATION = "L101"
+
+MEANINGS = {MISSPELT_ANNOTATION: "an annotation without meaning, spelled almost like one that has"}
+
+_KNOWN = [
+    "key",
+    "unique",
+    "index",
+    "range",
+    "check",
+    "card",
+    "embed",
+    "default",
+    "rename_from",
+    "description",
+    "instruction",
+]
+
+
+def lint_schema(schema: ast.SchemaFile) -> Findings:
+    found = Findings()
+    for annotation in _annotations(schema):
+        close = difflib.get_close_matches(annotation.name, _KNOWN, n=1, cutoff=0.75)
+        if close and annotation.name not in _KNOWN:
+            found.warning(
+                MISSPELT_ANNOTATION,
+                f"@{annotation.name} has no meaning here, it is only kept",
+                annotation.span,
+                f"did you mean '@{close[0]}'?",
+            )
+    return found
+
+
+def _annotations(schema: ast.SchemaFile) -> Iterator[ast.Annotation]:
+    for declaration in schema.declarations:
+        yield from declaration.annotations
+        for member in declaration.members:
+            if isinstance(member, ast.PropertyDecl):
+                yield from member.annotations

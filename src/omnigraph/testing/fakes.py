@@ -1,0 +1,58 @@
+"""A clock and control files that a test owns: no waiting, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class FakeClock:
+    """Time and ids that a test can foresee."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+        self.seconds = 0.0
+        self.ids = 0
+
+    def now_micros(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def new_ulid(self) -> str:
+        self.ids += 1
+        return f"{self.ids:026d}"
+
+
+class FakeFiles:
+    """Control files in a dict; holders die when the test says so."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.dead: set[str] = set()
+        self.reads: list[str] = []
+
+    def put(self, key: str, data: bytes) -> bool:
+        return self.objects.setdefault(key, data) is data
+
+    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
+        return (lambda: self.dead.add(key)) if self.put(key, data) else None
+
+    def holder_is_dead(self, key: str) -> bool:
+        return key in self.dead
+
+    def get(self, key: str) -> bytes | None:
+        self.reads.append(key)
+        return self.objects.get(key)
+
+    def list(self, prefix: str) -> list[str]:
+        start = f"{prefix}/"
+        return sorted(k.removeprefix(start) for k in self.objects if k.startswith(start))
+
+    def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+        self.dead.discard(key)

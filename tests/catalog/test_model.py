@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.constraints import Key, Unique
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.errors import NotFound
+from omnigraph.values.identifiers import edge_table, node_table
+from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
+
+TEXT = ScalarType(ScalarKind.STRING)
+PERSON = NodeType(
+    "Person",
+    (Property("name", TEXT), Property("v", VectorType(2), nullable=True)),
+    (Unique(("v",)), Key(("name",))),
+)
+KNOWS = EdgeType("Knows", "Person", "Person", (Property("since", TEXT, nullable=True),))
+CATALOG = Catalog((PERSON,), (KNOWS,))
+
+
+def test_types_are_found_by_key_and_by_name() -> None:
+    assert CATALOG.entity_type(node_table("Person")) is PERSON
+    assert CATALOG.entity_type(edge_table("Knows")) is KNOWS
+    assert [CATALOG.resolve(n) for n in ("Person", "Knows")] == [PERSON, KNOWS]
+
+
+def test_an_unknown_type_is_named_with_what_there_is() -> None:
+    with pytest.raises(NotFound, match=r"Persn.*Person, Knows"):
+        CATALOG.resolve("Persn")
+    with pytest.raises(NotFound, match="none"):
+        Catalog().resolve("X")
+    with pytest.raises(NotFound) as caught:
+        CATALOG.entity_type(edge_table("Person"))
+    assert caught.value.type == "edge:Person"
+
+
+def test_keys_come_from_the_key_constraint() -> None:
+    assert PERSON.key == ("name",)
+    assert NodeType("Note").key == ()
+
+
+def test_tables_have_system_columns_first() -> None:
+    assert table_schema(PERSON).names == ["id", "name", "v"]
+    schema = table_schema(KNOWS)
+    assert schema.names == ["id", "src", "dst", "since"]
+    assert [f.nullable for f in schema] == [False, False, False, True]
+    assert schema.field("src").type == pa.string()

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.constraints import Key
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.changes.shape import Edit, shape_edits, shape_rows
+from omnigraph.errors import NotFound, ValidationFailed
+from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
+
+TEXT, NUMBER = ScalarType(ScalarKind.STRING), ScalarType(ScalarKind.I32)
+PERSON = NodeType(
+    "Person", (Property("name", TEXT), Property("age", NUMBER, nullable=True)), (Key(("name",)),)
+)
+NOTE = NodeType("Note", (Property("text", TEXT), Property("v", VectorType(2), nullable=True)))
+DAY = NodeType(
+    "Day",
+    (Property("on", ScalarType(ScalarKind.DATE)), Property("n", NUMBER)),
+    (Key(("on", "n")),),
+)
+KNOWS = EdgeType("Knows", "Person", "Person", (Property("since", NUMBER, nullable=True),))
+CATALOG = Catalog((PERSON, NOTE, DAY), (KNOWS,))
+
+
+def counter():
+    numbers = iter(range(1000))
+    return lambda: f"fresh-{next(numbers)}"
+
+
+def test_dicts_become_exactly_the_table() -> None:
+    rows = shape_rows(PERSON, [{"age": 3, "name": "ada"}, {"name": "bob"}], counter())
+    assert rows.schema == table_schema(PERSON)
+    assert rows.to_pylist() == [
+        {"id": "ada", "name": "ada", "age": 3},
+        {"id": "bob", "name": "bob", "age": None},
+    ]
+
+
+def test_a_table_with_other_order_and_width_is_cast() -> None:
+    table = pa.table({"age": pa.array([3], pa.int64()), "name": pa.array(["a"], pa.large_string())})
+    rows = shape_rows(PERSON, table, counter())
+    assert rows.schema == table_schema(PERSON)
+    assert rows.to_pylist() == [{"id": "a", "name": "a", "age": 3}]
+
+
+@pytest.mark.parametrize("rows", [None, [], pa.table({"name": pa.array([], pa.string())})])
+def test_no_rows_is_none(rows: object) -> None:
+    assert shape_rows(PERSON, rows, counter()) is None
+
+
+def test_edges_take_both_spellings_of_their_ends() -> None:
+    by_words = shape_rows(KNOWS, [{"from": "a", "to": "b"}], counter())
+    by_columns = shape_rows(KNOWS, [{"src": "a", "dst": "b"}], counter())
+    assert by_words.to_pylist() == by_columns.to_pylist()
+    assert by_words.to_pylist() == [{"id": "fresh-0", "src": "a", "dst": "b", "since": None}]
+
+
+def test_ids_of_unkeyed_types_are_given_or_fresh() -> None:
+    assert shape_rows(NOTE, [{"text": "x"}] * 2, counter())["id"].to_pylist() == [
+        "fresh-0",
+        "fresh-1",
+    ]
+    assert shape_rows(NOTE, [{"id": "n", "text": "x"}], counter())["id"].to_pylist() == ["n"]
+
+
+def test_ids_of_keyed_types_are_the_key() -> None:
+    rows = shape_rows(DAY, [{"on": dt.date(1970, 1, 3), "n": 4}], counter())
+    assert rows["id"].to_pylist() == ['["2","4"]']
+    given = shape_rows(PERSON, [{"id": "ada", "name": "ada"}], counter())
+    assert given["id"].to_pylist() == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("entity", "rows", "message"),
+    [
+        (PERSON, [{"nam": "x"}], "no property 'nam'"),
+        (PERSON, [{"age": 1}], "'name' is required"),
+        (PERSON, [{"name": "a"}, {"name": None}], "'name' is required, row 1"),
+        (PERSON, [{"name": "a", "age": "old"}], "age"),
+        (PERSON, [{"name": "a", "age": 2**40}], "age"),
+        (PERSON, [{"name": 5}], "name"),
+        (PERSON, [{"name": "a", "id": "b"}], "spelling of its key"),
+        (NOTE, [{"text": "x", "id": "a"}, {"text": "y"}], "not be null"),
+        (NOTE, [{"text": "x", "v": [1.0]}], "v"),
+        (KNOWS, [{"from": "a"}], "'dst' is required"),
+        (KNOWS, [{"from": "a", "src": "a", "to": "b"}], "twice"),
+        (PERSON, [{"name": "a", "age": 1.5}], "1.5 is no integer"),
+        (PERSON, [{"name": "a", "age": float("nan")}], "nan is no integer"),
+        (PERSON, pa.table({"name": ["a"], "age": [1.5]}), "age"),
+        (NOTE, [{"text": "\ud800"}], "text"),
+        (NOTE, {"text": "x"}, "list of dicts"),
+        (NOTE, ["x"], "list of dicts"),
+        (NOTE, "x", "list of dicts"),
+        (NOTE, [{1: "x"}], "no property '1'"),
+        (PERSON, pa.table({"name": ["a"], "age": [2**40]}), "age"),
+        (PERSON, pa.table({"name": ["a"], "age": [[1]]}), "age"),
+        (PERSON, pa.table([["a"], ["b"]], names=["name", "name"]), "twice"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(entity, rows, message: str) -> None:
+    with pytest.raises(ValidationFailed, match=message) as caught:
+        shape_rows(entity, rows, counter())
+    assert caught.value.type == entity.name
+    assert str(entity.table_key) in str(caught.value)
+
+
+def test_edits_of_several_types() -> None:
+    changes = shape_edits(
+        CATALOG,
+        {
+            "Person": Edit(insert=[{"name": "a"}], delete=["b"]),
+            "Knows": Edit(upsert=[{"from": "a", "to": "a"}]),
+            "Note": Edit(),
+        },
+        counter(),
+    )
+    assert [str(e.key) for e in changes.effects] == ["node:Person", "edge:Knows"]
+    person = changes.effects[0]
+    assert (person.inserts.num_rows, person.upserts, person.deletes.to_pylist()) == (1, None, ["b"])
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(insert=[{"name": "a"}, {"name": "a"}]),
+        Edit(insert=[{"name": "a"}], upsert=[{"name": "a"}]),
+        Edit(upsert=[{"name": "a"}], delete=["a"]),
+        Edit(delete=["a", "a"]),
+    ],
+)
+def test_an_id_may_occur_once(edit: Edit) -> None:
+    with pytest.raises(ValidationFailed, match="twice in one change set: a") as caught:
+        shape_edits(CATALOG, {"Person": edit}, counter())
+    assert caught.value.ids == ["a"]
+
+
+@pytest.mark.parametrize("ids", ["n0", [5], [None], [b"x"], ["\ud800"]])
+def test_deletes_are_a_list_of_ids(ids: object) -> None:
+    with pytest.raises(ValidationFailed, match="'delete'"):
+        shape_edits(CATALOG, {"Person": Edit(delete=ids)}, counter())
+
+
+def test_a_whole_float_is_an_integer() -> None:
+    rows = shape_rows(PERSON, [{"name": "a", "age": 3.0}], counter())
+    assert rows["age"].to_pylist() == [3]
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(NotFound, match="Persn"):
+        shape_edits(CATALOG, {"Persn": Edit(delete=["a"])}, counter())

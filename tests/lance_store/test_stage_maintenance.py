@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.stage_maintenance import stage_compaction
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.values.indexes import IndexKind, IndexSpec
+
+ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
+
+
+def fragmented(store: Store, rows) -> DatasetVersion:
+    at = rows.create(a=1)
+    for number in range(4):
+        at = advance(store, rows.append(at, **{f"x{number}": number}))
+    return at
+
+
+def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
+    at = fragmented(store, rows)
+    staged = stage_indexes(store, at, ID_INDEX)
+    assert staged is not None
+    after = advance(store, staged)
+    assert after == DatasetVersion(at.location, None, at.version + 1)
+    assert stage_indexes(store, after, ID_INDEX) is None, "nothing is left to do"
+    covered = {
+        f for i in store.open(after).describe_indices() for s in i.segments for f in s.fragment_ids
+    }
+    assert covered == {f.fragment_id for f in store.open(after).get_fragments()}
+    assert rows.read(after) == rows.read(at)
+    found = find_rows(store.open(after), pa.array(["x2", "a", "none"]), ["n"])
+    assert sorted(found["id"].to_pylist()) == ["a", "x2"]
+
+
+def test_compaction_keeps_rows_ids_and_versions(store: Store, rows) -> None:
+    at = fragmented(store, rows)
+    at = advance(store, stage_indexes(store, at, ID_INDEX))
+    columns = ("id", "_rowid"), ("id", "_row_created_at_version"), ("id", "n")
+    before = [rows.read(at, pair) for pair in columns]
+    staged = stage_compaction(store, at)
+    assert staged is not None
+    assert staged.row_count == 5
+    after = advance(store, staged)
+    assert after == DatasetVersion(at.location, None, staged.result_version)
+    assert len(store.open(after).get_fragments()) == 1
+    assert [rows.read(after, pair) for pair in columns] == before
+    assert stage_compaction(store, after) is None, "nothing is left to do"
+
+
+def test_a_write_staged_before_a_compaction_fails(store: Store, rows) -> None:
+    at = fragmented(store, rows)
+    write = rows.append(at, late=1)
+    after = advance(store, stage_compaction(store, at))
+    assert isinstance(after, DatasetVersion)
+    assert isinstance(advance(store, write), HeadMoved)
+
+
+def test_a_compaction_that_loses_to_a_write_is_told(store: Store, rows) -> None:
+    """It may leave a reserved version above the write: HEAD is not where anyone expects it."""
+    at = fragmented(store, rows)
+    compaction = stage_compaction(store, at)
+    written = advance(store, rows.rewrite(at, a=10))
+    lost = advance(store, compaction)
+    assert isinstance(lost, HeadMoved)
+    assert lost.head >= written.version
+    head = int(store.open_head(at.location, None).version)
+    assert rows.read(DatasetVersion(at.location, None, head))["a"] == 10

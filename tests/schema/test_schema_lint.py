@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.schema.lint import lint_schema
+from omnigraph.schema.parser import parse_schema
+from omnigraph.syntax.span import SourceText
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("node P { a: I32 @uniqe }", ["L101"]),
+        ('node P @descripton("x") { a: I32 @defualt(3) }', ["L101", "L101"]),
+        ('node P @owner("x") { a: I32 @unit(seconds) @index }', []),
+        ("node P { a: I32 @key } edge E: P -> P @card(0..1) @crd(2)", ["L101"]),
+    ],
+)
+def test_annotations_almost_like_known_ones(text: str, warned: list[str]) -> None:
+    assert [w.code for w in lint_schema(parse_schema(SourceText(text, "x")))] == warned
