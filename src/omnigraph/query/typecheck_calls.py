@@ -253,7 +253,7 @@ def _now(name: str, given: list[ex.Expression]) -> ex.Expression:
 def _temporal(name: str, given: list[ex.Expression]) -> ex.Expression:
     wanted: ValueType = ex.DATE if name == "date" else ex.DATETIME
     value = given[0]
-    if isinstance(value, ex.Constant):
+    if isinstance(value, ex.Constant) and not is_temporal(value.type):
         return constant_of(value, wanted)
     fits = is_temporal(value.type) or value.type == ex.STRING
     _need(fits, "a string or a moment" if name == "date" else "a string or a date", value)
