@@ -88,6 +88,14 @@ def test_ids_of_keyed_types_are_the_key() -> None:
         (NOTE, [{"text": "x", "v": [1.0]}], "v"),
         (KNOWS, [{"from": "a"}], "'dst' is required"),
         (KNOWS, [{"from": "a", "src": "a", "to": "b"}], "twice"),
+        (PERSON, [{"name": "a", "age": 1.5}], "1.5 is no integer"),
+        (PERSON, [{"name": "a", "age": float("nan")}], "nan is no integer"),
+        (PERSON, pa.table({"name": ["a"], "age": [1.5]}), "age"),
+        (NOTE, [{"text": "\ud800"}], "text"),
+        (NOTE, {"text": "x"}, "list of dicts"),
+        (NOTE, ["x"], "list of dicts"),
+        (NOTE, "x", "list of dicts"),
+        (NOTE, [{1: "x"}], "no property '1'"),
         (PERSON, pa.table({"name": ["a"], "age": [2**40]}), "age"),
         (PERSON, pa.table({"name": ["a"], "age": [[1]]}), "age"),
         (PERSON, pa.table([["a"], ["b"]], names=["name", "name"]), "twice"),
@@ -128,6 +136,17 @@ def test_an_id_may_occur_once(edit: Edit) -> None:
     with pytest.raises(ValidationFailed, match="twice in one change set: a") as caught:
         shape_edits(CATALOG, {"Person": edit}, counter())
     assert caught.value.ids == ["a"]
+
+
+@pytest.mark.parametrize("ids", ["n0", [5], [None], [b"x"], ["\ud800"]])
+def test_deletes_are_a_list_of_ids(ids: object) -> None:
+    with pytest.raises(ValidationFailed, match="'delete'"):
+        shape_edits(CATALOG, {"Person": Edit(delete=ids)}, counter())
+
+
+def test_a_whole_float_is_an_integer() -> None:
+    rows = shape_rows(PERSON, [{"name": "a", "age": 3.0}], counter())
+    assert rows["age"].to_pylist() == [3]
 
 
 def test_an_unknown_type_is_refused() -> None:

@@ -35,7 +35,7 @@ def conditional_put(part: str):
     return lambda r: r.conditional and r.method == "PUT" and part in r.key and "_versions/" in r.key
 
 
-@pytest.mark.parametrize("part", ["nodes/", "__manifest/"])
+@pytest.mark.parametrize("part", ["nodes/", pytest.param("__manifest/", marks=pytest.mark.slow)])
 def test_a_store_that_dies_after_the_put_landed(s3: S3Server, s3_uri: str, part: str) -> None:
     """The put landed, its answer and everything after it did not come: nobody can know."""
     graph = workloads.create_small_graph(s3_uri, lease=LEASE)
@@ -57,6 +57,7 @@ def test_a_store_that_dies_before_anything_moved(s3: S3Server, s3_uri: str) -> N
     assert_at_rest(graph)
 
 
+@pytest.mark.slow
 def test_two_tables_and_the_store_dies_between_them(s3: S3Server, s3_uri: str) -> None:
     graph: Graph = workloads.create_small_graph(s3_uri, lease=LEASE)
     before = content(graph)

@@ -45,6 +45,7 @@ def test_environment_variables_become_options(environment: dict, options: dict) 
         ("s3://b//p//q", "b", "p/q"),
         ("s3://b", "b", ""),
         ("s3://b/", "b", ""),
+        ("S3://b/p", "b", "p"),
     ],
 )
 def test_s3_addresses(uri: str, bucket: str, prefix: str) -> None:
@@ -71,7 +72,17 @@ def test_a_relative_path_is_fixed_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "uri", ["s3://", "s3:///p", "gs://b/p", "http://h/graphs/g", "file://relative/path"]
+    "uri",
+    [
+        "s3://b/a%20b",
+        "s3://b/a?x",
+        "s3://b/a#x",
+        "s3://",
+        "s3:///p",
+        "gs://b/p",
+        "http://h/graphs/g",
+        "file://relative/path",
+    ],
 )
 def test_other_addresses_are_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument) as caught:

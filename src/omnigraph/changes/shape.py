@@ -39,7 +39,7 @@ def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) 
         entity = catalog.resolve(type_name)
         inserts = shape_rows(entity, edit.insert, fresh_id)
         upserts = shape_rows(entity, edit.upsert, fresh_id)
-        deletes = pa.array(list(edit.delete), pa.string()) if len(edit.delete) else None
+        deletes = _delete_ids(entity, edit.delete)
         _refuse_duplicates(entity, inserts, upserts, deletes)
         if inserts is not None or upserts is not None or deletes is not None:
             effects.append(EditRows(entity.table_key, inserts, upserts, deletes))
@@ -63,17 +63,41 @@ def shape_rows(entity: EntityType, rows: Rows | None, fresh_id: FreshId) -> pa.T
 def _from_dicts(
     entity: EntityType, schema: pa.Schema, rows: Sequence[Mapping[str, object]]
 ) -> pa.Table:
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    if isinstance(rows, str | Mapping) or not all(isinstance(row, Mapping) for row in rows):
+        raise _invalid(entity, "rows are a list of dicts or an Arrow table")
+    names = list(dict.fromkeys(str(name) for row in rows for name in row))
     arrays = []
     for name in names:
         target = _EDGE_SPELLINGS.get(name, name) if isinstance(entity, EdgeType) else name
         index = schema.get_field_index(target)
         kind = schema.field(index).type if index >= 0 else None
+        values = [row.get(name) for row in rows]
+        _refuse_fractions(entity, name, kind, values)
         try:
-            arrays.append(pa.array([row.get(name) for row in rows], type=kind))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            arrays.append(pa.array(values, type=kind))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
             raise _invalid(entity, f"property {name!r}: {error}", property=name) from error
     return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def _refuse_fractions(
+    entity: EntityType, name: str, kind: pa.DataType | None, values: Sequence[object]
+) -> None:
+    # Arrow cuts 1.5 to 1 without a word when it builds integers from Python floats.
+    if kind is None or not pa.types.is_integer(kind):
+        return
+    bad = next((v for v in values if isinstance(v, float) and not v.is_integer()), None)
+    if bad is not None:
+        raise _invalid(entity, f"property {name!r}: {bad} is no integer", property=name)
+
+
+def _delete_ids(entity: EntityType, ids: Sequence[str]) -> pa.Array | None:
+    if isinstance(ids, str) or not all(isinstance(i, str) for i in ids):
+        raise _invalid(entity, "'delete' is a list of ids, which are strings")
+    try:
+        return pa.array(list(ids), pa.string()) if len(ids) else None
+    except UnicodeError as error:
+        raise _invalid(entity, f"'delete': {error}") from error
 
 
 def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> None:

@@ -12,6 +12,7 @@ from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
 from omnigraph.execute.local.views import ViewCache
+from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -32,8 +33,7 @@ class Engine:
     recovery: Recovery
     transaction: Transaction
     lifecycle: BranchLifecycle
-    views: ViewCache
-    clock: Clock
+    queries: QueryRunner
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -56,6 +56,5 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         recovery=recovery,
         transaction=Transaction(reader, publisher, board, arming, settings, clock),
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
-        views=ViewCache(store, settings.read.cache_bytes),
-        clock=clock,
+        queries=QueryRunner(ViewCache(store, settings.read.cache_bytes), settings.read, clock),
     )

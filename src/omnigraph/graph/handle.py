@@ -15,7 +15,7 @@ from omnigraph.execute.result import QueryResult
 from omnigraph.graph import reads, writes
 from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.queries import run_query
+from omnigraph.graph.queries import QueryText
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -64,14 +64,32 @@ class Graph:
         branch: str = MAIN,
         *,
         at: str | None = None,
+        timeout: float | None = None,
     ) -> QueryResult:
-        """Run one query of a text; `at` is a commit, tag or moment.
+        """Run one query of a text; `at` is a commit, tag or moment, `timeout` seconds.
 
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
-        snapshot = self.snapshot(branch, at=at)
-        return run_query(snapshot, self._engine.views, self._engine.clock, source, name, params)
+        text = QueryText(source, name, params)
+        return self._engine.queries.run(self.snapshot(branch, at=at), text, timeout)
+
+    def explain(self, source: str, name: str | None = None, branch: str = MAIN) -> str:
+        """The plan of a query, one operator a line, in the order rows flow."""
+        return self._engine.queries.explain(self.snapshot(branch), QueryText(source, name))
+
+    def profile(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        timeout: float | None = None,
+    ) -> str:
+        """Run a query; its plan with the rows and milliseconds of every operator."""
+        text = QueryText(source, name, params)
+        return self._engine.queries.profile(self.snapshot(branch), text, timeout)
 
     def apply(
         self,

@@ -41,15 +41,16 @@ def _read_lines(op: reads.ReadOp, depth: int) -> list[str]:
     for step in reversed(chain):
         if isinstance(step, reads.Rows) and not step.variables:
             continue
-        lines.append(_INDENT * depth + f"{type(step).__name__} {_describe(step)}".rstrip())
+        lines.append(_INDENT * depth + operator_text(step))
         if isinstance(step, (reads.AntiJoin, reads.Optional)):
             lines += _read_lines(step.pattern, depth + 1)
     return lines
 
 
-def _describe(op: reads.ReadOp) -> str:
+def operator_text(op: reads.ReadOp) -> str:
+    """One operator on one line, without its input."""
     describe = _DESCRIBE.get(type(op))
-    return describe(op) if describe else ""
+    return f"{type(op).__name__} {describe(op) if describe else ''}".rstrip()
 
 
 def _scan(op: reads.NodeScan) -> str:

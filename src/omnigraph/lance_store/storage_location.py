@@ -44,23 +44,36 @@ def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) 
             )
         return _local(Path(unquote(parsed.path)))
     if parsed.scheme == "s3":
-        if not parsed.netloc:
-            raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
-        prefix = "/".join(part for part in parsed.path.split("/") if part)
-        return StorageLocation(
-            uri=f"s3://{parsed.netloc}/{prefix}".rstrip("/"),
-            bucket=parsed.netloc,
-            prefix=prefix,
-            options=s3_options(environment),
-        )
+        return _s3(text, environment)
     raise InvalidArgument(
         f"cannot open {text!r}: a graph is a directory, file:///path or s3://bucket/prefix",
         uri=text,
     )
 
 
+def _s3(text: str, environment: Mapping[str, str]) -> StorageLocation:
+    bucket, _, path = text[len("s3://") :].partition("/")
+    if not bucket:
+        raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
+    # Lance decodes the address and obstore does not: with these the two would look in different
+    # places, and one graph would have two sets of intents.
+    strange = next((c for c in "%?#" if c in path), None)
+    if strange is not None:
+        raise InvalidArgument(f"{text!r}: a prefix cannot contain {strange!r}", uri=text)
+    prefix = "/".join(part for part in path.split("/") if part)
+    return StorageLocation(
+        uri=f"s3://{bucket}/{prefix}".rstrip("/"),
+        bucket=bucket,
+        prefix=prefix,
+        options=s3_options(environment),
+    )
+
+
 def _local(path: Path) -> StorageLocation:
     absolute = path.expanduser().absolute()
+    if "?" in str(absolute):
+        # Lance takes it for the beginning of a query and puts branches beside the graph.
+        raise InvalidArgument(f"{str(absolute)!r}: a path cannot contain '?'", uri=str(absolute))
     return StorageLocation(uri=str(absolute), path=absolute)
 
 

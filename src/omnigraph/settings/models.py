@@ -56,6 +56,12 @@ class ReadSettings:
     cache_bytes: int = 4 * 1024**3
     """Columns and adjacency kept in memory between queries."""
 
+    memory_bytes: int = 8 * 1024**3
+    """Rows one query may hold at once; more is an error, not a crash."""
+
+    timeout_seconds: float | None = None
+    """How long a query may run unless it is given a timeout of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.frame import Frame
+from omnigraph.execute.local.frame import Binding, Frame
 from omnigraph.execute.local.value_arrays import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Aggregate, Column
@@ -46,6 +47,12 @@ def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
 
 def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:
     """One row per combination of these variables' entities; how often does not matter above."""
+    if frame.bindings.keys() == variables and len(variables) == 1 and frame.is_bare:
+        (variable,) = variables
+        binding = frame.bindings[variable]
+        nodes = kernels.unique_sorted(binding.positions, binding.view.count)
+        sorted_by = (variable,) if binding.view.ranks is None else ()
+        return Frame(len(nodes), {variable: Binding(binding.view, nodes)}, sorted_by=sorted_by)
     parts = [
         (frame.bindings[v].positions.astype(np.int64) + 1, frame.bindings[v].view.count + 1)
         for v in sorted(variables)
@@ -149,6 +156,9 @@ def _aggregate_entities(
         objects = evaluator.array(call.operand, frame).filter(pa.array(present))
         kept = Groups(groups.codes[present], groups.count, groups.first_rows)
         return _collect(objects, kept, None, pa.list_(objects.type))
+    if call.distinct and groups.count == 1:
+        count = frame.bindings[call.operand.variable.id].view.count
+        return pa.array([len(kernels.unique_sorted(positions[present], count))], pa.int64())
     codes = groups.codes[present]
     weights = None if frame.weights is None else frame.weights[present]
     if call.distinct:

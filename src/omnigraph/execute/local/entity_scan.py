@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.catalog.model import NodeType
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, TableView
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame
@@ -18,10 +18,12 @@ from omnigraph.ir.walk import walk
 from omnigraph.values.canonical import canonical_text
 
 
-def scan_nodes(variable: ex.Variable, frame: Frame, views: SnapshotViews) -> Frame:
+def scan_nodes(
+    variable: ex.Variable, frame: Frame, views: SnapshotViews, limits: QueryLimits
+) -> Frame:
     """Every row with every node."""
     view = views.of(variable)
-    return _cross(frame, variable, view, np.arange(view.count, dtype=np.int32))
+    return _cross(frame, variable, view, np.arange(view.count, dtype=np.int32), limits)
 
 
 def scan_filtered(
@@ -30,17 +32,21 @@ def scan_filtered(
     frame: Frame,
     views: SnapshotViews,
     evaluator: Evaluator,
+    limits: QueryLimits,
 ) -> Frame:
     """The predicate first, where it speaks of the new variable alone: then only its matches."""
     variable, view = scan.variable, views.of(scan.variable)
     own, other = _split(predicate, variable)
-    positions = _point_lookup(own, variable, view, views, evaluator)
-    if positions is None:
+    looked_up = _point_lookup(own, variable, view, views, evaluator)
+    if looked_up is None:
         positions = np.arange(view.count, dtype=np.int32)
+    else:
+        positions, answered = looked_up
+        own.remove(answered)
     alone = Frame(len(positions), {variable.id: Binding(view, positions)})
     for conjunct in own:
         alone = alone.keep(evaluator.mask(conjunct, alone))
-    result = _cross(frame, variable, view, alone.bindings[variable.id].positions)
+    result = _cross(frame, variable, view, alone.bindings[variable.id].positions, limits)
     for conjunct in other:
         result = result.keep(evaluator.mask(conjunct, result))
     return result
@@ -68,8 +74,8 @@ def _point_lookup(
     view: EntityView,
     views: SnapshotViews,
     evaluator: Evaluator,
-) -> Positions | None:
-    """`$x.id = value` or its key: one search in the sorted ids instead of a scan."""
+) -> tuple[Positions, ex.Expression] | None:
+    """`$x.id = value` or its key: one search in the sorted ids answers this conjunct."""
     if not isinstance(view, TableView):
         return None
     node = views.catalog.node_types[variable.types[0]]
@@ -78,12 +84,13 @@ def _point_lookup(
             case ex.Compare("=", ex.PropertyOf(_, name), value) | ex.Compare(
                 "=", value, ex.PropertyOf(_, name)
             ) if isinstance(value, ex.Constant | ex.ParameterRef) and _names(node, name):
-                wanted = evaluator.scalar(value)
+                wanted = evaluator.plain(value)
                 if wanted is None:
-                    return np.empty(0, np.int32)
+                    return np.empty(0, np.int32), conjunct
                 text = wanted if name == "id" else canonical_text(wanted)
-                found = view.find(pa.array([text], pa.string()))
-                return np.asarray(found[found != MISSING], np.int32)
+                position = view.find_one(text)
+                found = [] if position == MISSING else [position]
+                return np.array(found, np.int32), conjunct
             case _:
                 continue
     return None
@@ -93,8 +100,16 @@ def _names(node: NodeType, property_name: str) -> bool:
     return property_name == "id" or node.key == (property_name,)
 
 
-def _cross(frame: Frame, variable: ex.Variable, view: EntityView, positions: Positions) -> Frame:
+def _cross(
+    frame: Frame,
+    variable: ex.Variable,
+    view: EntityView,
+    positions: Positions,
+    limits: QueryLimits,
+) -> Frame:
     each = len(positions)
+    if frame.length > 1:
+        limits.reserve(frame.length * each, len(frame.bindings) + 1)
     if frame.length == 1:
         rows = np.zeros(each, np.int64)
         column = positions

@@ -111,7 +111,7 @@ class TableView:
 
     def find(self, ids: pa.Array) -> Positions:
         if len(ids) <= _FEW_KEYS:
-            return np.fromiter((self._find_one(i) for i in ids.to_pylist()), np.int32, len(ids))
+            return np.fromiter((self.find_one(i) for i in ids.to_pylist()), np.int32, len(ids))
         found = pc.fill_null(pc.index_in(ids, value_set=self.ids), MISSING)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
 
@@ -128,7 +128,8 @@ class TableView:
         self._bytes += ids.nbytes
         return ids, None if in_order else order
 
-    def _find_one(self, wanted: str | None) -> int:
+    def find_one(self, wanted: str | None) -> int:
+        """By binary search: no hash of all ids is built for a single one."""
         if wanted is None:
             return MISSING
         ids, low, high = self.ids, 0, self.count

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
 from omnigraph.execute.local.adjacency import Neighbours
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
 from omnigraph.execute.local.frame import Binding, Frame, Index
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Direction, EdgeStep, Expand
+
+# Below this many rows nothing can grow so large that it must be counted beforehand.
+_ASK_FIRST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,10 @@ class Found:
     hop: Hop
 
 
-def expand_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
     """One row per edge; a bound target must be the node met."""
+    if not op.target_bound and frame.length > _ASK_FIRST:
+        limits.reserve(int(count_edges(op, frame, views).sum()), len(frame.bindings) + 1)
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
     if op.target_bound:
@@ -80,7 +86,10 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
         degrees = kernels.degrees(hop.neighbours.offsets, positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
-        counts[rows] += degrees
+        if len(rows) == frame.length:
+            counts += degrees
+        else:
+            counts[rows] += degrees
     return counts
 
 

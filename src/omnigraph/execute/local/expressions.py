@@ -59,6 +59,12 @@ class Evaluator:
             return np.full(frame.length, found.as_py() is True)
         return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), bool)
 
+    def plain(self, expression: ex.Constant | ex.ParameterRef) -> Any:
+        """The Python value of a literal or parameter."""
+        if isinstance(expression, ex.Constant):
+            return expression.value
+        return self._parameters.get(expression.name)
+
     def scalar(self, expression: ex.Expression) -> Any:
         """A value that does not depend on rows."""
         found = self.value(expression, Frame(1))
@@ -66,18 +72,18 @@ class Evaluator:
 
     def value(self, expression: ex.Expression, frame: Frame) -> Any:  # noqa: C901, PLR0912
         match expression:
+            case ex.PropertyOf(variable, name):
+                return property_values(frame, variable, name)
+            case ex.ColumnRef(name):
+                return frame.columns[name]
             case ex.Constant(value, kind):
                 return pa.scalar(_plain(value), as_arrow_type(kind))
             case ex.ParameterRef(name, kind):
                 return pa.scalar(_plain(self._parameters.get(name)), as_arrow_type(kind))
-            case ex.PropertyOf(variable, name):
-                return property_values(frame, variable, name)
             case ex.Whole(variable):
                 return entity_objects(frame, variable)
             case ex.TypeName(variable):
                 return _type_names(frame, variable)
-            case ex.ColumnRef(name):
-                return frame.columns[name]
             case ex.ScoreRef(slot):
                 scores = frame.scores[slot]
                 return pa.array(scores, mask=np.isnan(scores))

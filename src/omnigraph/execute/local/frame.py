@@ -15,15 +15,12 @@ from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
 Index = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Binding:
     """A variable's entities, row by row; MISSING where an optional block found nothing."""
 
     view: EntityView
     positions: Positions
-
-    def take(self, rows: Index) -> Binding:
-        return Binding(self.view, self.positions[rows])
 
     def sort_values(self) -> npt.NDArray[np.integer[Any]]:
         """Integers that order the rows as the ids do, NULL first."""
@@ -42,15 +39,21 @@ class PathBinding:
         return PathBinding(tuple(self.ids[r] for r in rows))
 
 
-@dataclass(frozen=True, slots=True)
+_NOTHING: Mapping[Any, Any] = {}
+
+
+@dataclass(slots=True)
 class Frame:
-    """Immutable: every operator makes a new one and shares the arrays it did not change."""
+    """Never changed: every operator makes a new one and shares the arrays it did not change.
+
+    Not frozen only because that doubles the cost of making one.
+    """
 
     length: int
-    bindings: Mapping[int, Binding] = field(default_factory=dict)
-    paths: Mapping[int, PathBinding] = field(default_factory=dict)
-    scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    bindings: Mapping[int, Binding] = field(default_factory=lambda: _NOTHING)
+    paths: Mapping[int, PathBinding] = field(default_factory=lambda: _NOTHING)
+    scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=lambda: _NOTHING)
+    columns: Mapping[str, pa.Array] = field(default_factory=lambda: _NOTHING)
     sorted_by: tuple[int, ...] = ()
     """Variables by whose ids the rows are known to ascend."""
     weights: npt.NDArray[np.int64] | None = None
@@ -60,16 +63,17 @@ class Frame:
 
     def take(self, rows: Index, *, ordered: bool = False) -> Frame:
         """These rows; `ordered` when `rows` ascends and so keeps what order there was."""
-        return replace(
-            self,
-            length=len(rows),
-            bindings={v: b.take(rows) for v, b in self.bindings.items()},
-            paths={v: p.take(rows) for v, p in self.paths.items()},
-            scores={s: values[rows] for s, values in self.scores.items()},
-            columns={n: c.take(pa.array(rows)) for n, c in self.columns.items()},
-            sorted_by=self.sorted_by if ordered else (),
-            weights=None if self.weights is None else self.weights[rows],
-            origin=None if self.origin is None else self.origin[rows],
+        return Frame(
+            len(rows),
+            {v: Binding(b.view, b.positions[rows]) for v, b in self.bindings.items()},
+            {v: p.take(rows) for v, p in self.paths.items()} if self.paths else _NOTHING,
+            {s: values[rows] for s, values in self.scores.items()} if self.scores else _NOTHING,
+            {n: c.take(pa.array(rows)) for n, c in self.columns.items()}
+            if self.columns
+            else _NOTHING,
+            self.sorted_by if ordered else (),
+            None if self.weights is None else self.weights[rows],
+            None if self.origin is None else self.origin[rows],
         )
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> Frame:
@@ -77,6 +81,11 @@ class Frame:
 
     def bind(self, variable: int, binding: Binding, *sorted_by: int) -> Frame:
         return replace(self, bindings={**self.bindings, variable: binding}, sorted_by=sorted_by)
+
+    @property
+    def is_bare(self) -> bool:
+        """Nothing but bindings."""
+        return not (self.paths or self.scores or self.columns or self.origin is not None)
 
     def only(self, variables: frozenset[int]) -> Frame:
         """Forget bindings nobody will ask for."""

@@ -78,6 +78,15 @@ def degrees(offsets: Offsets, sources: Ints) -> npt.NDArray[np.int64]:
     return offsets[sources + 1] - offsets[sources]
 
 
+def unique_sorted(values: Ints, size: int) -> Ints:
+    """Distinct values ascending: by a bitmap when there are many, by sorting when few."""
+    if len(values) * 16 < size:
+        return np.unique(values)
+    seen = np.zeros(size, bool)
+    seen[values] = True
+    return np.flatnonzero(seen).astype(np.int32)
+
+
 def _entries(offsets: Offsets, sources: Ints) -> tuple[Rows, Rows]:
     starts = offsets[sources]
     counts = offsets[sources + 1] - starts

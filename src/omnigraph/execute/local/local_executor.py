@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, distinct_rows
 from omnigraph.execute.local.entity_scan import scan_filtered, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
@@ -25,27 +26,53 @@ from omnigraph.ir.expressions import VariableKind
 from omnigraph.plan.physical import DistinctOn, Keep, PhysicalOp, Weigh
 
 
+@dataclass(slots=True)
+class Step:
+    """What one operator did, its inputs not counted."""
+
+    rows: int = 0
+    milliseconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
     """One run of one plan on one snapshot."""
 
     views: SnapshotViews
     evaluator: Evaluator
+    limits: QueryLimits
+    steps: dict[int, Step] | None = None
+    """Filled per operator when somebody wants a profile."""
 
     def table(self, plan: PhysicalOp) -> pa.Table:
         frame = self.run(plan, ONE_ROW)
         return pa.table(dict(frame.columns))
 
-    def run(self, op: PhysicalOp, start: Frame) -> Frame:  # noqa: C901, PLR0912
+    def run(self, op: PhysicalOp, start: Frame) -> Frame:
         """Rows of `op`; a sub-pattern begins with the rows of `start`."""
+        self.limits.check()
+        if self.steps is None:
+            return self._run(op, start)
+        step = self.steps.setdefault(id(op), Step())
+        inner = sum(s.milliseconds for s in self.steps.values())
+        began = time.perf_counter()
+        frame = self._run(op, start)
+        spent = (time.perf_counter() - began) * 1000
+        step.rows += frame.length
+        step.milliseconds += spent - (sum(s.milliseconds for s in self.steps.values()) - inner)
+        return frame
+
+    def _run(self, op: PhysicalOp, start: Frame) -> Frame:  # noqa: C901, PLR0912
         match op:
             case reads.Rows():
                 return start
             case reads.NodeScan(inner, variable):
-                return scan_nodes(variable, self.run(inner, start), self.views)
+                return scan_nodes(variable, self.run(inner, start), self.views, self.limits)
             case reads.Filter(reads.NodeScan(inner, variable) as scan, predicate):
                 frame = self.run(inner, start)
-                return scan_filtered(scan, predicate, frame, self.views, self.evaluator)
+                return scan_filtered(
+                    scan, predicate, frame, self.views, self.evaluator, self.limits
+                )
             case reads.Filter(inner, predicate):
                 frame = self.run(inner, start)
                 return frame.keep(self.evaluator.mask(predicate, frame))
@@ -88,7 +115,7 @@ class LocalExecutor:
     def _expand(self, op: reads.Expand, frame: Frame) -> Frame:
         match op.mode:
             case reads.ExpandMode.EDGE:
-                return expand_edges(op, frame, self.views)
+                return expand_edges(op, frame, self.views, self.limits)
             case reads.ExpandMode.REACH:
                 return expand_reach(op, frame, self.views)
             case reads.ExpandMode.TRAILS | reads.ExpandMode.SHORTEST:
@@ -135,12 +162,6 @@ class LocalExecutor:
             if value is not None and value < 0:
                 raise InvalidArgument(f"{name} must not be negative, got {value}")
         return first, skip
-
-
-def execute(
-    plan: PhysicalOp, views: SnapshotViews, parameters: Mapping[str, Any], now_millis: int
-) -> pa.Table:
-    return LocalExecutor(views, Evaluator(parameters, now_millis)).table(plan)
 
 
 def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:

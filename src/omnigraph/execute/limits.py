@@ -1,0 +1,45 @@
+"""What one query may use: memory, time, and until somebody calls it off."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from omnigraph.errors import ResourceLimit
+from omnigraph.values.clock import SYSTEM_CLOCK, Clock
+
+_ROW_OVERHEAD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """Checked between operators, and before an operator makes many rows."""
+
+    memory_bytes: int
+    deadline: float | None = None
+    """On the monotonic clock."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    clock: Clock = SYSTEM_CLOCK
+
+    def check(self) -> None:
+        if self.cancelled.is_set():
+            raise ResourceLimit("the query was cancelled", limit="cancelled")
+        if self.deadline is not None and self.clock.monotonic() > self.deadline:
+            raise ResourceLimit(
+                "the query ran out of time; narrow it, or give it a longer timeout", limit="timeout"
+            )
+
+    def reserve(self, rows: int, columns: int) -> None:
+        """Refuse to make rows that cannot fit, before they are made."""
+        self.check()
+        needed = rows * (_ROW_OVERHEAD + 8 * columns)
+        if needed > self.memory_bytes:
+            raise ResourceLimit(
+                f"the query would hold {rows:,} rows at once, about {needed / 1e9:.1f} GB; its "
+                f"budget is {self.memory_bytes / 1e9:.1f} GB. Narrow it, add a limit or raise "
+                "memory_bytes",
+                limit="memory",
+                rows=rows,
+                needed_bytes=needed,
+                budget_bytes=self.memory_bytes,
+            )
