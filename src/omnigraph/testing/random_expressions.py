@@ -93,7 +93,7 @@ class Writer:
         """A literal of exactly a column's type, mostly one that occurs."""
         kind, values = COLUMNS[column]
         if self.chance(4):
-            name = f"p{len(self.parameters)}"
+            name = f"v{len(self.parameters)}"
             value = None if self.chance(5) else self.pick(values)
             bare = "String?" if kind.startswith("enum") else kind.rstrip("?") + "?"
             self.parameters[name] = (bare, value)

@@ -13,6 +13,7 @@ from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.random_expressions import FAMILY, Known, Writer
 from omnigraph.testing.strategies import graphs
 
+Bounds = tuple[int, int | None]
 _AGGREGATED = ("integer", "float")
 
 
@@ -106,62 +107,79 @@ class _Pattern:
             return self._binding() if fresh else w.clause(1)
         known, edge = w.pick(starts)
         outward = edge.source in known.types
-        end = edge.target if outward else edge.source
         if known not in self._outer:
             self._narrow(known, edge.source if outward else edge.target)
-        words, edges = self._edge_words(edge, outward)
-        label, hops, path = self._form(edge, edges)
-        target = self._target(end, fresh)
-        return f"{path}${known.name} {label}{words}{hops} {target}"
+        form = w.pick(["plain", "plain", "edge", "range", "range", "path", "shortest"])
+        bounds = None if form in ("plain", "edge") else self._bounds(edge)
+        edges = self._edges(edge, outward, bounds)
+        words = "|".join(e.name[0].lower() + e.name[1:] for e in edges)
+        if all(e.source == e.target for e in edges) and w.chance(4):
+            words = f"<{words}>"
+        prefix, label = self._names(form, edges)
+        target = self._target(_ends(edges, known.types, outward, bounds), fresh)
+        return f"{prefix}${known.name} {label}{words}{_spelled(bounds)} {target}"
 
     def _narrow(self, known: Known, kind: str) -> None:
         """An interface variable has only the type its hop leaves it, in its own block."""
         scope = self._w.scope
         scope[scope.index(known)] = Known(known.name, known.kind, (kind,))
 
-    def _edge_words(self, edge: EdgeType, outward: bool) -> tuple[str, tuple[str, ...]]:
-        """The edge, sometimes with a second one between the same types, sometimes undirected."""
-        w = self._w
-        names = [edge.name]
-        ends = (edge.source, edge.target)
-        others = [e for e in w.catalog.edges if e != edge and (e.source, e.target) == ends]
-        if outward and others and w.chance(3):
-            names.append(w.pick(others).name)
-        words = "|".join(name[0].lower() + name[1:] for name in names)
-        undirected = edge.source == edge.target and w.chance(4)
-        return f"<{words}>" if undirected else words, tuple(names)
-
-    def _form(self, edge: EdgeType, edges: tuple[str, ...]) -> tuple[str, str, str]:
-        """Edge label, hop bounds and path prefix: at most one of label and path."""
-        w = self._w
-        form = w.pick(["plain", "plain", "edge", "range", "range", "path", "shortest"])
-        bounds = w.pick(["{1,1}", "{1,2}", "{1,3}", "{2,2}", "{2,3}"])
+    def _bounds(self, edge: EdgeType) -> Bounds:
         if edge.source != edge.target:
-            bounds = w.pick(["{1,1}", "{1,2}"])
-        name = f"{form[0]}{next(self._numbers)}"
-        match form:
-            case "edge":
-                w.scope.append(Known(name, "edge", edges))
-                return f"${name}:", "", ""
-            case "range":
-                return "", w.pick([bounds, bounds, "{1,}"]), ""
-            case "path" | "shortest":
-                w.scope.append(Known(name, "path", ()))
-                word = "shortest " if form == "shortest" else ""
-                return "", bounds, f"${name} = {word}"
-            case _:
-                return "", "", ""
+            return (1, self._w.pick([1, 2]))
+        bounds: Bounds = self._w.pick([(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (1, None)])
+        return bounds
 
-    def _target(self, kind: str, fresh: bool) -> str:
+    def _edges(self, edge: EdgeType, outward: bool, bounds: Bounds | None) -> list[EdgeType]:
+        """The edge, sometimes with a second one that leaves the same type or goes on from it."""
         w = self._w
-        bound = [k for k in w.scope if k.kind == "node" and k.types == (kind,)]
+        goes_on = bounds is not None and bounds[1] != 1
+        starts = {edge.source, edge.target} if goes_on else {edge.source}
+        others = [e for e in w.catalog.edges if e != edge and e.source in starts]
+        return [edge, w.pick(others)] if outward and others and w.chance(3) else [edge]
+
+    def _names(self, form: str, edges: list[EdgeType]) -> tuple[str, str]:
+        """Path prefix and edge label; most hops have neither."""
+        w = self._w
+        if form in ("plain", "range"):
+            return "", ""
+        name = f"{form[0]}{next(self._numbers)}"
+        if form == "edge":
+            w.scope.append(Known(name, "edge", tuple(e.name for e in edges)))
+            return "", f"${name}:"
+        w.scope.append(Known(name, "path", ()))
+        return f"${name} = {'shortest ' if form == 'shortest' else ''}", ""
+
+    def _target(self, types: tuple[str, ...], fresh: bool) -> str:
+        w = self._w
+        bound = [k for k in w.scope if k.kind == "node" and k.types == types]
         if not fresh and bound and w.chance(4):
             return f"${w.pick(bound).name}"
         if not fresh and w.chance(6):
             return "$_"
-        added = Known(self._fresh(), "node", (kind,))
+        added = Known(self._fresh(), "node", types)
         w.scope.append(added)
         return f"${added.name}"
+
+
+def _spelled(bounds: Bounds | None) -> str:
+    if bounds is None:
+        return ""
+    return f"{{{bounds[0]},{'' if bounds[1] is None else bounds[1]}}}"
+
+
+def _ends(
+    edges: list[EdgeType], types: tuple[str, ...], outward: bool, bounds: Bounds | None
+) -> tuple[str, ...]:
+    """The types a hop can end at."""
+    pairs = [(e.source, e.target) if outward else (e.target, e.source) for e in edges]
+    low, high = bounds or (1, 1)
+    reached: set[str] = set()
+    frontier = set(types)
+    for hop in range(1, (high or low + len(pairs)) + 1):
+        frontier = {end for start, end in pairs if start in frontier}
+        reached |= frontier if hop >= low else set()
+    return tuple(sorted(reached))
 
 
 def _returns(w: Writer) -> str:
@@ -173,9 +191,8 @@ def _returns(w: Writer) -> str:
         if w.chance(5):
             having = f"\n  where {w.condition(1)}"
     else:
-        keys = [w.orderable() for _ in range(0 if form == "total" else w.pick([1, 1, 2]))]
-        calls = [_aggregate(w) for _ in range(w.pick([1, 2]))]
-        columns = [*((key, True) for key in keys), *calls]
+        keys = [_column(w) for _ in range(0 if form == "total" else w.pick([1, 1, 2]))]
+        columns = [*keys, *(_aggregate(w) for _ in range(w.pick([1, 2])))]
         names = [f"{text} as c{n}" for n, (text, _) in enumerate(columns)]
         if w.chance(4):
             having = f"\n  where {w.pick(['count(*) > 1', 'c0 is not null', 'not c0 is null'])}"
@@ -200,7 +217,7 @@ def _column(w: Writer) -> tuple[str, bool]:
 
 def _aggregate(w: Writer) -> tuple[str, bool]:
     distinct = "distinct " if w.chance(3) else ""
-    entities = [known.name for known in w.scope if known.kind != "path"]
+    entities = [known.name for known in w.scope]
     choice = w.pick(["count", "count", "number", "extreme", "collect", "*"])
     if choice == "count" and w.chance(2):
         return f"count({distinct}${w.pick(entities)})", True
