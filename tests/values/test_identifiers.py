@@ -25,6 +25,8 @@ NAMES = (
     st.lists(SEGMENT, min_size=1, max_size=4)
     .map("/".join)
     .map(lambda name: unicodedata.normalize("NFC", name))
+    # Some letters normalise to a letter and a combining mark, and marks are no letters.
+    .filter(lambda name: all(c.isalnum() or c in "._-/" for c in name))
     .filter(lambda name: not name.startswith("__") and len(name.encode()) <= 180)
 )
 

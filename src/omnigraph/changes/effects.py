@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.indexes import IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,10 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class ExtendIndexes:
-    """Cover every fragment with a BTREE on these columns; no row changes."""
+    """Bring these indexes to cover every fragment; no row changes."""
 
     key: TableKey
-    columns: tuple[str, ...]
+    specs: tuple[IndexSpec, ...]
 
 
 ContentEffect = EditRows | ReplaceRows

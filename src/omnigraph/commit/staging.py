@@ -14,7 +14,8 @@ from omnigraph.changes.row_compare import differing_rows
 from omnigraph.errors import KeyConflict
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
-from omnigraph.lance_store.stage_maintenance import stage_compaction, stage_scalar_indexes
+from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.publication import TableMove
@@ -67,8 +68,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
         case Compact():
             compaction = stage_compaction(store, pin.at)
             return StagedTable(pin, compaction, None) if compaction else None
-        case ExtendIndexes(columns=columns):
-            indexes = stage_scalar_indexes(store, pin.at, columns)
+        case ExtendIndexes(specs=specs):
+            indexes = stage_indexes(store, pin.at, specs)
             return StagedTable(pin, indexes, None) if indexes else None
 
 

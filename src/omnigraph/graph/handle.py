@@ -12,9 +12,10 @@ from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
-from omnigraph.graph import reads, writes
+from omnigraph.graph import indexes, reads, writes
 from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryText
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
@@ -115,6 +116,14 @@ class Graph:
     def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Compact and index; the names of the types a concurrent writer kept us from."""
         return writes.optimize(self.writable(), branch, types, self.actor)
+
+    def ensure_indices(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
+        """Build what the schema declares; the names of the types writers kept us from."""
+        return indexes.ensure_indices(self.writable(), branch, types, self.actor)
+
+    def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
+        """Every declared index: how many rows it covers and how many it does not yet."""
+        return indexes.index_status(self._engine, branch)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

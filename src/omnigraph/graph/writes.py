@@ -12,6 +12,7 @@ from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.indexes import tables
 from omnigraph.maintain.maintenance import optimize_table
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -97,14 +98,10 @@ def _has(catalog: Catalog, entity: EntityType) -> bool:
 def optimize(
     engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
 ) -> list[str]:
-    ref, state = engine.reader.branch(branch)
-    catalog = engine.reader.snapshot(ref, state).catalog
-    if types is None:
-        keys = [key for key, pin in state.tables.items() if pin.owner == ref.incarnation]
-    else:
-        keys = [catalog.resolve(name).table_key for name in types]
     return [
-        key.type_name for key in keys if not optimize_table(engine.transaction, branch, key, actor)
+        key.type_name
+        for key in tables(engine, branch, types)
+        if not optimize_table(engine.transaction, branch, key, actor)
     ]
 
 

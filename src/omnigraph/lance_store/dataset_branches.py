@@ -10,7 +10,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.blobs import to_lance_rows, to_lance_schema
-from omnigraph.lance_store.stage_maintenance import index_name
+from omnigraph.lance_store.index_segments import index_name
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 

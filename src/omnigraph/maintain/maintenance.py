@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET
+from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import Compact, ExtendIndexes, PhysicalEffect
+from omnigraph.changes.effects import Compact, ExtendIndexes
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
 
 
 def optimize_table(
@@ -19,24 +20,37 @@ def optimize_table(
 
     Indexes first: Lance does not compact fragments of different index coverage together.
     """
-    columns = (ID, SOURCE, TARGET) if key.kind is EntityKind.EDGE else (ID,)
-    steps: tuple[PhysicalEffect, ...] = (ExtendIndexes(key, columns), Compact(key))
-    for effect in steps:
-        request = WriteRequest(
-            branch=branch,
-            operation="optimize",
-            tables=(key,),
-            kind=IntentKind.MAINTENANCE,
-            actor_id=actor_id,
-            repreparable=False,
-            long_build=True,
-        )
-        try:
-            transaction.run(request, _always(ChangeSet((effect,))))
-        except ExpectedVersionMismatch:
-            return False
+    if not index_table(transaction, branch, key, actor_id):
+        return False
+    request = _request("optimize", branch, key, actor_id)
+    return _run(transaction, request, lambda _: ChangeSet((Compact(key),)))
+
+
+def index_table(transaction: Transaction, branch: str, key: TableKey, actor_id: str | None) -> bool:
+    """Build what the schema declares and is not there yet; False as above."""
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        entity = snapshot.catalog.entity_type(key)
+        return ChangeSet((ExtendIndexes(key, wanted_indexes(entity)),))
+
+    return _run(transaction, _request("index", branch, key, actor_id), build)
+
+
+def _request(operation: str, branch: str, key: TableKey, actor_id: str | None) -> WriteRequest:
+    return WriteRequest(
+        branch=branch,
+        operation=operation,
+        tables=(key,),
+        kind=IntentKind.MAINTENANCE,
+        actor_id=actor_id,
+        repreparable=False,
+        long_build=True,
+    )
+
+
+def _run(transaction: Transaction, request: WriteRequest, build: Build) -> bool:
+    try:
+        transaction.run(request, build)
+    except ExpectedVersionMismatch:
+        return False
     return True
-
-
-def _always(changes: ChangeSet) -> Build:
-    return lambda _: changes

@@ -78,10 +78,12 @@ def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) ->
                     if stamp[other] == i + 1:
                         continue
                     stamp[other] = i + 1
-                    # The source was expanded at the start: met again it counts, and ends there.
+                    # The source is at distance 0: only its own self-loop leads back to it.
                     if other != sources[i]:
                         queue[end] = other
                         end += 1
+                    elif depth > 1:
+                        continue
                     if depth >= minimum:
                         if n == len(out):
                             out = np.concatenate((out, np.empty(len(out), np.int32)))

@@ -62,7 +62,7 @@ class TableView:
     """One table at one version."""
 
     def __init__(self, type_name: str, dataset: Dataset) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._lock = threading.Lock()
         self._columns: dict[str, pa.Array] = {}
         self._bytes = 0
@@ -82,14 +82,14 @@ class TableView:
         """What an entity shows of itself: everything but blobs and vectors."""
         return tuple(
             field.name
-            for field in self._dataset.schema
+            for field in self.dataset.schema
             if not isinstance(field.type, pa.ExtensionType)
             and not pa.types.is_fixed_size_list(field.type)
         )
 
     @cached_property
     def count(self) -> int:
-        return int(self._dataset.count_rows())
+        return int(self.dataset.count_rows())
 
     @property
     def ids(self) -> pa.Array:
@@ -101,7 +101,7 @@ class TableView:
         with self._lock:
             found = self._columns.get(name)
         if found is None:
-            stored = _one_chunk(read_table(self._dataset, [name]).column(name))
+            stored = _one_chunk(read_table(self.dataset, [name]).column(name))
             order = self._sorted_ids[1]
             found = stored if order is None else stored.take(order)
             with self._lock:
@@ -121,7 +121,7 @@ class TableView:
     @cached_property
     def _sorted_ids(self) -> tuple[pa.Array, pa.Array | None]:
         """(ids ascending, storage row of each; None when they are stored that way)."""
-        stored = _one_chunk(read_table(self._dataset, ["id"]).column("id"))
+        stored = _one_chunk(read_table(self.dataset, ["id"]).column("id"))
         order = pc.sort_indices(stored)
         in_order = np.array_equal(order.to_numpy(), np.arange(len(stored)))
         ids = stored if in_order else stored.take(order)

@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local.entity_objects import entity_objects
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.frame import Frame
+from omnigraph.execute.local.ranked_search import match_text
 from omnigraph.execute.local.scalar_functions import arithmetic, call_function
 from omnigraph.execute.local.value_arrays import (
     any_equal,
@@ -117,6 +118,10 @@ class Evaluator:
                 return call_function(name, values, as_arrow_type(kind))
             case ex.Convert(operand, kind):
                 return _convert(self.value(operand, frame), kind)
+            case ex.TextMatch(function, field, query, edits):
+                binding = frame.bindings[field.variable.id]
+                wanted = self.scalar(query)
+                return match_text(binding, field.property, function, wanted, edits)
             case ex.KeyText(operand):
                 texts = [
                     None if v is None else canonical_text(v)
@@ -130,6 +135,8 @@ class Evaluator:
         self, operator: str, left: ex.Expression, right: ex.Expression, frame: Frame
     ) -> Any:
         if isinstance(left, ex.Whole) and isinstance(right, ex.Whole):
+            if left.variable.id in frame.paths:
+                return _same_path(operator, left.variable, right.variable, frame)
             return _same_entity(operator, left.variable, right.variable, frame)
         a, b = self.value(left, frame), self.value(right, frame)
         if operator == "contains":
@@ -184,6 +191,12 @@ def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:
     codes = binding.view.type_codes(binding.positions)
     names = pa.array(binding.view.types)
     return names.take(pa.array(codes, mask=binding.positions == MISSING))
+
+
+def _same_path(operator: str, left: ex.Variable, right: ex.Variable, frame: Frame) -> pa.Array:
+    pairs = zip(frame.paths[left.id].ids, frame.paths[right.id].ids, strict=True)
+    same = [None if a is None or b is None else (a == b) == (operator == "=") for a, b in pairs]
+    return pa.array(same, pa.bool_())
 
 
 def _same_entity(operator: str, left: ex.Variable, right: ex.Variable, frame: Frame) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +19,12 @@ from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edge
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import ONE_ROW, Binding, Frame, PathBinding
 from omnigraph.execute.local.ordering import sort_frame
+from omnigraph.execute.local.ranked_search import fuse_frame, score_frame
 from omnigraph.execute.local.reach import expand_reach
 from omnigraph.execute.local.trails import expand_paths
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import reads
-from omnigraph.ir.expressions import VariableKind
+from omnigraph.ir.expressions import ScoreRef, VariableKind
 from omnigraph.plan.physical import DistinctOn, Keep, PhysicalOp, Weigh
 
 
@@ -96,13 +98,20 @@ class LocalExecutor:
             case reads.Limit(reads.OrderBy(inner) as order, count, offset):
                 first, skip = self._bounds(count, offset)
                 wanted = None if first is None else first + skip
-                frame = sort_frame(order, self.run(inner, start), self.evaluator, wanted)
+                frame = sort_frame(order, self._best(order, start, wanted), self.evaluator, wanted)
                 return frame.take(np.arange(skip, frame.length), ordered=True) if skip else frame
             case reads.Limit(inner, count, offset):
                 frame = self.run(inner, start)
                 first, skip = self._bounds(count, offset)
                 end = frame.length if first is None else min(frame.length, skip + first)
                 return frame.take(np.arange(min(skip, frame.length), end), ordered=True)
+            case reads.Search(inner):
+                query = self.evaluator.scalar(op.query)
+                return score_frame(op, self.run(inner, start), query, None)
+            case reads.Fuse(inner):
+                searches = [s for s in _below(op) if isinstance(s, reads.Search)]
+                k = self.evaluator.scalar(op.k)
+                return fuse_frame(op, self.run(inner, start), searches, k)
             case Keep(inner, variables):
                 return self.run(inner, start).only(variables)
             case Weigh(inner, expand):
@@ -111,6 +120,18 @@ class LocalExecutor:
                 return distinct_on(self.run(inner, start), variables)
             case _:
                 raise InvalidArgument(f"{type(op).__name__} cannot run on the local executor yet")
+
+    def _best(self, order: reads.OrderBy, start: Frame, wanted: int | None) -> Frame:
+        """The rows to sort; a ranking of a whole type may ask its index for the best ones only."""
+        match order:
+            case reads.OrderBy(
+                reads.Search(reads.NodeScan(reads.Rows()) as scan, function="nearest") as search,
+                (reads.SortKey(ScoreRef(slot)),),
+            ) if slot == search.slot and wanted is not None:
+                query = self.evaluator.scalar(search.query)
+                return score_frame(search, self.run(scan, start), query, wanted)
+            case _:
+                return self.run(order.input, start)
 
     def _expand(self, op: reads.Expand, frame: Frame) -> Frame:
         match op.mode:
@@ -162,6 +183,12 @@ class LocalExecutor:
             if value is not None and value < 0:
                 raise InvalidArgument(f"{name} must not be negative, got {value}")
         return first, skip
+
+
+def _below(op: Any) -> Iterator[Any]:
+    while not isinstance(op, reads.Rows):
+        op = op.input
+        yield op
 
 
 def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:

@@ -75,7 +75,7 @@ def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -
 def _reach(op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews) -> Positions:
     """Nodes first met after `minimum` to `maximum` hops, ascending, in the target's view.
 
-    The source was expanded at the start, so meeting it again emits it and goes no further.
+    The source is at distance 0: no cycle leads back to it, only its own self-loop, as one hop.
     """
     target_view = views.of(op.target)
     frontier = {way.source_type: local_positions(source, way.source_type)[1] for way in ways}
@@ -88,6 +88,8 @@ def _reach(op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews) -
         for name, nodes in reached.items():
             count = views.table(node_table(name)).count
             seen = visited.setdefault(name, np.zeros(count, bool))
+            if depth > 1 and name in start:
+                seen[start[name]] = True
             fresh = nodes[~seen[nodes]]
             seen[fresh] = True
             if depth >= op.hops.minimum and name in target_view.types:

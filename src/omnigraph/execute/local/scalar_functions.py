@@ -33,7 +33,10 @@ def arithmetic(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
 
 
 def call_function(name: str, arguments: Sequence[Any], kind: pa.DataType) -> Any:
-    return _FUNCTIONS[name](arguments, kind)
+    try:
+        return _FUNCTIONS[name](arguments, kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(f"{name}() failed: {error}", function=name) from error
 
 
 def _remainder(left: Any, right: Any) -> Any:

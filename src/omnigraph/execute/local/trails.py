@@ -131,7 +131,8 @@ def _shortest(walker: _Walker, start: _Node, ceiling: int) -> Iterator[_Path]:
         reached: dict[_Node, _Path] = {}
         for path in level:
             for edge_id, edge, node in walker.steps(path.node):
-                if node in best:
+                # The start is at distance 0: only its own self-loop leads back to it.
+                if node in best or (node == start and depth > 1):
                     continue
                 longer = _Path(
                     node, (*path.ids, edge_id, walker.node_id(node)), path.edges | {edge}, depth

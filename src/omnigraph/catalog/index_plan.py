@@ -1,0 +1,52 @@
+"""Entity type -> the indexes its table wants. A pure function of the catalog."""
+
+from __future__ import annotations
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.constraints import Index, Key
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.values.indexes import DEFAULT_RECALL, IndexKind, IndexSpec
+from omnigraph.values.scalars import (
+    BlobType,
+    EnumType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+
+
+def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
+    """System columns first, then properties named by `@key` and `@index`, each index once."""
+    system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    wanted = {(name, IndexKind.SORTED): IndexSpec(name, IndexKind.SORTED) for name in system}
+    types = {p.name: p.type for p in entity.properties}
+    for constraint in entity.constraints:
+        if not isinstance(constraint, Key | Index):
+            continue
+        options = dict(constraint.options) if isinstance(constraint, Index) else {}
+        for name in constraint.properties:
+            # `@index(src)` on an edge names a system column, which is indexed anyway.
+            for kind in _kinds(types[name], options) if name in types else ():
+                recall = float(options.get("recall", DEFAULT_RECALL))
+                if (name, kind) not in wanted or "recall" in options:
+                    wanted[name, kind] = IndexSpec(name, kind, recall)
+    return tuple(wanted.values())
+
+
+def _kinds(
+    value_type: ValueType, options: dict[str, str | int | float | bool]
+) -> tuple[IndexKind, ...]:
+    match value_type:
+        case ScalarType(ScalarKind.STRING):
+            substring = (IndexKind.SUBSTRING,) if options.get("contains") else ()
+            return (IndexKind.SORTED, IndexKind.FULL_TEXT, *substring)
+        case ScalarType() | EnumType():
+            return (IndexKind.SORTED,)
+        case ListType():
+            return (IndexKind.LIST,)
+        case VectorType():
+            return (IndexKind.VECTOR,)
+        case BlobType():
+            return ()
