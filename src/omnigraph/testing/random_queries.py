@@ -107,22 +107,23 @@ class _Pattern:
             return self._binding() if fresh else w.clause(1)
         known, edge = w.pick(starts)
         outward = edge.source in known.types
-        if known not in self._outer:
-            self._narrow(known, edge.source if outward else edge.target)
         form = w.pick(["plain", "plain", "edge", "range", "range", "path", "shortest"])
         bounds = None if form in ("plain", "edge") else self._bounds(edge)
         edges = self._edges(edge, outward, bounds)
+        sources = {e.source if outward else e.target for e in edges} & set(known.types)
+        if known not in self._outer:
+            self._narrow(known, sources)
         words = "|".join(e.name[0].lower() + e.name[1:] for e in edges)
         if all(e.source == e.target for e in edges) and w.chance(4):
             words = f"<{words}>"
         prefix, label = self._names(form, edges)
-        target = self._target(_ends(edges, known.types, outward, bounds), fresh)
+        target = self._target(_ends(edges, sources, outward, bounds), fresh)
         return f"{prefix}${known.name} {label}{words}{_spelled(bounds)} {target}"
 
-    def _narrow(self, known: Known, kind: str) -> None:
-        """An interface variable has only the type its hop leaves it, in its own block."""
+    def _narrow(self, known: Known, types: set[str]) -> None:
+        """An interface variable has only the types its hop leaves it, in its own block."""
         scope = self._w.scope
-        scope[scope.index(known)] = Known(known.name, known.kind, (kind,))
+        scope[scope.index(known)] = Known(known.name, known.kind, tuple(sorted(types)))
 
     def _bounds(self, edge: EdgeType) -> Bounds:
         if edge.source != edge.target:
@@ -169,13 +170,13 @@ def _spelled(bounds: Bounds | None) -> str:
 
 
 def _ends(
-    edges: list[EdgeType], types: tuple[str, ...], outward: bool, bounds: Bounds | None
+    edges: list[EdgeType], sources: set[str], outward: bool, bounds: Bounds | None
 ) -> tuple[str, ...]:
     """The types a hop can end at."""
     pairs = [(e.source, e.target) if outward else (e.target, e.source) for e in edges]
     low, high = bounds or (1, 1)
     reached: set[str] = set()
-    frontier = set(types)
+    frontier = sources
     for hop in range(1, (high or low + len(pairs)) + 1):
         frontier = {end for start, end in pairs if start in frontier}
         reached |= frontier if hop >= low else set()
