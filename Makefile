@@ -23,11 +23,11 @@ demo: $(INSTALLED) ## a graph, its branches and its recovery, in half a minute
 
 test: $(INSTALLED) ## static checks and the whole default suite
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-all: $(INSTALLED) ## the default suite and everything marked slow
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 check: $(INSTALLED) ## format, lint, import layers, types
 	$(BIN)/ruff format --check --quiet .

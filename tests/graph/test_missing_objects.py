@@ -56,7 +56,7 @@ def test_a_missing_data_file(graph: Graph, uri: str) -> None:
 def test_a_missing_manifest(graph: Graph, uri: str) -> None:
     shutil.rmtree(Path(uri, "__manifest"))
     for read_only in (False, True):
-        with pytest.raises(NotFound, match="no graph"):
+        with pytest.raises(NotFound, match="manifest is missing"):
             open_graph(uri, read_only=read_only)
     for use in (lambda: graph.read("Note"), lambda: graph.apply(ONE_NOTE)):
         with pytest.raises(OmnigraphError, match="__manifest"):

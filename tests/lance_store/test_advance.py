@@ -11,8 +11,12 @@ from omnigraph.errors import StorageFailure
 from omnigraph.lance_store import advance as module
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_version, transaction_at
 from omnigraph.lance_store.stage import stage_overwrite
-from omnigraph.lance_store.stage_maintenance import stage_compaction, stage_scalar_indexes
+from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
+from omnigraph.values.indexes import IndexKind, IndexSpec
+
+ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
 
 
 def head(store: Store, at: DatasetVersion) -> int:
@@ -85,7 +89,7 @@ def test_a_restore_fences_what_was_staged_before(store: Store, rows, name: str) 
     at = rows.create(a=1, b=2)
     at = advance(store, rows.append(at, c=3))
     if name == "index":
-        staged = stage_scalar_indexes(store, at, ("id",))
+        staged = stage_indexes(store, at, ID_INDEX)
     elif name == "compaction":
         staged = stage_compaction(store, at)
     else:
@@ -178,7 +182,7 @@ def test_the_transaction_of_a_compaction_is_unknown_not_an_error(store: Store, r
     at = rows.create(a=1)
     for number in range(3):
         at = advance(store, rows.append(at, **{f"x{number}": 1}))
-    index = stage_scalar_indexes(store, at, ("id",))
+    index = stage_indexes(store, at, ID_INDEX)
     at = advance(store, index)
     compaction = stage_compaction(store, at)
     after = advance(store, compaction)

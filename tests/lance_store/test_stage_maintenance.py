@@ -4,8 +4,12 @@ import pyarrow as pa
 
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.stage_maintenance import stage_compaction, stage_scalar_indexes
+from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.values.indexes import IndexKind, IndexSpec
+
+ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
 
 
 def fragmented(store: Store, rows) -> DatasetVersion:
@@ -17,11 +21,11 @@ def fragmented(store: Store, rows) -> DatasetVersion:
 
 def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
     at = fragmented(store, rows)
-    staged = stage_scalar_indexes(store, at, ("id",))
+    staged = stage_indexes(store, at, ID_INDEX)
     assert staged is not None
     after = advance(store, staged)
     assert after == DatasetVersion(at.location, None, at.version + 1)
-    assert stage_scalar_indexes(store, after, ("id",)) is None, "nothing is left to do"
+    assert stage_indexes(store, after, ID_INDEX) is None, "nothing is left to do"
     covered = {
         f for i in store.open(after).describe_indices() for s in i.segments for f in s.fragment_ids
     }
@@ -33,7 +37,7 @@ def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
 
 def test_compaction_keeps_rows_ids_and_versions(store: Store, rows) -> None:
     at = fragmented(store, rows)
-    at = advance(store, stage_scalar_indexes(store, at, ("id",)))
+    at = advance(store, stage_indexes(store, at, ID_INDEX))
     columns = ("id", "_rowid"), ("id", "_row_created_at_version"), ("id", "n")
     before = [rows.read(at, pair) for pair in columns]
     staged = stage_compaction(store, at)

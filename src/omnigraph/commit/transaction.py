@@ -269,6 +269,8 @@ class Transaction:
         failpoints.hit("commit.after_publish")
         self._disarm(posted.intent)
         failpoints.hit("commit.after_disarm")
+        if isinstance(published, Published):
+            self._publisher.trim(prepared.ref, published.state.version)
         return receipt_of(
             request.branch, published.commit, repeated=isinstance(published, Repeated)
         )

@@ -13,7 +13,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.format_stamp import check_readable, migrate, read_stamp
-from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.layout import MANIFEST, SCHEMAS
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -79,5 +79,11 @@ def _stamp(store: Store) -> int:
         manifest = store.open_head(MANIFEST, None)
     except NotFound as error:
         uri = store.location.uri
+        if store.files.list(SCHEMAS):
+            raise NotFound(
+                f"there are files of a graph at {uri}, but its manifest is missing: its creation "
+                "was interrupted (repeat init), or files were removed (restore them)",
+                uri=uri,
+            ) from error
         raise NotFound(f"no graph at {uri}: create one with init", uri=uri) from error
     return read_stamp(manifest.schema)

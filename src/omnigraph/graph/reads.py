@@ -36,4 +36,10 @@ def read_type(
     dataset = engine.store.open(snapshot.pin(entity.table_key).at)
     if ids is None:
         return read_table(dataset, wanted)
-    return find_rows(dataset, pa.array(list(ids), pa.string()), wanted).select(wanted)
+    return find_rows(dataset, _id_array(ids), wanted).select(wanted)
+
+
+def _id_array(ids: Sequence[str]) -> pa.Array:
+    if isinstance(ids, str) or not all(isinstance(i, str) for i in ids):
+        raise InvalidArgument(f"ids must be a list of strings, got {ids!r}")
+    return pa.array(list(ids), pa.string())

@@ -108,6 +108,8 @@ def optimize(
 def _as_edit(type_name: str, edit: Edit | Mapping[str, object]) -> Edit:
     if isinstance(edit, Edit):
         return edit
+    if not isinstance(edit, Mapping):
+        raise InvalidArgument(f"{type_name}: expected an Edit or a dict of insert, upsert, delete")
     unknown = set(edit) - {"insert", "upsert", "delete"}
     if unknown:
         raise InvalidArgument(f"{type_name}: {sorted(unknown)} is none of insert, upsert, delete")

@@ -104,7 +104,7 @@ def open_control_files(location: StorageLocation, *, sync: bool = False) -> Cont
 
 def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
     """Refuse a store on which two creators of one key could both win."""
-    key = f"__recovery/{clock.new_ulid()}.probe"
+    key = f"_locks/{clock.new_ulid()}.probe"
     try:
         first = files.put(key, b"1")
         second = files.put(key, b"2")

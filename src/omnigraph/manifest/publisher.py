@@ -56,6 +56,7 @@ class Publisher:
         self._clock = clock
         # Threads of one process take turns here instead of losing swaps to each other.
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._trimmed: dict[str, int] = {}
 
     def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
         """Raise the unmet requirement's error when nothing was published."""
@@ -123,13 +124,19 @@ class Publisher:
         self._store.flush_to_disk()
         failpoints.hit("publish.after_swap")
         self._reader.remember(ref, self._store.open(outcome), packed.state)
-        self._trim(ref, packed.state.version)
         return Published(packed.state, commit)
 
-    def _trim(self, ref: BranchRef, version: int) -> None:
-        """Drop manifest versions that no head needs; what cannot be dropped now goes next time."""
+    def trim(self, ref: BranchRef, version: int) -> None:
+        """Drop manifest versions that no head needs; what cannot be dropped now goes next time.
+
+        Not part of a publish: on an object store it takes hundreds of requests, and whoever holds
+        an intent must not spend its lease on them.
+        """
         kept = self._settings.kept_manifest_versions
-        if version % kept:
+        due = version // kept
+        known = self._trimmed.get(ref.incarnation, due - (version % kept == 0))
+        self._trimmed[ref.incarnation] = due
+        if due == known:
             return
         oldest = max(1, version - 4 * kept)
         with suppress(OmnigraphError):

@@ -64,6 +64,8 @@ def edge_table(type_name: str) -> TableKey:
 
 def check_ref_name(name: str, what: str = "branch") -> str:
     """Return the NFC form of a branch or tag name, or raise `InvalidName` with the rule."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a {what} name is a string, got {name!r}")
     normal = unicodedata.normalize("NFC", name)
     segments = normal.split("/")
     well_formed = (
