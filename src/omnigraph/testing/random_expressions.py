@@ -26,8 +26,10 @@ FAMILY = {
     "m": "moment",
     "ls": "texts",
     "li": "integers",
+    "v": "vector",
 }
-_ORDERED = ("text", "integer", "float", "bool", "date", "moment")
+_COMPARED = sorted(set(FAMILY.values()) - {"vector"})
+COMPARABLE = ("text", "integer", "float", "bool", "date", "moment")
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 _LITERALS: dict[str, tuple[Any, ...]] = {
     "text": COLUMNS["s"][1],
@@ -104,7 +106,7 @@ class Writer:
         """Something true, false or unknown for every row."""
         if depth > 0 and self.chance(3):
             return self._connected(depth - 1)
-        found = self.properties(list(FAMILY.values()))
+        found = self.properties(_COMPARED)
         if not found:
             entity = self.pick([known.name for known in self.scope if known.kind != "path"])
             return f"${entity}.id {self.pick(_COMPARISONS)} {self.literal('text')}"
@@ -114,6 +116,8 @@ class Writer:
             return f"{text} is {self.pick(['', 'not '])}null"
         if family in ("texts", "integers"):
             return self._about_list(text, column, family)
+        if column in ("s", "t") and self.chance(4):
+            return self._text_predicate(text)
         if family == "text" and self.chance(3):
             return f"{text} {self.pick(['contains', 'starts_with'])} {self.literal('text')}"
         if family == "bool" and self.chance(2):
@@ -142,13 +146,17 @@ class Writer:
             return f"{text} contains {self.literal_for(item)}"
         return f"{text} {self.pick(['=', '!='])} {_literal_text(self.pick(COLUMNS[column][1]))}"
 
+    def _text_predicate(self, text: str) -> str:
+        function = self.pick(["search", "match_text", "fuzzy"])
+        return f"{function}({text}, {self.literal('text')})"
+
     def _membership(self, text: str, column: str) -> str:
         values = self.draw(st.lists(st.sampled_from(COLUMNS[column][1]), max_size=3))
         return f"{text} in {_literal_text(values)}"
 
     def orderable(self) -> str:
         """An expression rows can be sorted by."""
-        found = self.properties(_ORDERED)
+        found = self.properties(COMPARABLE)
         families = sorted({FAMILY[column] for _, column in found}) or ["integer"]
         return self.value(self.pick(families))
 

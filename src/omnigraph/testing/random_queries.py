@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.testing.graph_data import GraphData
-from omnigraph.testing.random_expressions import FAMILY, Known, Writer
-from omnigraph.testing.strategies import graphs
+from omnigraph.testing.random_expressions import COMPARABLE, FAMILY, Known, Writer
+from omnigraph.testing.strategies import VECTORS, graphs
 
 Bounds = tuple[int, int | None]
 _AGGREGATED = ("integer", "float")
@@ -87,7 +87,7 @@ class _Pattern:
         types = ("Ant", "Bee") if kind == "Insect" else (kind,)
         known = Known(self._fresh(), "node", types)
         w.scope.append(known)
-        columns = [c for c in w.columns(known) if FAMILY[c] not in ("texts", "integers")]
+        columns = [c for c in w.columns(known) if FAMILY[c] in COMPARABLE]
         if columns and w.chance(5):
             column = w.pick(columns)
             return f"${known.name}: {kind} {{ {column}: {w.literal_for(column)} }}"
@@ -184,6 +184,9 @@ def _ends(
 
 
 def _returns(w: Writer) -> str:
+    vectors = [text for text, _ in w.properties(["vector"])]
+    if vectors and w.chance(2):
+        return _ranked(w, w.pick(vectors))
     form = w.pick(["rows", "rows", "distinct", "groups", "groups", "total"])
     having = ""
     if form in ("rows", "distinct"):
@@ -202,6 +205,19 @@ def _returns(w: Writer) -> str:
         sortable.append(w.orderable())
     text = f"return {'distinct ' if form == 'distinct' else ''}{{ {', '.join(names)} }}{having}"
     return text + _order(w, sortable) + _page(w)
+
+
+def _ranked(w: Writer, vector: str) -> str:
+    distance = f"nearest({vector}, {list(w.pick(VECTORS))})"
+    columns = [*(_column(w)[0] for _ in range(w.pick([1, 2]))), distance]
+    names = ", ".join(f"{text} as c{n}" for n, text in enumerate(columns))
+    order = w.pick([distance, f"c{len(columns) - 1}", f"{distance}, {w.orderable()} desc"])
+    page = f"limit {w.pick([1, 2, 5])}{w.pick(['', '', ' offset 1'])}"
+    form = w.pick(["unordered", "ordered", "ordered", "grouped"])
+    if form == "grouped":
+        return f"return {{ min({distance}) as c0, {columns[0]} as c1 }}"
+    tail = f"\n  order {{ {order} }} {page}" if form == "ordered" else ""
+    return f"return {{ {names} }}{tail}"
 
 
 def _column(w: Writer) -> tuple[str, bool]:

@@ -25,7 +25,9 @@ ODD_STRINGS = (
     "日本",
     "😀",
     "two\nlines",
+    "Red apple_2",
 )
+VECTORS = ([1, 0], [0, 1], [1, 1], [-1, 0], [0, 2])
 
 # The same name has the same type everywhere, so that variables of several types share some.
 COLUMNS: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -45,6 +47,7 @@ COLUMNS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "e": ("enum(x, y, z)?", ("x", "y", "z")),
     "ls": ("[String]?", ([], ["a"], ["a", "b"], ["O'Brien", ""])),
     "li": ("[I32]?", ([], [1], [1, 2], [2, 2])),
+    "v": ("Vector(2)?", VECTORS),
 }
 
 _EDGE_SHAPES = (
