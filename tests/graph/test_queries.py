@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import InvalidArgument, ParseError, ResourceLimit
+from omnigraph.embed.local import LocalProvider
+from omnigraph.errors import InvalidArgument, OmnigraphError, ParseError, ResourceLimit
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import open_graph
+from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import ReadSettings, Settings
 
 NAMES = "query names() { match { $p: Person } return { $p.name, $p.age } }"
@@ -122,3 +124,30 @@ def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
     profile = graph.profile(FRIENDS, params={"who": "ada"}).splitlines()
     assert len(profile) == len(plan)
     assert all(" rows " in line and " ms " in line for line in profile)
+
+
+def test_nearest_by_text_uses_the_provider(tmp_path: Path) -> None:
+    """No key, no configuration: the local model makes the query's vector."""
+    provider = LocalProvider()
+    schema = f'node Doc {{ name: String @key\n vec: Vector({provider.width})? @embed("name") }}'
+    graph = init(tmp_path / "docs.omni", schema)
+    texts = ["a recipe for apple pie", "tides of the northern sea", "how engines burn fuel"]
+    rows = [{"name": t, "vec": v} for t, v in zip(texts, provider.embed(texts), strict=True)]
+    graph.apply({"Doc": {"insert": rows}})
+    source = (
+        "query q($q: String) { match { $d: Doc } return { $d.name } "
+        "order { nearest($d.vec, $q) } limit 1 }"
+    )
+    found = graph.query(source, params={"q": "baking a pie with apples"}).to_pylist()
+    assert found == [{"d.name": "a recipe for apple pie"}]
+
+
+def test_nearest_by_text_refuses_another_model(tmp_path: Path) -> None:
+    schema = 'node Doc { name: String @key\n vec: Vector(8)? @embed("name", model="other") }'
+    graph = init(tmp_path / "docs.omni", schema)
+    source = (
+        "query q($q: String) { match { $d: Doc } return { $d.name } "
+        "order { nearest($d.vec, $q) } limit 1 }"
+    )
+    with pytest.raises(OmnigraphError, match="other"):
+        graph.query(source, params={"q": "x"})

@@ -11,6 +11,7 @@ from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.choose import choose_provider
 from omnigraph.execute.local.views import ViewCache
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
@@ -56,5 +57,10 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         recovery=recovery,
         transaction=Transaction(reader, publisher, board, arming, settings, clock),
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
-        queries=QueryRunner(ViewCache(store, settings.read.cache_bytes), settings.read, clock),
+        queries=QueryRunner(
+            ViewCache(store, settings.read.cache_bytes),
+            settings.read,
+            choose_provider(settings.embedding, os.environ, clock),
+            clock,
+        ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.expressions import Evaluator
@@ -36,8 +37,15 @@ class QueryText:
 class QueryRunner:
     """Compiles (cached), plans (cached), binds and executes."""
 
-    def __init__(self, cache: ViewCache, settings: ReadSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        cache: ViewCache,
+        settings: ReadSettings,
+        provider: EmbeddingProvider,
+        clock: Clock,
+    ) -> None:
         self._cache = cache
+        self._provider = provider
         self._settings = settings
         self._clock = clock
         self._plans: OrderedDict[int, tuple[CompiledQuery, PhysicalOp]] = OrderedDict()
@@ -77,7 +85,8 @@ class QueryRunner:
         seconds = timeout if timeout is not None else self._settings.timeout_seconds
         deadline = None if seconds is None else self._clock.monotonic() + seconds
         limits = QueryLimits(self._settings.memory_bytes, deadline, clock=self._clock)
-        return LocalExecutor(self._views(snapshot), evaluator, limits, steps)
+        views = self._views(snapshot)
+        return LocalExecutor(views, evaluator, limits, self._provider, steps)
 
     def _views(self, snapshot: Snapshot) -> SnapshotViews:
         """Queries on one head share what they found: its tables are one object per state."""

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.annotations import embedding_of
+from omnigraph.embed.provider import EmbeddingProvider, embed_query
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, distinct_rows
@@ -26,6 +28,7 @@ from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import ScoreRef, VariableKind
 from omnigraph.plan.physical import DistinctOn, Keep, PhysicalOp, Weigh
+from omnigraph.values.scalars import VectorType
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class LocalExecutor:
     views: SnapshotViews
     evaluator: Evaluator
     limits: QueryLimits
+    provider: EmbeddingProvider
     steps: dict[int, Step] | None = None
     """Filled per operator when somebody wants a profile."""
 
@@ -106,8 +110,7 @@ class LocalExecutor:
                 end = frame.length if first is None else min(frame.length, skip + first)
                 return frame.take(np.arange(min(skip, frame.length), end), ordered=True)
             case reads.Search(inner):
-                query = self.evaluator.scalar(op.query)
-                return score_frame(op, self.run(inner, start), query, None)
+                return score_frame(op, self.run(inner, start), self._sought(op), None)
             case reads.Fuse(inner):
                 searches = [s for s in _below(op) if isinstance(s, reads.Search)]
                 k = self.evaluator.scalar(op.k)
@@ -128,10 +131,21 @@ class LocalExecutor:
                 reads.Search(reads.NodeScan(reads.Rows()) as scan, function="nearest") as search,
                 (reads.SortKey(ScoreRef(slot)),),
             ) if slot == search.slot and wanted is not None:
-                query = self.evaluator.scalar(search.query)
-                return score_frame(search, self.run(scan, start), query, wanted)
+                return score_frame(search, self.run(scan, start), self._sought(search), wanted)
             case _:
                 return self.run(order.input, start)
+
+    def _sought(self, search: reads.Search) -> Any:
+        """What a search looks for; a text for `nearest` becomes a vector of the recorded model."""
+        query = self.evaluator.scalar(search.query)
+        if search.function != "nearest" or not isinstance(query, str):
+            return query
+        node = self.views.catalog.node_types[search.variable.types[0]]
+        declared = next(p for p in node.properties if p.name == search.property)
+        assert isinstance(declared.type, VectorType)
+        embedding = embedding_of(declared)
+        model = embedding.model if embedding is not None else None
+        return embed_query(self.provider, query, model, declared.type.width)
 
     def _expand(self, op: reads.Expand, frame: Frame) -> Frame:
         match op.mode:

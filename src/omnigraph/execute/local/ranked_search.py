@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local.entity_view import MISSING, EntityView, TableView
 from omnigraph.execute.local.frame import Binding, Frame
 from omnigraph.ir.reads import Fuse, Search
@@ -77,11 +76,6 @@ def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Fr
 def _rank(op: Search, table: TableView, query: Any, wanted: int | None) -> Ranking:
     if op.function == "bm25":
         return bm25(table.dataset, op.property, query)
-    if isinstance(query, str):
-        raise InvalidArgument(
-            "nearest needs a vector here: no embedding provider turns the text into one",
-            property=op.property,
-        )
     if wanted is not None:
         return nearest(table.dataset, op.property, query, wanted)
     return exact_nearest(table.dataset, op.property, query)
