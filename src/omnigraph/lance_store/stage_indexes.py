@@ -59,7 +59,8 @@ def stage_indexes(
     store: Store, at: DatasetVersion, specs: Sequence[IndexSpec]
 ) -> StagedWrite | None:
     """Segments that bring each wanted index to full coverage; None when all are there."""
-    dataset = store.open(at)
+    # Building an index borrows the handle for as long as it takes: readers must not share it.
+    dataset = store.open_private(at)
     added: list[Any] = []
     removed: list[Any] = []
     with storage_errors(f"indexing {at.location}"):

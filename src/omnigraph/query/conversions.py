@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument
@@ -29,6 +30,9 @@ from omnigraph.values.scalars import (
     VectorType,
 )
 
+_U32 = ScalarType(ScalarKind.U32)
+_U64 = ScalarType(ScalarKind.U64)
+
 
 class DoesNotFit(Exception):
     """Why an expression cannot have the wanted type; the text completes a diagnostic."""
@@ -52,6 +56,18 @@ def is_text(kind: ExpressionType) -> bool:
 
 def is_orderable(kind: ExpressionType) -> bool:
     return isinstance(kind, (ScalarType, EnumType))
+
+
+def common_integer(items: Iterable[Expression]) -> ScalarKind | None:
+    """The type that holds these integers: U64 only when it must be, None when there is none."""
+    items = tuple(items)
+    if all(item.type != _U64 for item in items):
+        return ScalarKind.I64
+    never_negative = all(
+        item.type in (_U32, _U64) or (isinstance(item, Constant) and item.value >= 0)
+        for item in items
+    )
+    return ScalarKind.U64 if never_negative else None
 
 
 def comparable(left: Expression, right: Expression) -> tuple[Expression, Expression]:

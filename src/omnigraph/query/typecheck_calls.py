@@ -9,6 +9,7 @@ from omnigraph.ir.functions import DATE_PARTS, FUNCTIONS, TIME_PARTS, FunctionKi
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import (
     DoesNotFit,
+    common_integer,
     comparable,
     constant_of,
     is_integer,
@@ -253,7 +254,7 @@ def _now(name: str, given: list[ex.Expression]) -> ex.Expression:
 def _temporal(name: str, given: list[ex.Expression]) -> ex.Expression:
     wanted: ValueType = ex.DATE if name == "date" else ex.DATETIME
     value = given[0]
-    if isinstance(value, ex.Constant):
+    if isinstance(value, ex.Constant) and not is_temporal(value.type):
         return constant_of(value, wanted)
     fits = is_temporal(value.type) or value.type == ex.STRING
     _need(fits, "a string or a moment" if name == "date" else "a string or a date", value)
@@ -279,11 +280,13 @@ def _coalesce(name: str, given: list[ex.Expression]) -> ex.Expression:
         for g in given
     )
     nullable = all(argument.nullable for argument in arguments)
-    kinds = {a.type for a in arguments if not isinstance(a.type, ex.NullType)}
+    typed_arguments = [a for a in arguments if not isinstance(a.type, ex.NullType)]
+    kinds = {a.type for a in typed_arguments}
     kind = guide.type
     if len(kinds) > 1:
         floats = any(not is_integer(k) for k in kinds)
-        kind = (ex.F64 if floats else ex.I64) if all(map(is_numeric, kinds)) else ex.STRING
+        kind = ex.F64 if floats else ScalarType(common_integer(typed_arguments) or ScalarKind.I64)
+        kind = kind if all(map(is_numeric, kinds)) else ex.STRING
     return ex.Function(name, arguments, kind, nullable)
 
 

@@ -9,7 +9,13 @@ from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
 from omnigraph.query.comparisons import compare
-from omnigraph.query.conversions import DoesNotFit, is_integer, is_numeric, is_text
+from omnigraph.query.conversions import (
+    DoesNotFit,
+    common_integer,
+    is_integer,
+    is_numeric,
+    is_text,
+)
 from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.scope import Scope, property_names, property_of
 from omnigraph.syntax.diagnostics import did_you_mean
@@ -206,8 +212,7 @@ class ExpressionChecker:
         checked = [item for item in items if item is not None]
         if len(checked) != len(items):
             return None
-        kinds = {_element_kind(item.type) for item in checked}
-        element = _common_element(kinds)
+        element = _common_element(checked)
         if element is None or any(isinstance(i.type, ex.NullType) for i in checked):
             self.found.error(
                 codes.OPERAND_TYPES, "a list holds scalars of one type, and no null", written.span
@@ -319,7 +324,8 @@ def _element_kind(kind: ex.ExpressionType) -> ScalarKind | None:
     return ScalarKind.STRING if isinstance(kind, EnumType) else None
 
 
-def _common_element(kinds: set[ScalarKind | None]) -> ScalarKind | None:
+def _common_element(items: list[ex.Expression]) -> ScalarKind | None:
+    kinds = {_element_kind(item.type) for item in items}
     if not kinds:
         return ScalarKind.STRING  # an empty list fits nothing, whatever its type
     if len(kinds) == 1:
@@ -328,4 +334,4 @@ def _common_element(kinds: set[ScalarKind | None]) -> ScalarKind | None:
     if len(scalars) != len(kinds) or not all(is_numeric(ScalarType(kind)) for kind in scalars):
         return None
     integers = all(is_integer(ScalarType(kind)) for kind in scalars)
-    return ScalarKind.I64 if integers else ScalarKind.F64
+    return common_integer(items) if integers else ScalarKind.F64

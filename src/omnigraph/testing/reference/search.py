@@ -9,7 +9,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.ir.reads import Fuse, Search
 from omnigraph.testing.reference.expressions import evaluate
 from omnigraph.testing.reference.rows import Entity, Row, World
-from omnigraph.testing.reference.text import terms
+from omnigraph.values.text_terms import terms
 
 _K1 = 1.2
 _B = 0.75

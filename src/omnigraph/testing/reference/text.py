@@ -1,20 +1,8 @@
-"""Words of a text: the one place that says what a term is and when two are close."""
+"""Text predicates, word by word; what a word is says `values.text_terms`."""
 
 from __future__ import annotations
 
-import re
-
-_WORD = re.compile(r"[^\W_]+")
-
-
-def terms(text: str) -> list[str]:
-    """Runs of letters and digits, lower case, in order."""
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def allowed_edits(term: str) -> int:
-    """How many edits `fuzzy` forgives when the query does not say."""
-    return 0 if len(term) <= 2 else 1 if len(term) <= 5 else 2
+from omnigraph.values.text_terms import default_edits, terms
 
 
 def edit_distance(left: str, right: str) -> int:
@@ -38,7 +26,7 @@ def text_matches(function: str, text: str, query: str, edits: int | None) -> boo
             return bool(wanted) and all(term in words for term in wanted)
         case "fuzzy":
             return any(
-                edit_distance(term, word) <= (allowed_edits(term) if edits is None else edits)
+                edit_distance(term, word) <= (default_edits(term) if edits is None else edits)
                 for term in wanted
                 for word in words
             )
