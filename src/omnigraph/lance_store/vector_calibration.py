@@ -45,11 +45,11 @@ def calibrated_probes(dataset: Dataset, column: str, recall: float, partitions: 
 
 def _sample(blocks: Iterable[VectorBlock], every: int) -> Vector:
     """Evenly spaced vectors, each leaning a little to another: near the data, not on it."""
-    picked = [
-        block.vectors[at] * block.inverse_norms[at, None]
-        for block in blocks
-        if len(at := np.arange(every // 2, len(block.rows), every))
-    ]
+    picked, seen = [], 0
+    for block in blocks:
+        at = np.arange((every // 2 - seen) % every, len(block.rows), every)
+        picked.append(block.vectors[at] * block.inverse_norms[at, None])
+        seen += len(block.rows)
     if not picked:
         return np.empty((0, 1), dtype=np.float32)
     units = np.concatenate(picked)
