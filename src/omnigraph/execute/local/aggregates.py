@@ -15,7 +15,7 @@ from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING, TableView
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame
-from omnigraph.execute.local.value_arrays import as_arrow_type
+from omnigraph.execute.local.value_arrays import as_arrow_type, as_type
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Aggregate, Column
 
@@ -204,7 +204,7 @@ def _count(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
 def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
     empty = np.bincount(groups.codes, minlength=groups.count) == 0
     if pa.types.is_floating(kind):
-        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
         weighted = numbers if weights is None else numbers * weights
         sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
         return pa.array(sums, mask=empty)
@@ -231,10 +231,8 @@ def _exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list
 
 
 def _mean(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
-    counts = _sum_by(groups, weights, len(values)) if groups.count > 1 else None
-    if counts is None:
-        counts = np.array([len(values) if weights is None else int(weights.sum())], np.int64)
-    sums = _total(values.cast(pa.float64()), groups, weights, pa.float64())
+    counts = _sum_by(groups, weights, len(values))
+    sums = _total(as_type(values, pa.float64()), groups, weights, pa.float64())
     totals = pc.fill_null(sums, 0.0).to_numpy(zero_copy_only=False)
     means = totals / np.maximum(counts, 1)
     return pa.array(means, kind, mask=counts == 0)
