@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,15 @@ def test_everything_declared_is_built_and_changes_no_answer(docs: Graph) -> None
     assert docs.ensure_indices() == []
     assert {k: p.version for k, p in docs.snapshot().tables.items()} == versions
     assert docs.commits.list()[0].graph_commit_id == head
+
+
+def test_calibration_leaves_no_detached_version(docs: Graph, uri: str) -> None:
+    docs.branches.create("review")
+    docs.ensure_indices()
+    insert(docs, range(300, 800), "review")
+    docs.ensure_indices("review")
+    assert {s.built for s in docs.index_status("review")} == {True}
+    assert list(Path(uri).rglob("_versions/d*.manifest")) == []
 
 
 def test_coverage_follows_inserts_updates_deletes_and_compaction(docs: Graph) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store import stage_indexes as staging
-from omnigraph.lance_store import vector_search
+from omnigraph.lance_store import vector_calibration, vector_search
 from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.stage_indexes import stage_indexes
 from omnigraph.lance_store.storage_location import parse_location
@@ -124,6 +124,15 @@ def test_rows_without_a_direction_are_never_near(tmp_path: Path) -> None:
     assert len(nearest(dataset, "v", one, 0).rows) == 0
     assert len(nearest(dataset, "v", one, 3, np.array([0, 1, 99], dtype=np.uint64)).rows) == 0
     assert numbers(exact_nearest(dataset, "v", one).ids) == [2, 5, 3]
+
+
+def test_calibration_samples_small_fragments_too(tmp_path: Path, vectors: Any) -> None:
+    dataset = lance.write_dataset(
+        table(vectors.tolist()), str(tmp_path / "t"), max_rows_per_file=50
+    )
+    blocks = list(VectorColumns(0).blocks(dataset, "v"))
+    assert len(blocks) == 80
+    assert len(vector_calibration._sample(blocks, 4000 // 64)) in (64, 65)
 
 
 @pytest.mark.usefixtures("small_flat_limit")

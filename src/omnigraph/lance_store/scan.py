@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
@@ -14,6 +16,14 @@ from omnigraph.lance_store.store import Dataset
 def read_ids(dataset: Dataset) -> list[str]:
     ids: list[str] = read_table(dataset, ["id"]).column("id").to_pylist()
     return ids
+
+
+def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
+    """Address of every row in the order of `read_table`; metadata only, so nearly free."""
+    with storage_errors("reading row addresses"):
+        table = dataset.scanner(columns=[], with_row_address=True).to_table()
+    addresses: npt.NDArray[np.uint64] = table.column("_rowaddr").to_numpy()
+    return addresses
 
 
 def read_table(

@@ -69,7 +69,9 @@ def stage_indexes(
             if present is not None and not _uncovered(dataset, present):
                 continue
             if spec.kind is IndexKind.VECTOR:
-                new, old = _vector_segment(dataset, spec, present)
+                new, old, preview = _vector_segment(dataset, spec, present)
+                if preview is not None:
+                    store.forget_detached(at, preview)
             else:
                 new, old = _segment(dataset, spec, present)
             added += new
@@ -122,25 +124,28 @@ def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
     return bool(scanner.to_table().num_rows)
 
 
-def _vector_segment(dataset: Dataset, spec: IndexSpec, present: PresentIndex | None) -> Segments:
+def _vector_segment(
+    dataset: Dataset, spec: IndexSpec, present: PresentIndex | None
+) -> tuple[list[Any], list[Any], int | None]:
+    """(to add, to remove, the detached version that the calibration left)."""
     if present is None and dataset.count_rows() < FLAT_ROWS:
-        return [], []
+        return [], [], None
     rows = {f.fragment_id: f.count_rows() for f in dataset.get_fragments()}
     if present is not None:
         covered = sum(rows.get(f, 0) for f in present.covered)
         pending = sum(rows.values()) - covered
         if len(present.segments) < _SEGMENT_LIMIT and pending <= covered * _OUTGROWN:
             segment = _train(dataset, spec, present.name, _uncovered(dataset, present), pending)
-            return ([segment] if segment else []), []
+            return ([segment] if segment else []), [], None
     name = probed_name(spec.column, 0)
     segment = _train(dataset, spec, name, list(rows), sum(rows.values()))
     if segment is None:
-        return [], []
+        return [], [], None
     old = _as_written(dataset, present) if present else []
-    probes = _calibrate(dataset, spec, segment, old)
+    probes, preview = _calibrate(dataset, spec, segment, old)
     # Another column may have been renamed away from this name with its index.
     suffix = probed_name(_free_stem(dataset, spec), probes)
-    return [dataclasses.replace(segment, name=suffix)], old
+    return [dataclasses.replace(segment, name=suffix)], old, preview
 
 
 def _train(
@@ -163,7 +168,7 @@ def _train(
         raise
 
 
-def _calibrate(dataset: Dataset, spec: IndexSpec, segment: Any, old: list[Any]) -> int:
+def _calibrate(dataset: Dataset, spec: IndexSpec, segment: Any, old: list[Any]) -> tuple[int, int]:
     """Measure on a detached version that nobody can find: HEAD does not move."""
     preview = LanceDataset.commit(
         dataset,
@@ -172,7 +177,8 @@ def _calibrate(dataset: Dataset, spec: IndexSpec, segment: Any, old: list[Any]) 
         detached=True,
         max_retries=3,
     )
-    return calibrated_probes(preview, spec.column, spec.recall, partitions(dataset.count_rows()))
+    most = partitions(dataset.count_rows())
+    return calibrated_probes(preview, spec.column, spec.recall, most), int(preview.version)
 
 
 def _uncovered(dataset: Dataset, present: PresentIndex) -> list[int]:

@@ -98,6 +98,11 @@ class Store:
         if first is not None and handle.get_fragment(first) is not None:
             self._first_fragments[after] = first
 
+    def forget_detached(self, at: DatasetVersion, version: int) -> None:
+        """Remove the manifest of a detached version: Lance's cleanup never does."""
+        tree = "" if at.branch is None else f"tree/{at.branch}/"
+        self.files.delete(f"{at.location}/{tree}_versions/d{version}.manifest")
+
     def exists(self, location: str, branch: str | None) -> bool:
         try:
             self._open(location, branch, None)

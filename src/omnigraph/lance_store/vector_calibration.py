@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from omnigraph.lance_store.store import Dataset
@@ -15,10 +17,14 @@ _HEADROOM = 0.5
 
 
 def calibrated_probes(dataset: Dataset, column: str, recall: float, partitions: int) -> int:
-    """The smallest probe count that reaches `recall` at 10 on a sample of the stored vectors."""
-    blocks = list(VectorColumns(0).blocks(dataset, column))
-    queries = _sample(blocks)
-    truth = _neighbours(blocks, queries)
+    """The smallest probe count that reaches `recall` at 10 on queries near the stored vectors."""
+
+    def blocks() -> Iterator[VectorBlock]:
+        # Streamed, and twice: the column may be larger than memory.
+        return VectorColumns(0).blocks(dataset, column)
+
+    queries = _sample(blocks(), max(1, dataset.count_rows() // _SAMPLES))
+    truth = _neighbours(blocks(), queries)
     wanted = recall + (1 - recall) * _HEADROOM
 
     def reached(probes: int) -> bool:
@@ -37,24 +43,31 @@ def calibrated_probes(dataset: Dataset, column: str, recall: float, partitions: 
     return high
 
 
-def _sample(blocks: list[VectorBlock]) -> Vector:
-    """Pairs of stored vectors, evenly spaced, averaged a little: near the data, not on it."""
-    vectors = np.concatenate([b.vectors for b in blocks])
-    units = vectors * np.concatenate([b.inverse_norms for b in blocks])[:, None]
-    at = np.linspace(0, len(units) - 1, min(_SAMPLES, len(units))).astype(np.int64)
-    other = (at * 7 + len(units) // 3) % len(units)
-    picked: Vector = units[at] + np.float32(0.3) * units[other]
-    return picked
+def _sample(blocks: Iterable[VectorBlock], every: int) -> Vector:
+    """Evenly spaced vectors, each leaning a little to another: near the data, not on it."""
+    picked, seen = [], 0
+    for block in blocks:
+        at = np.arange((every // 2 - seen) % every, len(block.rows), every)
+        picked.append(block.vectors[at] * block.inverse_norms[at, None])
+        seen += len(block.rows)
+    if not picked:
+        return np.empty((0, 1), dtype=np.float32)
+    units = np.concatenate(picked)
+    leaning: Vector = units + np.float32(0.3) * np.roll(units, len(units) // 3, axis=0)
+    return leaning
 
 
-def _neighbours(blocks: list[VectorBlock], queries: Vector) -> list[set[int]]:
+def _neighbours(blocks: Iterable[VectorBlock], queries: Vector) -> list[set[int]]:
     best: list[list[tuple[float, int]]] = [[] for _ in queries]
     for block in blocks:
+        if not len(queries) or not len(block.rows):
+            continue
         scores = (block.vectors @ queries.T) * block.inverse_norms[:, None]
         for number, column in enumerate(scores.T):
             top = np.argpartition(column, -min(_K, len(column)))[-_K:]
-            best[number] += [(float(column[i]), int(block.rows[i])) for i in top]
-    return [{row for _, row in sorted(found, reverse=True)[:_K]} for found in best]
+            mine = [(float(column[i]), int(block.rows[i])) for i in top]
+            best[number] = sorted(best[number] + mine, reverse=True)[:_K]
+    return [{row for _, row in found} for found in best]
 
 
 def _rows(dataset: Dataset, column: str, query: Vector, probes: int) -> list[int]:

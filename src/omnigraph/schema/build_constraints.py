@@ -189,7 +189,22 @@ def _index(annotation: ast.Annotation, body: Body, found: Findings) -> Constrain
         for a in annotation.arguments
         if a.option is not None and not isinstance(a.value, ast.RangeValue) and a.value is not None
     )
+    for option, value in options:
+        fits = _INDEX_OPTIONS.get(option)
+        if fits is not None and not fits[0](value):
+            found.error(codes.BAD_ARGUMENTS, f"{option} is {fits[1]}", annotation.span)
+            return None
     return Index(names, options)
+
+
+# Options that mean something to index builds; others are kept, not judged.
+_INDEX_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "recall": (
+        lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 < v <= 1,
+        "the share of true neighbours to find, above 0 and at most 1",
+    ),
+    "contains": (lambda v: isinstance(v, bool), "true or false"),
+}
 
 
 def _eligible(

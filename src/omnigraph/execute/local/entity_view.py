@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.scan import read_row_addresses, read_table
 from omnigraph.lance_store.store import Dataset
 
 Positions = npt.NDArray[np.int32]
@@ -109,6 +109,13 @@ class TableView:
                 self._columns[name] = found
                 self._bytes += found.nbytes
         return found
+
+    @cached_property
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        """Row address by position: how search names rows."""
+        stored = read_row_addresses(self.dataset)
+        order = self._sorted_ids[1]
+        return stored if order is None else stored[order.to_numpy()]
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
         """A text column as small integers by position, and how many; 0 and the last are NULL."""

@@ -51,7 +51,8 @@ def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Fra
     by_position = np.full(binding.view.count + 1, np.nan)
     if query is not None:
         for table, offset in _tables(binding.view):
-            ranking = _rank(op, table, query, wanted)
+            here = _candidates(binding, table, offset)
+            ranking = _rank(op, table, query, wanted, here)
             by_position[table.find(ranking.ids) + offset] = ranking.scores
     scores = np.where(binding.positions == MISSING, np.nan, by_position[binding.positions])
     scored = replace(frame, scores={**frame.scores, op.slot: scores})
@@ -73,12 +74,26 @@ def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Fr
     return fused if op.keep_unmatched else fused.keep(ranked)
 
 
-def _rank(op: Search, table: TableView, query: Any, wanted: int | None) -> Ranking:
+def _candidates(binding: Binding, table: TableView, offset: int) -> npt.NDArray[np.uint64] | None:
+    """Addresses of the table's rows that the frame holds; None for all of them."""
+    present = np.zeros(table.count, bool)
+    local = binding.positions[binding.positions != MISSING] - offset
+    present[local[(local >= 0) & (local < table.count)]] = True
+    return None if present.all() else table.addresses[present]
+
+
+def _rank(
+    op: Search,
+    table: TableView,
+    query: Any,
+    wanted: int | None,
+    candidates: npt.NDArray[np.uint64] | None,
+) -> Ranking:
     if op.function == "bm25":
-        return bm25(table.dataset, op.property, query)
+        return bm25(table.dataset, op.property, query, None, candidates)
     if wanted is not None:
-        return nearest(table.dataset, op.property, query, wanted)
-    return exact_nearest(table.dataset, op.property, query)
+        return nearest(table.dataset, op.property, query, wanted, candidates)
+    return exact_nearest(table.dataset, op.property, query, None, candidates)
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:
