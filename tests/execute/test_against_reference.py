@@ -12,9 +12,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.query.compiler import compile_query
 from omnigraph.testing.executor_suite import Answer, plain, run_reference, same_value
 from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.random_queries import RandomQuery, random_queries
@@ -35,16 +33,10 @@ def table(answer: Answer) -> list[Any]:
     return [list(columns), *([plain(row[name]) for name in columns] for row in rows)]
 
 
-@given(random_queries())
-@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
-def test_every_random_query_compiles(query: RandomQuery) -> None:
-    compiled = compile_query(query.source, query.graph.catalog)
-    compiled.bind(query.parameters)
-
-
 @given(random_queries(), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
 def test_the_order_of_the_data_does_not_matter(query: RandomQuery, chance: random.Random) -> None:
+    """Also: every random query compiles, for a `TypeCheckError` is not caught."""
     lines = list(query.graph.lines)
     chance.shuffle(lines)
     shuffled = RandomQuery(
@@ -53,16 +45,26 @@ def test_the_order_of_the_data_does_not_matter(query: RandomQuery, chance: rando
     assert table(expected_answer(shuffled)) == table(expected_answer(query))
 
 
-@pytest.mark.skipif(not hasattr(Graph, "query"), reason="there is no local executor yet")
-@given(random_queries())
-@settings(max_examples=60, deadline=None, suppress_health_check=QUIET)
-def test_local_answers_like_the_reference(query: RandomQuery) -> None:
+def check_local(query: RandomQuery) -> None:
     expected = table(expected_answer(query))
     with tempfile.TemporaryDirectory() as folder:
         graph = init(Path(folder) / "g.omni", query.graph.schema)
-        if query.graph.lines:
-            graph.apply(query.graph.edits())
+        graph.apply(query.graph.edits())
         result = graph.query(query.source, params=query.parameters)
         actual = table((result.columns, result.to_pylist()))
     shown = f"{query.source}\n{query.parameters}\nexpected {expected}\nactual   {actual}"
     assert same_value(expected, actual), shown
+
+
+@given(random_queries())
+@settings(max_examples=80, deadline=None, suppress_health_check=QUIET)
+def test_local_answers_like_the_reference(query: RandomQuery) -> None:
+    check_local(query)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@given(random_queries())
+@settings(max_examples=3000, deadline=None, suppress_health_check=QUIET)
+def test_local_answers_like_the_reference_for_long(query: RandomQuery) -> None:
+    check_local(query)

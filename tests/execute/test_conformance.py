@@ -62,7 +62,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalGraphs:
     return LocalGraphs(tmp_path_factory.mktemp("conformance"))
 
 
-@pytest.mark.skipif(not hasattr(Graph, "query"), reason="there is no local executor yet")
 @pytest.mark.parametrize("case", cases_for("local"))
 def test_local(case: ConformanceCase, local: LocalGraphs) -> None:
     check_conformance(case, local.run)
