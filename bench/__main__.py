@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation
+from bench import compiler, foundation, query, search
 
-FAMILIES = {"foundation": foundation.run, "compiler": compiler.run}
+FAMILIES = {
+    "foundation": foundation.run,
+    "compiler": compiler.run,
+    "query": query.run,
+    "search": search.run,
+}
 
 
 def main() -> None:

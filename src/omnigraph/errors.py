@@ -27,6 +27,10 @@ OmnigraphError
 ├── StorageFailure             the disk or object store refused
 │   ├── StorageFull
 │   └── StorageUnsafe          the store does not honour put-if-absent
+├── EmbeddingFailed            a text could not be turned into a vector
+│   ├── EmbeddingUnavailable     the provider cannot be reached now (retryable)
+│   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
+│   └── ModelMismatch            vectors of another model, or of another width
 ├── ResourceLimit              memory budget or deadline of a query
 └── PolicyDenied
 """
@@ -238,6 +242,31 @@ class StorageUnsafe(StorageFailure):
     """The store does not honour put-if-absent, so two writers could both win."""
 
     code = "storage_unsafe"
+
+
+class EmbeddingFailed(OmnigraphError):
+    """A text could not be turned into a vector."""
+
+    code = "embedding_failed"
+
+
+class EmbeddingUnavailable(EmbeddingFailed):
+    """The provider is not installed, not reachable or overloaded."""
+
+    code = "embedding_unavailable"
+    retryable = True
+
+
+class EmbeddingRefused(EmbeddingFailed):
+    """The provider refused, or its answer cannot be used."""
+
+    code = "embedding_refused"
+
+
+class ModelMismatch(EmbeddingFailed):
+    """The provider's vectors do not compare with the stored ones; `expected`, `actual`."""
+
+    code = "model_mismatch"
 
 
 class ResourceLimit(OmnigraphError):

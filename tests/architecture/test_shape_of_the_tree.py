@@ -13,7 +13,20 @@ from omnigraph import errors, failpoints
 
 SRC = Path(omnigraph.__file__).parent
 LIMIT = 400
-HEAVY = ("lance", "pyarrow", "obstore", "pyspark", "fastapi", "typer", "rich", "numba", "duckdb")
+HEAVY = (
+    "lance",
+    "pyarrow",
+    "obstore",
+    "pyspark",
+    "fastapi",
+    "typer",
+    "rich",
+    "numba",
+    "duckdb",
+    "httpx",
+    "wordllama",
+    "numpy",
+)
 
 
 @pytest.mark.parametrize(

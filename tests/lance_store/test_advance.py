@@ -135,8 +135,8 @@ def test_our_success_is_found_below_later_versions(store: Store, rows) -> None:
 def lose_answer(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     real = module._commit
 
-    def commit(dataset, staged):
-        real(dataset, staged)
+    def commit(*arguments):
+        real(*arguments)
         raise error
 
     monkeypatch.setattr(module, "_commit", commit)
@@ -160,7 +160,7 @@ def test_a_refusal_without_movement_is_a_storage_failure(
     at = rows.create(a=1)
     staged = rows.append(at, x=1)
 
-    def refuse(dataset, staged):
+    def refuse(*arguments):
         raise OSError("the plug was pulled")
 
     monkeypatch.setattr(module, "_commit", refuse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.values.clock import SYSTEM_CLOCK, Clock
@@ -18,11 +18,11 @@ class QueryLimits:
     memory_bytes: int
     deadline: float | None = None
     """On the monotonic clock."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event | None = None
     clock: Clock = SYSTEM_CLOCK
 
     def check(self) -> None:
-        if self.cancelled.is_set():
+        if self.cancelled is not None and self.cancelled.is_set():
             raise ResourceLimit("the query was cancelled", limit="cancelled")
         if self.deadline is not None and self.clock.monotonic() > self.deadline:
             raise ResourceLimit(

@@ -41,6 +41,7 @@ class QueryRunner:
         self._settings = settings
         self._clock = clock
         self._plans: OrderedDict[int, tuple[CompiledQuery, PhysicalOp]] = OrderedDict()
+        self._latest: tuple[object, SnapshotViews] | None = None
 
     def run(self, snapshot: Snapshot, text: QueryText, timeout: float | None) -> QueryResult:
         compiled = _compile(snapshot, text)
@@ -76,7 +77,14 @@ class QueryRunner:
         seconds = timeout if timeout is not None else self._settings.timeout_seconds
         deadline = None if seconds is None else self._clock.monotonic() + seconds
         limits = QueryLimits(self._settings.memory_bytes, deadline, clock=self._clock)
-        return LocalExecutor(SnapshotViews(snapshot, self._cache), evaluator, limits, steps)
+        return LocalExecutor(self._views(snapshot), evaluator, limits, steps)
+
+    def _views(self, snapshot: Snapshot) -> SnapshotViews:
+        """Queries on one head share what they found: its tables are one object per state."""
+        latest = self._latest
+        if latest is None or latest[0] is not snapshot.tables:
+            latest = self._latest = (snapshot.tables, SnapshotViews(snapshot, self._cache))
+        return latest[1]
 
     def _planned(self, compiled: CompiledQuery) -> PhysicalOp:
         """Compiled queries are cached objects themselves, so their identity is the key."""

@@ -32,7 +32,7 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
     """
     dataset = store.open(staged.at)
     try:
-        committed = _commit(dataset, staged)
+        committed = _commit(store, dataset, staged)
     except (CommitConflictError, OSError) as error:
         return _after_failure(store, staged, dataset, error)
     if committed.version != staged.result_version:
@@ -73,10 +73,12 @@ def tag_version(store: Store, at: DatasetVersion, name: str) -> None:
             root.tags.create(name, at.version if at.branch is None else (at.branch, at.version))
 
 
-def _commit(dataset: Dataset, staged: StagedWrite) -> Dataset:
+def _commit(store: Store, dataset: Dataset, staged: StagedWrite) -> Dataset:
     if isinstance(staged.transaction, RewriteTasks):
-        Compaction.commit(dataset, staged.transaction.results)
-        return dataset.checkout_version(head_version(dataset))
+        # This call moves the handle it is given; readers share the one for this version.
+        private = store.open_private(staged.at)
+        Compaction.commit(private, staged.transaction.results)
+        return store.open_head(staged.at.location, staged.at.branch)
     return LanceDataset.commit(dataset, staged.transaction, max_retries=0)
 
 

@@ -50,10 +50,6 @@ def find_index(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex |
     return None
 
 
-def has_index(dataset: Dataset, column: str, kind: IndexKind) -> bool:
-    return find_index(dataset, column, kind) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How much of a table one wanted index covers. `built` is False while there is none."""

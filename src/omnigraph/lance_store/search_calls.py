@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.query import FullTextOperator, MatchQuery
 
-from omnigraph.lance_store.index_segments import has_index
+from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
@@ -31,6 +31,8 @@ RowAddresses = np.ndarray[Any, np.dtype[np.uint64]]
 
 # Lance stops a fuzzy expansion at 50 index terms by default; a predicate must find all of them.
 _ALL_EXPANSIONS = 2**31 - 1
+_LONGEST_FUZZY = 32
+_DOTTED = "i\u0307"
 _ID = "id"
 
 
@@ -59,9 +61,16 @@ def text_matches(
     if not wanted.terms or dataset.count_rows() == 0:
         return _hits(_no_rows())
     with storage_errors("searching text"):
-        if has_index(dataset, column, IndexKind.FULL_TEXT):
-            return _hits(_indexed_matches(dataset, column, wanted))
-        return _hits(_scanned_matches(dataset, column, wanted))
+        index = find_index(dataset, column, IndexKind.FULL_TEXT)
+        if index is None or _needs_a_scan(wanted):
+            return _hits(_scanned_matches(dataset, column, wanted, None))
+        found = [_indexed_matches(dataset, column, wanted)]
+        # What the index does not cover is ours to scan: Lance would look there only for those
+        # fuzzy terms that the index happens to hold.
+        pending = [f for f in dataset.get_fragments() if f.fragment_id not in index.covered]
+        if pending:
+            found.append(_scanned_matches(dataset, column, wanted, pending))
+        return _hits(pa.concat_tables(found))
 
 
 def bm25(
@@ -77,7 +86,7 @@ def bm25(
     if not wanted.terms or nothing or limit == 0 or dataset.count_rows() == 0:
         return _ranking(_no_rows(), np.empty(0), limit)
     with storage_errors("ranking text"):
-        if has_index(dataset, column, IndexKind.FULL_TEXT):
+        if find_index(dataset, column, IndexKind.FULL_TEXT) is not None:
             return _indexed_bm25(dataset, column, wanted, limit, candidates)
         found = dataset.scanner(columns=[_ID, column], with_row_address=True).to_table()
     scores = bm25_scores(found.column(column), query)
@@ -87,17 +96,26 @@ def bm25(
     return _ranking(found.filter(pa.array(keep)), scores[keep], limit)
 
 
+def _needs_a_scan(query: TextQuery) -> bool:
+    """Fuzzy terms that Lance refuses (over 10,000 automaton states) or measures otherwise (`İ`)."""
+    return any(
+        len(term) > _LONGEST_FUZZY or _DOTTED in term
+        for term in query.terms
+        if query.edits_of(term)
+    )
+
+
 def _indexed_matches(dataset: Dataset, column: str, query: TextQuery) -> pa.Table:
     match query.function:
         case TextFunction.SEARCH:
-            return _lance_search(dataset, _any_term(query, column), None)
+            return _covered(dataset, _any_term(query, column))
         case TextFunction.MATCH_TEXT:
             every = MatchQuery(_spelling(query.terms), column, operator=FullTextOperator.AND)
-            return _lance_search(dataset, every, None)
+            return _covered(dataset, every)
         case TextFunction.FUZZY:
             # One query a term: the allowed edits differ by term.
             parts = [
-                _lance_search(
+                _covered(
                     dataset,
                     MatchQuery(
                         _spelling((term,)),
@@ -105,20 +123,30 @@ def _indexed_matches(dataset: Dataset, column: str, query: TextQuery) -> pa.Tabl
                         fuzziness=query.edits_of(term),
                         max_expansions=_ALL_EXPANSIONS,
                     ),
-                    None,
                 )
                 for term in query.terms
             ]
             return pa.concat_tables(parts)
 
 
-def _scanned_matches(dataset: Dataset, column: str, query: TextQuery) -> pa.Table:
-    scanner = dataset.scanner(columns=[_ID, column], with_row_address=True)
+def _scanned_matches(
+    dataset: Dataset, column: str, query: TextQuery, fragments: list[Any] | None
+) -> pa.Table:
+    scanner = dataset.scanner(columns=[_ID, column], with_row_address=True, fragments=fragments)
     parts = [
-        pa.Table.from_batches([batch]).filter(text_mask(batch.column(column), query))
+        pa.Table.from_batches([batch])
+        .filter(text_mask(batch.column(column), query))
+        .select([_ID, ROW_ADDRESS])
         for batch in scanner.to_batches()
     ]
     return pa.concat_tables(parts) if parts else _no_rows()
+
+
+def _covered(dataset: Dataset, query: MatchQuery) -> pa.Table:
+    found = dataset.scanner(
+        full_text_query=query, columns=[_ID, "_score"], with_row_address=True, fast_search=True
+    ).to_table()
+    return found.select([_ID, ROW_ADDRESS])
 
 
 def _indexed_bm25(
@@ -161,7 +189,7 @@ def _spelling(terms: tuple[str, ...]) -> str:
 
     Only `İ` lower-cases to something that holds a separator (a combining dot).
     """
-    return " ".join(terms).replace("i\u0307", "İ")
+    return " ".join(terms).replace(_DOTTED, "İ")
 
 
 def _hits(table: pa.Table) -> Hits:

@@ -1,7 +1,8 @@
 """Prepare index segments of one dataset without moving its HEAD.
 
 A segment covers only fragments that no segment of its index covers yet. When an index has
-gathered many segments, or most rows are new to it, one segment over everything replaces them.
+gathered many segments, most rows are new to it, or it could be misled by old entries, one segment
+over everything replaces them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ _SEGMENT_LIMIT = 8
 # New rows beyond this share of the old ones: partitions trained on the old rows fit badly.
 _OUTGROWN = 1.0
 
+# A rewritten row keeps its row id. While the fragment it moved to is uncovered, Lance ignores what
+# older segments say about it; once a second segment covers it, these two kinds of index believe
+# the old entry again (pylance 14).
+_MISLED_BY_REWRITES = (IndexKind.FULL_TEXT, IndexKind.LIST)
+
 _LANCE_TYPES = {
     IndexKind.SORTED: "BTREE",
     IndexKind.FULL_TEXT: "INVERTED",
@@ -53,7 +59,8 @@ def stage_indexes(
     store: Store, at: DatasetVersion, specs: Sequence[IndexSpec]
 ) -> StagedWrite | None:
     """Segments that bring each wanted index to full coverage; None when all are there."""
-    dataset = store.open(at)
+    # Building an index borrows the handle for as long as it takes: readers must not share it.
+    dataset = store.open_private(at)
     added: list[Any] = []
     removed: list[Any] = []
     with storage_errors(f"indexing {at.location}"):
@@ -78,9 +85,9 @@ Segments = tuple[list[Any], list[Any]]
 
 
 def _segment(dataset: Dataset, spec: IndexSpec, present: PresentIndex | None) -> Segments:
-    crowded = present is not None and len(present.segments) >= _SEGMENT_LIMIT
+    replaced = present if present and _must_start_over(dataset, spec, present) else None
     fragments = _all_fragments(dataset)
-    if present is not None and not crowded:
+    if present is not None and replaced is None:
         fragments = _uncovered(dataset, present)
     segment = dataset.create_index_uncommitted(
         spec.column,
@@ -93,7 +100,26 @@ def _segment(dataset: Dataset, spec: IndexSpec, present: PresentIndex | None) ->
     if spec.kind is IndexKind.FULL_TEXT:
         # A fresh full-text segment is in parts that cannot be read until they are merged.
         segment = dataset.merge_existing_index_segments([segment])
-    return [segment], _as_written(dataset, present) if present and crowded else []
+    return [segment], _as_written(dataset, replaced) if replaced else []
+
+
+def _must_start_over(dataset: Dataset, spec: IndexSpec, present: PresentIndex) -> bool:
+    if len(present.segments) >= _SEGMENT_LIMIT:
+        return True
+    return spec.kind in _MISLED_BY_REWRITES and _holds_rewrites(dataset, present)
+
+
+def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
+    """Whether uncovered fragments hold new contents of rows that an older segment knows."""
+    known = max(segment.dataset_version_at_last_update for segment in present.segments)
+    uncovered = [f for f in dataset.get_fragments() if f.fragment_id not in present.covered]
+    scanner = dataset.scanner(
+        columns=["id"],
+        fragments=uncovered,
+        filter=f"_row_created_at_version <= {known}",
+        limit=1,
+    )
+    return bool(scanner.to_table().num_rows)
 
 
 def _vector_segment(dataset: Dataset, spec: IndexSpec, present: PresentIndex | None) -> Segments:

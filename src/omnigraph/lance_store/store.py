@@ -63,6 +63,10 @@ class Store:
         self.remember(at, handle)
         return handle
 
+    def open_private(self, at: DatasetVersion) -> Dataset:
+        """A handle nobody else has, for the few Lance calls that change the handle itself."""
+        return self._open(at.location, at.branch, at.version)
+
     def open_head(self, location: str, branch: str | None) -> Dataset:
         """The dataset as it is now. Only for those who must see HEAD: publish and recovery."""
         return self._open(location, branch, None)

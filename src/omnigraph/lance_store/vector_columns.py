@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -154,7 +155,7 @@ def block_of(rows: pa.Array, ids: pa.Array, vectors: pa.Array) -> VectorBlock:
 def _by_fragment(block: VectorBlock) -> Iterator[tuple[int, VectorBlock]]:
     fragments = (block.rows >> np.uint64(32)).astype(np.int64)
     starts = np.flatnonzero(np.diff(fragments, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(fragments)], strict=True):
+    for start, stop in pairwise([*starts, len(fragments)]):
         cut = slice(int(start), int(stop))
         yield (
             int(fragments[start]),

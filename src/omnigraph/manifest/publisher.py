@@ -140,5 +140,5 @@ class Publisher:
             return
         oldest = max(1, version - 4 * kept)
         with suppress(OmnigraphError):
-            handle = self._store.open(manifest_version(ref, version))
+            handle = self._store.open_private(manifest_version(ref, version))
             remove_versions(handle, range(oldest, version - kept))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from omnigraph.settings.embedding import EmbeddingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,4 @@ class Settings:
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()
     read: ReadSettings = ReadSettings()
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)

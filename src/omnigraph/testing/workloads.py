@@ -126,3 +126,15 @@ def racing_writer(
         else:
             assert receipt.commit is not None
             report({"done": marker, "table": table, "commit": receipt.commit.graph_commit_id})
+
+
+def index_all(report: Report, uri: str, branch: str = "main") -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.ensure_indices(branch))
+
+
+def index_while_told(report: Report, uri: str, rounds: int) -> None:
+    """Index again and again while others write."""
+    graph = open_graph(uri, actor="indexer", settings=settings())
+    report("open")
+    report([graph.ensure_indices() for _ in range(rounds)])

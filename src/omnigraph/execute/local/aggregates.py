@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local import kernels
-from omnigraph.execute.local.entity_view import MISSING
+from omnigraph.execute.local.entity_view import MISSING, TableView
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame
-from omnigraph.execute.local.value_arrays import as_arrow_type
+from omnigraph.execute.local.value_arrays import as_arrow_type, as_type
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Aggregate, Column
 
@@ -100,6 +100,14 @@ def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[
     if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
         binding = frame.bindings[key.variable.id]
         return binding.positions.astype(np.int64) + 1, binding.view.count + 1
+    if isinstance(key, ex.PropertyOf):
+        binding = frame.bindings[key.variable.id]
+        if isinstance(binding.view, TableView) and pa.types.is_string(
+            binding.view.column(key.property).type
+        ):
+            codes, size = binding.view.codes(key.property)
+            # Position MISSING is -1: the entry behind the last one, the code of NULL.
+            return codes[binding.positions], size
     return _codes(evaluator.array(key, frame))
 
 
@@ -196,7 +204,7 @@ def _count(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
 def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
     empty = np.bincount(groups.codes, minlength=groups.count) == 0
     if pa.types.is_floating(kind):
-        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
         weighted = numbers if weights is None else numbers * weights
         sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
         return pa.array(sums, mask=empty)
@@ -223,10 +231,8 @@ def _exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list
 
 
 def _mean(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
-    counts = _sum_by(groups, weights, len(values)) if groups.count > 1 else None
-    if counts is None:
-        counts = np.array([len(values) if weights is None else int(weights.sum())], np.int64)
-    sums = _total(values.cast(pa.float64()), groups, weights, pa.float64())
+    counts = _sum_by(groups, weights, len(values))
+    sums = _total(as_type(values, pa.float64()), groups, weights, pa.float64())
     totals = pc.fill_null(sums, 0.0).to_numpy(zero_copy_only=False)
     means = totals / np.maximum(counts, 1)
     return pa.array(means, kind, mask=counts == 0)

@@ -65,6 +65,7 @@ class TableView:
         self.dataset = dataset
         self._lock = threading.Lock()
         self._columns: dict[str, pa.Array] = {}
+        self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
         self._bytes = 0
         self.types = (type_name,)
         self.ranks = None
@@ -107,6 +108,21 @@ class TableView:
             with self._lock:
                 self._columns[name] = found
                 self._bytes += found.nbytes
+        return found
+
+    def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
+        """A text column as small integers by position, and how many; 0 and the last are NULL."""
+        with self._lock:
+            found = self._codes.get(name)
+        if found is None:
+            encoded = self.column(name).dictionary_encode()
+            indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+            codes = np.zeros(len(indices) + 1, np.int64)
+            codes[:-1] = indices + 1
+            found = (codes, len(encoded.dictionary) + 1)
+            with self._lock:
+                self._codes[name] = found
+                self._bytes += codes.nbytes
         return found
 
     def find(self, ids: pa.Array) -> Positions:

@@ -20,6 +20,8 @@ from omnigraph.execute.local.scalar_functions import arithmetic, call_function
 from omnigraph.execute.local.value_arrays import (
     any_equal,
     as_arrow_type,
+    as_type,
+    comparable,
     contains,
     membership,
     spread,
@@ -37,9 +39,6 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-
-
-_WIDE = pa.decimal128(20, 0)
 
 
 class Evaluator:
@@ -145,7 +144,7 @@ class Evaluator:
             return _starts_with(a, b)
         if pa.types.is_nested(a.type):
             return _compare_lists(operator, spread(a, frame.length), spread(b, frame.length))
-        return _COMPARE[operator](*_comparable(a, b))
+        return _COMPARE[operator](*comparable(a, b))
 
     def _in_list(self, operand: ex.Expression, collection: ex.Expression, frame: Frame) -> Any:
         wanted, lists = self.value(operand, frame), self.value(collection, frame)
@@ -221,14 +220,6 @@ def _same_entity(operator: str, left: ex.Variable, right: ex.Variable, frame: Fr
     return pa.array(same if operator == "=" else ~same, mask=unknown)
 
 
-def _comparable(a: Any, b: Any) -> tuple[Any, Any]:
-    """U64 has no common integer type with the signed ones; 20 decimal digits hold both."""
-    integers = pa.types.is_integer(a.type) and pa.types.is_integer(b.type)
-    if integers and a.type != b.type and pa.uint64() in (a.type, b.type):
-        return a.cast(_WIDE), b.cast(_WIDE)
-    return a, b
-
-
 def _compare_lists(operator: str, a: pa.Array, b: pa.Array) -> pa.Array:
     pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
     same = [None if x is None or y is None else x == y for x, y in pairs]
@@ -253,7 +244,7 @@ def _lists(items: list[pa.Array], kind: ex.ExpressionType) -> pa.Array:
 def _convert(value: Any, kind: ex.ExpressionType) -> Any:
     target = as_arrow_type(kind)
     try:
-        return value.cast(target)
+        return as_type(value, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidArgument(f"a value does not fit {kind}: {error}") from error
 

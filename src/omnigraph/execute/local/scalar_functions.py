@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.local.value_arrays import as_type
 
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
@@ -22,7 +23,7 @@ def arithmetic(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
     """`+ - * / %` on numbers of type `kind`; `+` joins strings."""
     if pa.types.is_string(kind):
         return pc.binary_join_element_wise(left, right, "")
-    left, right = left.cast(kind), right.cast(kind)
+    left, right = as_type(left, kind), as_type(right, kind)
     try:
         if operator == "%":
             return _remainder(left, right)
@@ -79,7 +80,7 @@ def _part(function: Callable[[Any], Any]) -> Callable[[Sequence[Any], pa.DataTyp
 
 
 def _coalesce(arguments: Sequence[Any], kind: pa.DataType) -> Any:
-    return pc.coalesce(*(a.cast(kind) for a in arguments))
+    return pc.coalesce(*(as_type(a, kind) for a in arguments))
 
 
 _FUNCTIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {

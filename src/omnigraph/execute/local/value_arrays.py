@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from omnigraph.ir import expressions as ex
 from omnigraph.values.arrow_types import arrow_type
 
+_WIDE = pa.decimal128(20, 0)
+
 
 def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
     match kind:
@@ -27,8 +29,28 @@ def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
 def spread(value: Any, length: int) -> pa.Array:
     """One value per row."""
     if isinstance(value, pa.Scalar):
-        return pa.repeat(value, length)
+        return pa.repeat(value, length) if length else pa.array([], value.type)
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+
+def as_type(value: Any, kind: pa.DataType) -> Any:
+    """The value as another type; a large integer becomes the nearest float, all else must fit."""
+    rounds = pa.types.is_integer(value.type) and pa.types.is_floating(kind)
+    return value.cast(kind, safe=not rounds)
+
+
+def comparable(a: Any, b: Any) -> tuple[Any, Any]:
+    """Numbers of two types as one type that holds both; U64 and I64 meet in 20 digits."""
+    if a.type == b.type or not (_is_number(a.type) and _is_number(b.type)):
+        return a, b
+    if pa.types.is_floating(a.type) or pa.types.is_floating(b.type):
+        return as_type(a, pa.float64()), as_type(b, pa.float64())
+    common = _WIDE if pa.uint64() in (a.type, b.type) else pa.int64()
+    return a.cast(common), b.cast(common)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def contains(holder: Any, wanted: Any) -> Any:
@@ -49,7 +71,8 @@ def membership(wanted: Any, collection: pa.Scalar) -> Any:
     """`wanted in [ … ]`; unknown when either side is NULL."""
     if not collection.is_valid:
         return pa.scalar(None, pa.bool_())
-    found = pc.is_in(wanted, value_set=collection.values.cast(wanted.type))
+    items, values = comparable(wanted, collection.values)
+    found = pc.is_in(items, value_set=values)
     return pc.if_else(pc.is_valid(wanted), found, pa.scalar(None, pa.bool_()))
 
 
@@ -57,7 +80,7 @@ def any_equal(lists: pa.Array, wanted: pa.Array) -> pa.Array:
     """Row by row: does the list hold the value?"""
     parents = pc.list_parent_indices(lists)
     items, rows = pc.list_flatten(lists), parents.to_numpy()
-    equal = pc.fill_null(pc.equal(items, wanted.take(parents)), False)
+    equal = pc.fill_null(pc.equal(*comparable(items, wanted.take(parents))), False)
     found = np.zeros(len(lists), bool)
     found[rows[equal.to_numpy(zero_copy_only=False)]] = True
     unknown = pc.or_(lists.is_null(), wanted.is_null()).to_numpy(zero_copy_only=False)

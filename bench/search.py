@@ -1,0 +1,155 @@
+"""Vectors and text: recall, p50 with and without a filter, index builds, against Lance itself."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance.query import MatchQuery
+
+from bench.harness import Figure, milliseconds, p50, report
+from omnigraph.lance_store.index_segments import find_index
+from omnigraph.lance_store.search_calls import bm25, text_matches
+from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.lance_store.vector_columns import VectorColumns
+from omnigraph.lance_store.vector_search import exact_nearest, nearest
+from omnigraph.values.indexes import IndexKind, IndexSpec
+
+WIDTH, K, QUERIES = 128, 10, 60
+
+
+def run(scale: str) -> None:
+    """`full` is 200k x 128 vectors and 200k texts."""
+    rows = 200_000 if scale == "full" else 30_000
+    folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
+    try:
+        figures, notes = [], [f"{rows} rows x {WIDTH}, k={K}, {QUERIES} queries not in the data"]
+        for kind in ("clustered", "uniform"):
+            more, remarks = _vectors(folder, kind, rows)
+            figures += more
+            notes += remarks
+        more, remarks = _texts(folder, rows)
+        report("search", [*figures, *more], [*notes, *remarks])
+    finally:
+        shutil.rmtree(folder)
+
+
+def _vectors(folder: Path, kind: str, rows: int) -> tuple[list[Figure], list[str]]:
+    data, queries = _sample(kind, rows)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(data.ravel()), WIDTH)
+    plain = lance.write_dataset(
+        pa.table({"id": [f"r{i}" for i in range(rows)], "v": column}), str(folder / kind)
+    )
+    built: list[Any] = []
+    build = milliseconds(
+        lambda: built.append(_indexed(folder, kind, plain, IndexSpec("v", IndexKind.VECTOR)))
+    )
+    dataset = built[0]
+    index = find_index(dataset, "v", IndexKind.VECTOR)
+    probes = index.probes if index else None
+    few = np.sort(np.random.default_rng(2).choice(rows, rows // 100, replace=False))
+    some = few.astype(np.uint64)
+    memory, none = VectorColumns(), VectorColumns(0)
+    cold = milliseconds(lambda: exact_nearest(dataset, "v", queries[0], K, vectors=memory))
+    truth = [exact_nearest(dataset, "v", q, K, vectors=memory) for q in queries]
+
+    def recall(search: Callable[[Any], Any]) -> float:
+        found = [set(search(q).ids.to_pylist()) for q in queries]
+        hits = [len(f & set(t.ids.to_pylist())) for f, t in zip(found, truth, strict=True)]
+        return sum(hits) / K / len(queries)
+
+    def ours(q: Any) -> Any:
+        return nearest(dataset, "v", q, K, vectors=memory)
+
+    def streamed(q: Any) -> Any:
+        return nearest(dataset, "v", q, K, vectors=none)
+
+    def filtered(q: Any) -> Any:
+        return nearest(dataset, "v", q, K, some, memory)
+
+    def lance_flat(q: Any) -> Any:
+        near = {"column": "v", "q": q, "k": K, "metric": "cosine", "use_index": False}
+        return dataset.to_table(columns=["id", "_distance"], nearest=near)
+
+    flat = p50([milliseconds(lambda q=q: lance_flat(q)) for q in queries[:10]])
+    unfiltered = _p50(ours, queries)
+    figures = [
+        Figure(f"{kind}: nearest", unfiltered, flat, "ms", "below Lance's flat search"),
+        Figure(f"{kind}: nearest, cold", _p50(streamed, queries), flat, "ms", "as above"),
+        Figure(f"{kind}: 1% filter", _p50(filtered, queries), unfiltered, "ms", "ratio <= 3"),
+        Figure(f"{kind}: recall@{K}", recall(ours), 0.95, "", ">= 0.95", "higher"),
+        Figure(f"{kind}: recall@{K}, cold", recall(streamed), 0.95, "", ">= 0.95", "higher"),
+    ]
+    notes = [
+        f"{kind}: index built in {build / 1000:.1f} s, probes {probes}; "
+        f"first exact search {cold:.0f} ms; {memory.used_bytes / 2**20:.0f} MiB in memory",
+    ]
+    return figures, notes
+
+
+def _texts(folder: Path, rows: int) -> tuple[list[Figure], list[str]]:
+    chance = np.random.default_rng(5)
+    words = np.array([f"w{i}" for i in range(20_000)])
+    ranks = np.minimum(chance.zipf(1.3, size=(rows, 12)), len(words)) - 1
+    table = pa.table(
+        {"id": [f"r{i}" for i in range(rows)], "t": [" ".join(w) for w in words[ranks]]}
+    )
+    plain = lance.write_dataset(table, str(folder / "texts"))
+    built: list[Any] = []
+    build = milliseconds(
+        lambda: built.append(_indexed(folder, "texts", plain, IndexSpec("t", IndexKind.FULL_TEXT)))
+    )
+    dataset = built[0]
+    queries = [f"w{a} w{b}" for a, b in chance.integers(50, 3000, size=(QUERIES, 2))]
+
+    def lance_bm25(q: str) -> Any:
+        query = MatchQuery(q, "t")
+        return dataset.to_table(full_text_query=query, columns=["id", "_score"], limit=K)
+
+    def search(q: str) -> Any:
+        return text_matches(dataset, "t", "search", q)
+
+    reference = _p50(lance_bm25, queries)
+    scan = _p50(lambda q: text_matches(plain, "t", "search", q), queries[:5])
+    figures = [
+        Figure("bm25", _p50(lambda q: bm25(dataset, "t", q, K), queries), reference, "ms", "<= 2x"),
+        Figure("search", _p50(search, queries), scan, "ms", "below the scan"),
+    ]
+    return figures, [f"texts: index built in {build / 1000:.1f} s; `search` reference: no index"]
+
+
+def _p50(search: Callable[[Any], Any], queries: Any) -> float:
+    for query in queries[:3]:
+        search(query)
+    return p50([milliseconds(lambda q=q: search(q)) for q in queries])
+
+
+def _indexed(folder: Path, name: str, dataset: Any, spec: IndexSpec) -> Any:
+    store = Store(parse_location(str(folder), {}))
+    staged = stage_indexes(store, DatasetVersion(name, None, dataset.version), [spec])
+    assert staged is not None
+    return lance.LanceDataset.commit(dataset, staged.transaction, max_retries=0)
+
+
+def _sample(kind: str, rows: int) -> tuple[Any, Any]:
+    chance = np.random.default_rng(1)
+    if kind == "uniform":
+        return (
+            chance.normal(size=(rows, WIDTH)).astype(np.float32),
+            chance.normal(size=(QUERIES, WIDTH)).astype(np.float32),
+        )
+    centres = chance.normal(size=(max(10, rows // 100), WIDTH))
+
+    def around(number: int) -> Any:
+        picked = centres[chance.integers(0, len(centres), number)]
+        return (picked + 0.6 * chance.normal(size=(number, WIDTH))).astype(np.float32)
+
+    return around(rows), around(QUERIES)

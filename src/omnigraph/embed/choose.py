@@ -1,0 +1,66 @@
+"""Settings -> provider. Nothing is loaded or contacted before the first `embed`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from omnigraph.embed.local import LocalProvider
+from omnigraph.embed.mock import DEFAULT_MODEL as MOCK_MODEL
+from omnigraph.embed.mock import DEFAULT_WIDTH as MOCK_WIDTH
+from omnigraph.embed.mock import MockProvider
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import EmbeddingRefused, InvalidArgument
+from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.values.clock import Clock
+
+# Imported when chosen: the HTTP client is not needed by graphs that never call out.
+_REMOTE = {
+    "openai-compatible": ("omnigraph.embed.openai_compatible", "OpenAiCompatibleProvider"),
+    "gemini": ("omnigraph.embed.gemini", "GeminiProvider"),
+}
+
+
+def choose_provider(
+    settings: EmbeddingSettings, environment: Mapping[str, str], clock: Clock
+) -> EmbeddingProvider:
+    """The configured provider; an impossible configuration is refused here, by name."""
+    match settings.provider:
+        case "local":
+            return _local(settings)
+        case "mock":
+            return MockProvider(settings.model or MOCK_MODEL, settings.width or MOCK_WIDTH)
+        case "openai-compatible" | "gemini":
+            return _remote(settings, environment, clock)
+    raise InvalidArgument(
+        f"no embedding provider {settings.provider!r}; there are: local, mock, {', '.join(_REMOTE)}"
+    )
+
+
+def _local(settings: EmbeddingSettings) -> EmbeddingProvider:
+    provider = LocalProvider()
+    wrong_model = settings.model not in (None, provider.model)
+    if wrong_model or settings.width not in (None, provider.width):
+        raise InvalidArgument(
+            f"the local provider has one model, {provider.model}, of {provider.width} numbers"
+        )
+    return provider
+
+
+def _remote(
+    settings: EmbeddingSettings, environment: Mapping[str, str], clock: Clock
+) -> EmbeddingProvider:
+    module_name, class_name = _REMOTE[settings.provider]
+    module: Any = import_module(module_name)
+    model = settings.model or module.DEFAULT_MODEL
+    width = settings.width or module.WIDTHS.get(model)
+    if width is None:
+        raise InvalidArgument(f"model {model!r} is not known here: set `width` too", model=model)
+    variable = settings.api_key_env or module.KEY_VARIABLE
+    key = environment.get(variable)
+    # Local servers want no key; the vendor's own endpoint and a named variable do.
+    if not key and (settings.base_url is None or settings.api_key_env is not None):
+        raise EmbeddingRefused(f"set {variable} to the key of the embedding service")
+    provider: EmbeddingProvider = getattr(module, class_name)(model, width, key, settings, clock)
+    return provider

@@ -1,0 +1,79 @@
+"""What an embedding provider is, and the one way to call it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from omnigraph.errors import EmbeddingRefused, ModelMismatch
+
+Vector = list[float]
+
+
+class EmbeddingProvider(Protocol):
+    """Turns texts into vectors. Equal `model` means comparable vectors."""
+
+    @property
+    def model(self) -> str:
+        """The identity that `@embed(model=…)` records."""
+
+    @property
+    def width(self) -> int:
+        """Numbers per vector."""
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector per text, in order."""
+
+
+def check_model(provider: EmbeddingProvider, recorded: str | None, width: int) -> None:
+    """Refuse to compare vectors of different models; `recorded` None promises nothing."""
+    if recorded is not None and recorded != provider.model:
+        raise ModelMismatch(
+            f"the property holds vectors of model {recorded!r}, "
+            f"the configured provider makes {provider.model!r}",
+            expected=recorded,
+            actual=provider.model,
+        )
+    if width != provider.width:
+        raise ModelMismatch(
+            f"the property is Vector({width}), model {provider.model!r} makes {provider.width}",
+            expected=width,
+            actual=provider.width,
+        )
+
+
+def embed_query(provider: EmbeddingProvider, text: str, recorded: str | None, width: int) -> Vector:
+    """The vector of a query text, for a property recorded as made by `recorded`."""
+    check_model(provider, recorded, width)
+    found = embed_texts(provider, [text])[0]
+    if found is None:
+        raise EmbeddingRefused("a blank text has no direction to search in")
+    return found
+
+
+def embed_texts(provider: EmbeddingProvider, texts: Sequence[str | None]) -> list[Vector | None]:
+    """One vector per text; None for NULL and blank texts. Each distinct text is sent once."""
+    distinct = list(dict.fromkeys(t for t in texts if t is not None and t.strip()))
+    vectors = provider.embed(distinct) if distinct else []
+    if len(vectors) != len(distinct):
+        raise EmbeddingRefused(
+            f"{provider.model} answered {len(vectors)} vectors for {len(distinct)} texts",
+            model=provider.model,
+        )
+    for vector in vectors:
+        _check_vector(provider, vector)
+    known = dict(zip(distinct, vectors, strict=True))
+    return [known.get(text) if text is not None else None for text in texts]
+
+
+def _check_vector(provider: EmbeddingProvider, vector: Vector) -> None:
+    if len(vector) != provider.width:
+        raise EmbeddingRefused(
+            f"{provider.model} answered {len(vector)} numbers, {provider.width} were expected",
+            model=provider.model,
+        )
+    if not all(map(math.isfinite, vector)) or not any(vector):
+        raise EmbeddingRefused(
+            f"{provider.model} answered a vector without a direction", model=provider.model
+        )

@@ -1,0 +1,124 @@
+"""Queries through the Graph: branches, time travel, limits, explain, concurrent writes."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from omnigraph.errors import InvalidArgument, ParseError, ResourceLimit
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.settings.models import ReadSettings, Settings
+
+NAMES = "query names() { match { $p: Person } return { $p.name, $p.age } }"
+FRIENDS = (
+    "query friends($who: String) { match { $p: Person { name: $who } $p knows $f } "
+    "return { $f.name } }"
+)
+
+
+def names(graph: Graph, **where: str) -> list[str]:
+    return [row["p.name"] for row in graph.query(NAMES, **where).to_pylist()]
+
+
+def test_a_query_sees_one_branch_and_one_commit(graph: Graph) -> None:
+    before = graph.commits.list()[0].graph_commit_id
+    graph.branches.create("review")
+    graph.apply({"Person": {"upsert": [{"name": "eve"}]}}, "review")
+    graph.tags.create("v1", "review")
+    graph.apply({"Person": {"delete": ["bob"]}})
+    assert names(graph) == ["ada"]
+    assert names(graph, branch="review") == ["ada", "bob", "eve"]
+    assert names(graph, at=before) == ["ada", "bob"]
+    assert names(graph, at="v1") == ["ada", "bob", "eve"]
+    result = graph.query(NAMES)
+    assert result.graph_commit_id == graph.commits.list()[0].graph_commit_id
+    assert (result.query_name, result.columns, result.row_count) == (
+        "names",
+        ["p.name", "p.age"],
+        1,
+    )
+
+
+def test_updates_of_nodes_and_edges_show_at_once(graph: Graph) -> None:
+    def friends() -> list[str]:
+        return [r["f.name"] for r in graph.query(FRIENDS, params={"who": "ada"}).to_pylist()]
+
+    assert friends() == ["bob"]
+    graph.apply(
+        {
+            "Person": {"insert": [{"name": "aaa"}]},
+            "Knows": {"insert": [{"id": "k9", "from": "ada", "to": "aaa"}]},
+        }
+    )
+    assert friends() == ["aaa", "bob"]
+    graph.apply({"Knows": {"delete": ["k0"]}})
+    assert friends() == ["aaa"]
+    graph.optimize()
+    assert friends() == ["aaa"]
+
+
+def test_a_query_in_flight_is_not_disturbed_by_writers(graph: Graph) -> None:
+    """Every answer is the state of some commit: the pair is always updated together."""
+    stop = threading.Event()
+    torn: list[object] = []
+    pair = "query pair() { match { $p: Person } return { $p.age } }"
+
+    def read() -> None:
+        while not stop.is_set():
+            ages = {row["p.age"] for row in graph.query(pair).to_pylist()}
+            if len(ages) != 1:
+                torn.append(ages)
+
+    graph.apply({"Person": {"upsert": [{"name": n, "age": 0} for n in ("ada", "bob")]}})
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for age in range(1, 25):
+        graph.apply({"Person": {"upsert": [{"name": n, "age": age} for n in ("ada", "bob")]}})
+        if age % 8 == 0:
+            graph.optimize(types=["Person"])
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert torn == []
+
+
+def test_batches_and_arrow(graph: Graph) -> None:
+    result = graph.query(NAMES)
+    assert [b.num_rows for b in result.batches(rows=1)] == [1, 1]
+    assert result.to_arrow().column_names == ["p.name", "p.age"]
+
+
+def test_a_mutation_is_not_a_query(graph: Graph) -> None:
+    with pytest.raises(InvalidArgument, match="mutate"):
+        graph.query('query m() { insert Person { name: "x" } }')
+    with pytest.raises(ParseError):
+        graph.query("query q( {")
+
+
+def test_a_deadline_and_a_budget_are_errors(graph: Graph, uri: str) -> None:
+    with pytest.raises(ResourceLimit, match="time") as late:
+        graph.query(NAMES, timeout=-1)
+    assert late.value.limit == "timeout"
+    tight = open_graph(uri, read_only=True, settings=Settings(read=ReadSettings(memory_bytes=64)))
+    product = "query q() { match { $a: Person $b: Person } return { $a.name, $b.name } }"
+    with pytest.raises(ResourceLimit, match="budget") as large:
+        tight.query(product)
+    assert (large.value.limit, large.value.rows) == ("memory", 4)
+
+
+def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
+    plan = graph.explain(FRIENDS).splitlines()
+    assert [line.split()[0] for line in plan] == [
+        "NodeScan",
+        "Filter",
+        "Expand",
+        "Keep",
+        "OrderBy",
+        "Project",
+    ]
+    profile = graph.profile(FRIENDS, params={"who": "ada"}).splitlines()
+    assert len(profile) == len(plan)
+    assert all(" rows " in line and " ms " in line for line in profile)
