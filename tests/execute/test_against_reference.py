@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +10,9 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.graph.open import init
 from omnigraph.testing.executor_suite import Answer, plain, run_reference, same_value
 from omnigraph.testing.graph_data import GraphData
+from omnigraph.testing.local_graphs import LocalGraphs
 from omnigraph.testing.random_queries import RandomQuery, random_queries
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -45,26 +43,22 @@ def test_the_order_of_the_data_does_not_matter(query: RandomQuery, chance: rando
     assert table(expected_answer(shuffled)) == table(expected_answer(query))
 
 
-def check_local(query: RandomQuery) -> None:
+def check_local(query: RandomQuery, local: LocalGraphs) -> None:
     expected = table(expected_answer(query))
-    with tempfile.TemporaryDirectory() as folder:
-        graph = init(Path(folder) / "g.omni", query.graph.schema)
-        graph.apply(query.graph.edits())
-        result = graph.query(query.source, params=query.parameters)
-        actual = table((result.columns, result.to_pylist()))
+    actual = table(local.run(query.graph, query.source, query.parameters))
     shown = f"{query.source}\n{query.parameters}\nexpected {expected}\nactual   {actual}"
     assert same_value(expected, actual), shown
 
 
-@given(random_queries())
-@settings(max_examples=80, deadline=None, suppress_health_check=QUIET)
-def test_local_answers_like_the_reference(query: RandomQuery) -> None:
-    check_local(query)
+@given(query=random_queries())
+@settings(max_examples=80, deadline=None, suppress_health_check=QUIET, report_multiple_bugs=False)
+def test_local_answers_like_the_reference(query: RandomQuery, local: LocalGraphs) -> None:
+    check_local(query, local)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@given(random_queries())
+@given(query=random_queries())
 @settings(max_examples=3000, deadline=None, suppress_health_check=QUIET)
-def test_local_answers_like_the_reference_for_long(query: RandomQuery) -> None:
-    check_local(query)
+def test_local_answers_like_the_reference_for_long(query: RandomQuery, local: LocalGraphs) -> None:
+    check_local(query, local)
