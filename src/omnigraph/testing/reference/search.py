@@ -39,6 +39,8 @@ def _nearest(op: Search, query: object) -> Score:
     if isinstance(query, str):
         raise InvalidArgument("the reference evaluator has no embedding provider")
     assert isinstance(query, (list, tuple))
+    if not any(query):
+        raise InvalidArgument("the query vector has no direction: it is zero")
 
     def score(entity: Entity) -> float | None:
         vector = entity.get(op.property)
