@@ -38,6 +38,10 @@ def make(persons: int, degree: int = 10, seed: int = 7) -> SocialGraph:
     chance.shuffle(weights)
     sources = chance.choice(persons, persons * degree, p=weights / weights.sum())
     targets = chance.integers(0, persons, persons * degree)
+    # No parallel edges: a plain hop gives each pair of ends once, Cypher's each edge.
+    pairs = np.unique(sources.astype(np.int64) * persons + targets)
+    chance.shuffle(pairs)
+    sources, targets = pairs // persons, pairs % persons
     companies = max(persons // 10, 1)
     pid = np.arange(persons)
     return SocialGraph(

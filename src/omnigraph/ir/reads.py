@@ -22,7 +22,7 @@ class Direction(StrEnum):
 class ExpandMode(StrEnum):
     """What one output row of an Expand stands for."""
 
-    EDGE = "edge"  # one row per edge
+    EDGE = "edge"  # one hop: one row per pair of ends, per edge when the edge is bound
     REACH = "reach"  # one row per reachable target, BFS, each target once per source
     TRAILS = "trails"  # one row per path without a repeated edge
     SHORTEST = "shortest"  # one row per source and target: the shortest path, smallest ids first

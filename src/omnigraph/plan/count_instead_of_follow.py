@@ -55,11 +55,18 @@ def _count_tail(op: Any, used: frozenset[int]) -> Any:
     match op:
         case reads.Expand(inner, mode=reads.ExpandMode.EDGE, target_bound=False, path=None):
             ends = {op.target.id, *({op.edge.id} if op.edge else ())}
-            if ends & used:
+            if ends & used or not _single_way(op):
                 return op
             return Weigh(_count_tail(inner, used | {op.source.id}), op)
         case _:
             return op
+
+
+def _single_way(op: reads.Expand) -> bool:
+    """Each pair of ends is met once; over several ways that cannot be told from the counts."""
+    if op.edge is not None:
+        return True
+    return len(op.steps) == 1 and op.steps[0].direction is not reads.Direction.BOTH
 
 
 def _turn_around(op: Any, used: frozenset[int]) -> Any:
@@ -73,7 +80,7 @@ def _turn_around(op: Any, used: frozenset[int]) -> Any:
             target_bound=False,
             edge=None,
             path=None,
-        ) if op.source.id == scanned.id and scanned.id not in used:
+        ) if op.source.id == scanned.id and scanned.id not in used and _single_way(op):
             steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in op.steps)
             start = reads.NodeScan(scan.input, op.target)
             return Weigh(start, replace(op, source=op.target, target=scanned, steps=steps))

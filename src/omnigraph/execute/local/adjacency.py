@@ -43,10 +43,19 @@ class Adjacency:
         source, target, edges = self._ends
         return _group(target, source, edges, self._target_view.count)
 
+    @cached_property
+    def out_pairs(self) -> Neighbours:
+        return _pairs(self.out)
+
+    @cached_property
+    def into_pairs(self) -> Neighbours:
+        return _pairs(self.into)
+
     @property
     def bytes_held(self) -> int:
-        built = (self.__dict__.get(name) for name in ("out", "into"))
-        return sum(n.bytes_held for n in built if n is not None)
+        built = (self.__dict__.get(name) for name in ("out", "into", "out_pairs", "into_pairs"))
+        distinct = {id(n): n for n in built if n is not None}
+        return sum(n.bytes_held for n in distinct.values())
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints, Ints]:
@@ -58,6 +67,19 @@ class Adjacency:
         if whole.all():
             return source, target, edges
         return source[whole], target[whole], edges[whole]
+
+
+def _pairs(neighbours: Neighbours) -> Neighbours:
+    """Parallel edges once: entries are sorted by node, so repeats stand side by side."""
+    count = len(neighbours.offsets) - 1
+    sources = np.repeat(np.arange(count), np.diff(neighbours.offsets))
+    first = np.ones(len(sources), bool)
+    first[1:] = (np.diff(sources) != 0) | (np.diff(neighbours.nodes) != 0)
+    if first.all():
+        return neighbours
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(sources[first], minlength=count), out=offsets[1:])
+    return Neighbours(offsets, neighbours.nodes[first], neighbours.edges[first])
 
 
 def _group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> Neighbours:

@@ -42,19 +42,26 @@ class Found:
 
 
 def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
-    """One row per edge; a bound target must be the node met."""
+    """One row per pair of ends, or per edge when the edge is bound.
+
+    A bound target must be the node met.
+    """
     if not op.target_bound and frame.length > _ASK_FIRST:
         limits.reserve(int(count_edges(op, frame, views).sum()), len(frame.bindings) + 1)
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
+    ways = hops(op.steps, views, per_edge=op.edge is not None)
     if op.target_bound:
         wanted = frame.bindings[op.target.id]
-        met = [_meet(hop, source, wanted) for hop in hops(op.steps, views)]
+        met = [_meet(hop, source, wanted) for hop in ways]
     else:
-        met = [_follow(hop, source, target_view) for hop in hops(op.steps, views)]
+        met = [_follow(hop, source, target_view) for hop in ways]
     rows = np.concatenate([found.rows for found in met])
     nodes = np.concatenate([found.nodes for found in met])
     order = None if len(met) == 1 else np.lexsort((nodes, rows))
+    if order is not None and op.edge is None:
+        # Several ways to one node are one pair of ends.
+        order = order[_first_of_runs(rows[order], nodes[order])]
     rows, nodes = (a if order is None else a[order] for a in (rows, nodes))
     result = frame.take(rows, ordered=True)
     if not op.target_bound:
@@ -78,10 +85,13 @@ def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
 
 
 def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
-    """How many rows `expand_edges` would make of each row, without making them."""
+    """How many rows `expand_edges` would make of each row, without making them.
+
+    An upper bound where several ways may lead to one node; the planner asks for single ways only.
+    """
     source = frame.bindings[op.source.id]
     counts = np.zeros(frame.length, np.int64)
-    for hop in hops(op.steps, views):
+    for hop in hops(op.steps, views, per_edge=op.edge is not None):
         rows, positions = local_positions(source, hop.source_type)
         degrees = kernels.degrees(hop.neighbours.offsets, positions)
         if hop.skip_loops:
@@ -93,16 +103,19 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
     return counts
 
 
-def hops(steps: tuple[EdgeStep, ...], views: SnapshotViews) -> list[Hop]:
+def hops(steps: tuple[EdgeStep, ...], views: SnapshotViews, *, per_edge: bool) -> list[Hop]:
+    """Every way to go: all edges, or each pair of ends once."""
     found = []
     for step in steps:
         edge = views.catalog.edge_types[step.edge]
         adjacency = views.adjacency(step.edge)
         if step.direction is not Direction.IN:
-            found.append(Hop(step.edge, adjacency.out, edge.source, edge.target))
+            near = adjacency.out if per_edge else adjacency.out_pairs
+            found.append(Hop(step.edge, near, edge.source, edge.target))
         if step.direction is not Direction.OUT:
             both = step.direction is Direction.BOTH
-            found.append(Hop(step.edge, adjacency.into, edge.target, edge.source, both))
+            near = adjacency.into if per_edge else adjacency.into_pairs
+            found.append(Hop(step.edge, near, edge.target, edge.source, both))
     return found
 
 
@@ -126,6 +139,12 @@ def lift(view: EntityView, type_name: str, positions: Positions) -> Positions:
     if isinstance(view, UnionView):
         return (positions + _span(view, type_name)[0]).astype(np.int32)
     return positions
+
+
+def _first_of_runs(rows: Index, nodes: Positions) -> npt.NDArray[np.bool_]:
+    first = np.ones(len(rows), bool)
+    first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
+    return first
 
 
 def _span(view: UnionView, type_name: str) -> tuple[int, int]:

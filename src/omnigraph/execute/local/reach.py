@@ -43,7 +43,7 @@ def expand_reach(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
 
 def _reach_all(op: Expand, sources: Binding, views: SnapshotViews) -> list[Positions]:
     """What each source reaches, ascending; compiled where one edge type leads back to one type."""
-    ways = hops(op.steps, views)
+    ways = hops(op.steps, views, per_edge=False)
     compiled = kernels.compiled_reach()
     way = ways[0]
     simple = len(ways) == 1 and way.source_type == way.target_type

@@ -35,7 +35,7 @@ class _Walker:
     """Neighbours of single nodes, smallest ids first."""
 
     def __init__(self, op: Expand, views: SnapshotViews) -> None:
-        self._ways = hops(op.steps, views)
+        self._ways = hops(op.steps, views, per_edge=True)
         self._views = views
 
     def node_id(self, node: _Node) -> str:
@@ -96,7 +96,7 @@ def expand_paths(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
 
 def _starts(source: Binding, op: Expand, views: SnapshotViews) -> Iterator[tuple[int, _Node]]:
     starts = []
-    for name in sorted({way.source_type for way in hops(op.steps, views)}):
+    for name in sorted({way.source_type for way in hops(op.steps, views, per_edge=True)}):
         rows, positions = local_positions(source, name)
         starts += [(int(r), (name, int(p))) for r, p in zip(rows, positions, strict=True)]
     yield from sorted(start for start in starts if start[1][1] != MISSING)

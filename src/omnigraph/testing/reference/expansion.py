@@ -38,7 +38,11 @@ def _paths(op: Expand, source: Entity, world: World) -> list[Path]:
     start = Path((source,))
     match op.mode:
         case ExpandMode.EDGE:
-            return list(_next(start, op.steps, world))
+            paths = list(_next(start, op.steps, world))
+            if op.edge is not None or op.path is not None:
+                return paths
+            # Without the edge bound only the ends matter: each pair of them once.
+            return list({path.end: path for path in paths}.values())
         case ExpandMode.TRAILS:
             return list(_trails(start, op.steps, op.hops, world))
         case ExpandMode.REACH | ExpandMode.SHORTEST:
