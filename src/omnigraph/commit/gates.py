@@ -10,18 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from omnigraph.commit.claims import overlap
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Ticket:
     exclusive: frozenset[str]
     shared: frozenset[str]
-
-    def conflicts(self, other: _Ticket) -> bool:
-        return not (
-            self.exclusive.isdisjoint(other.exclusive)
-            and self.exclusive.isdisjoint(other.shared)
-            and self.shared.isdisjoint(other.exclusive)
-        )
 
 
 class Gates:
@@ -48,6 +43,6 @@ class Gates:
         for earlier in self._line:
             if earlier is ticket:
                 return True
-            if earlier.conflicts(ticket):
+            if overlap(earlier, ticket):
                 return False
         return True

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.commit.claims import overlap
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.records import BranchRef
 from omnigraph.values.identifiers import TableKey
@@ -50,11 +51,7 @@ class Intent:
     publication: Publication | None
 
     def overlaps(self, other: Intent) -> bool:
-        return not (
-            self.exclusive.isdisjoint(other.exclusive)
-            and self.exclusive.isdisjoint(other.shared)
-            and self.shared.isdisjoint(other.exclusive)
-        )
+        return overlap(self, other)
 
 
 @dataclass(frozen=True, slots=True)
