@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.commands import lint, query, schema, version
+from omnigraph.cli.commands import lint, query, recovery, schema, version
 
 app = typer.Typer(
     name="omnigraph",
@@ -29,6 +29,7 @@ def options(
 lint.register(app)
 schema.register(app)
 query.register(app)
+recovery.register(app)
 version.register(app)
 
 
