@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage_indexes import stage_indexes
 from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.testing.invariants import assert_at_rest
+from omnigraph.values.identifiers import node_table
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
@@ -68,3 +71,23 @@ def test_a_compaction_that_loses_to_a_write_is_told(store: Store, rows) -> None:
     assert lost.head >= written.version
     head = int(store.open_head(at.location, None).version)
     assert rows.read(DatasetVersion(at.location, None, head))["a"] == 10
+
+
+def test_compaction_of_a_branch_with_inherited_indexes_stays_readable(graph: Graph) -> None:
+    """Lance 14 looks for the carried-over index below the original: found by the state machine."""
+    graph.apply({"Person": {"insert": [{"name": f"p{n}"} for n in range(4)]}})
+    graph.optimize()
+    graph.branches.create("review")
+    graph.apply({"Person": {"delete": ["p0"]}}, "review")
+    graph.apply({"Person": {"insert": [{"name": "new"}]}}, "review")
+    assert graph.optimize("review") == []
+    found = graph.read("Person", "review", ids=["p0", "p1", "new"])
+    assert sorted(found.column("id").to_pylist()) == ["new", "p1"]
+    graph.apply({"Person": {"delete": ["p1"]}}, "review")
+    assert graph.optimize("review") == []
+    assert graph.read("Person", "review", ids=["p1", "p2"]).num_rows == 1
+    pin = graph.snapshot("review").tables[node_table("Person")]
+    indexes = graph.engine.store.open(pin.at).describe_indices()
+    rows = {i.name: i.num_rows_indexed for i in indexes}
+    assert rows["id_idx"] == pin.row_count, "the branch has indexes of its own now"
+    assert_at_rest(graph)

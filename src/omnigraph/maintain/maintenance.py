@@ -18,12 +18,15 @@ def optimize_table(
 ) -> bool:
     """Extend the indexes, then compact; False when a writer got in between and won.
 
-    Indexes first: Lance does not compact fragments of different index coverage together.
+    Indexes first: Lance does not compact fragments of different index coverage together. And once
+    more afterwards: on a branch the first compaction leaves the inherited ones behind.
     """
-    if not index_table(transaction, branch, key, actor_id):
-        return False
     request = _request("optimize", branch, key, actor_id)
-    return _run(transaction, request, lambda _: ChangeSet((Compact(key),)))
+    return (
+        index_table(transaction, branch, key, actor_id)
+        and _run(transaction, request, lambda _: ChangeSet((Compact(key),)))
+        and index_table(transaction, branch, key, actor_id)
+    )
 
 
 def index_table(transaction: Transaction, branch: str, key: TableKey, actor_id: str | None) -> bool:
