@@ -11,6 +11,10 @@ from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 _ROW_OVERHEAD = 16
 
 
+def _bytes_of(rows: int, columns: int) -> int:
+    return rows * (_ROW_OVERHEAD + 8 * columns)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
     """Checked between operators, and before an operator makes many rows."""
@@ -29,10 +33,13 @@ class QueryLimits:
                 "the query ran out of time; narrow it, or give it a longer timeout", limit="timeout"
             )
 
+    def fits(self, rows: int, columns: int) -> bool:
+        return _bytes_of(rows, columns) <= self.memory_bytes
+
     def reserve(self, rows: int, columns: int) -> None:
         """Refuse to make rows that cannot fit, before they are made."""
         self.check()
-        needed = rows * (_ROW_OVERHEAD + 8 * columns)
+        needed = _bytes_of(rows, columns)
         if needed > self.memory_bytes:
             raise ResourceLimit(
                 f"the query would hold {rows:,} rows at once, about {needed / 1e9:.1f} GB; its "

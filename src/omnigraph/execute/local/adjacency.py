@@ -12,13 +12,27 @@ from omnigraph.execute.local.entity_view import MISSING, TableView
 from omnigraph.execute.local.kernels import Ints, Offsets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Neighbours:
     """Entries grouped by source position, ascending by neighbour, then by edge."""
 
     offsets: Offsets
     nodes: Ints
     edges: Ints
+
+    @cached_property
+    def largest(self) -> int:
+        """The most neighbours any node has."""
+        return int(np.diff(self.offsets).max()) if len(self.offsets) > 1 else 0
+
+    @cached_property
+    def entry_of(self) -> Ints | None:
+        """Where nobody has more than one neighbour: the entry of each node, MISSING for none."""
+        if self.largest > 1 or len(self.nodes) == 0:
+            return None
+        entries = self.offsets[:-1].astype(np.int32)
+        entries[np.diff(self.offsets) == 0] = MISSING
+        return entries
 
     @property
     def bytes_held(self) -> int:

@@ -35,6 +35,9 @@ class Groups:
 
 
 def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
+    if frame.weights is not None and not _counts_rows(op):
+        # A weight of zero stands for no row: it must not make a group or a minimum.
+        frame = frame.keep(frame.weights > 0)
     groups = _group(op.keys, frame, evaluator)
     firsts = frame.take(groups.first_rows) if op.keys else frame
     columns = {key.name: evaluator.array(key.value, firsts) for key in op.keys}
@@ -43,6 +46,12 @@ def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
         assert isinstance(call, ex.AggregateCall)
         columns[column.name] = _aggregate(call, frame, groups, evaluator)
     return Frame(groups.count, columns=columns)
+
+
+def _counts_rows(op: Aggregate) -> bool:
+    """Nothing but `count(*)` over everything: weights just add up."""
+    calls = [column.value for column in op.aggregates]
+    return not op.keys and all(isinstance(c, ex.AggregateCall) and c.operand is None for c in calls)
 
 
 def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
     A bound target must be the node met.
     """
     if not op.target_bound and frame.length > _ASK_FIRST:
-        limits.reserve(int(count_edges(op, frame, views).sum()), len(frame.bindings) + 1)
+        _reserve(op, frame, views, limits)
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
     ways = hops(op.steps, views, per_edge=op.edge is not None)
@@ -56,8 +57,8 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
         met = [_meet(hop, source, wanted) for hop in ways]
     else:
         met = [_follow(hop, source, target_view) for hop in ways]
-    rows = np.concatenate([found.rows for found in met])
-    nodes = np.concatenate([found.nodes for found in met])
+    rows = _joined([found.rows for found in met])
+    nodes = _joined([found.nodes for found in met])
     order = None if len(met) == 1 else np.lexsort((nodes, rows))
     if order is not None and op.edge is None:
         # Several ways to one node are one pair of ends.
@@ -77,11 +78,22 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
     return result
 
 
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _reserve(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> None:
+    """Room for the rows to come; they are counted only when the most there can be do not fit."""
+    columns = len(frame.bindings) + 1
+    ways = hops(op.steps, views, per_edge=op.edge is not None)
+    if not limits.fits(sum(frame.length * way.neighbours.largest for way in ways), columns):
+        limits.reserve(int(count_edges(op, frame, views).sum()), columns)
+
+
 def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
-    """Each row once, for as many rows as it has edges."""
+    """Each row once, for as many rows as it has edges; none is a weight of zero."""
     counts = count_edges(op, frame, views)
-    weights = counts if frame.weights is None else frame.weights * counts
-    return replace(frame, weights=weights).keep(counts > 0)
+    return replace(frame, weights=counts if frame.weights is None else frame.weights * counts)
 
 
 def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
@@ -96,7 +108,7 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
         degrees = kernels.degrees(hop.neighbours.offsets, positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
-        if len(rows) == frame.length:
+        if rows is None:
             counts += degrees
         else:
             counts[rows] += degrees
@@ -119,8 +131,8 @@ def hops(steps: tuple[EdgeStep, ...], views: SnapshotViews, *, per_edge: bool) -
     return found
 
 
-def local_positions(binding: Binding, type_name: str) -> tuple[Index, Positions]:
-    """(rows bound to this type, their positions in the type's own table)."""
+def local_positions(binding: Binding, type_name: str) -> tuple[Index | None, Positions]:
+    """(rows bound to this type, None for all of them; their positions in the type's own table)."""
     positions, view = binding.positions, binding.view
     if isinstance(view, UnionView):
         if type_name not in view.types:
@@ -130,8 +142,10 @@ def local_positions(binding: Binding, type_name: str) -> tuple[Index, Positions]
         return rows, (positions[rows] - low).astype(np.int32)
     if view.types != (type_name,):
         return np.empty(0, np.int64), np.empty(0, np.int32)
+    if len(positions) == 0 or positions.min() != MISSING:
+        return None, positions
     rows = np.flatnonzero(positions != MISSING)
-    return rows, positions if len(rows) == len(positions) else positions[rows]
+    return rows, positions[rows]
 
 
 def lift(view: EntityView, type_name: str, positions: Positions) -> Positions:
@@ -155,11 +169,15 @@ def _span(view: UnionView, type_name: str) -> tuple[int, int]:
 def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
     rows, positions = local_positions(source, hop.source_type)
     if hop.target_type not in target_view.types:
-        rows, positions = rows[:0], positions[:0]
+        rows, positions = None, positions[:0]
     near = hop.neighbours
-    taken, nodes, edges = kernels.follow(near.offsets, near.nodes, near.edges, positions)
-    # Usually every row is bound to the one type there is: then rows are numbered as they are.
-    at = taken if len(rows) == len(source.positions) else rows[taken]
+    if near.entry_of is not None:
+        taken, nodes, edges = kernels.follow_single(
+            near.entry_of, near.nodes, near.edges, positions
+        )
+    else:
+        taken, nodes, edges = kernels.follow(near.offsets, near.nodes, near.edges, positions)
+    at = taken if rows is None else rows[taken]
     found = Found(at, lift(target_view, hop.target_type, nodes), edges, hop)
     if hop.skip_loops:
         found = _only(found, nodes != positions[taken])
@@ -170,16 +188,25 @@ def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
     """Only edges to the node that the row has already."""
     from_rows, sources = local_positions(source, hop.source_type)
     to_rows, targets = local_positions(wanted, hop.target_type)
-    rows = from_rows
-    if len(from_rows) != len(to_rows) or not np.array_equal(from_rows, to_rows):
+    rows: Index | None = None
+    if from_rows is not None or to_rows is not None:
+        everything = np.arange(len(source.positions))
         rows, first, second = np.intersect1d(
-            from_rows, to_rows, assume_unique=True, return_indices=True
+            everything if from_rows is None else from_rows,
+            everything if to_rows is None else to_rows,
+            assume_unique=True,
+            return_indices=True,
         )
         sources, targets = sources[first], targets[second]
     near = hop.neighbours
-    taken, edges = kernels.meet(near.offsets, near.nodes, near.edges, sources, targets)
-    nodes = wanted.positions[rows[taken]]
-    found = Found(rows[taken], nodes, edges, hop)
+    if near.entry_of is not None:
+        taken, nodes, edges = kernels.follow_single(near.entry_of, near.nodes, near.edges, sources)
+        hit = nodes == targets[taken]
+        taken, edges = taken[hit], edges[hit]
+    else:
+        taken, edges = kernels.meet(near.offsets, near.nodes, near.edges, sources, targets)
+    at = taken if rows is None else rows[taken]
+    found = Found(at, wanted.positions[at], edges, hop)
     return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found
 
 
@@ -190,7 +217,8 @@ def _only(found: Found, mask: npt.NDArray[np.bool_]) -> Found:
 def _edge_positions(op: Expand, met: list[Found], views: SnapshotViews) -> Positions:
     assert op.edge is not None
     view = views.of(op.edge)
-    return np.concatenate([lift(view, found.hop.edge, found.edges) for found in met])
+    joined: Positions = _joined([lift(view, found.hop.edge, found.edges) for found in met])
+    return joined
 
 
 def _loops(neighbours: Neighbours) -> npt.NDArray[np.int64]:

@@ -54,6 +54,16 @@ def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[R
     return rows, nodes[entries], edges[entries]
 
 
+def follow_single(
+    entry_of: Ints, nodes: Ints, edges: Ints, sources: Ints
+) -> tuple[Rows, Ints, Ints]:
+    """`follow` where every source has at most one entry."""
+    entries = entry_of[sources]
+    rows = np.flatnonzero(entries >= 0)
+    taken = entries if len(rows) == len(entries) else entries[rows]
+    return rows, nodes[taken], edges[taken]
+
+
 def meet(
     offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints, wanted: Ints
 ) -> tuple[Rows, Ints]:

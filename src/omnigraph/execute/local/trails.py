@@ -98,7 +98,8 @@ def _starts(source: Binding, op: Expand, views: SnapshotViews) -> Iterator[tuple
     starts = []
     for name in sorted({way.source_type for way in hops(op.steps, views, per_edge=True)}):
         rows, positions = local_positions(source, name)
-        starts += [(int(r), (name, int(p))) for r, p in zip(rows, positions, strict=True)]
+        numbered = range(len(positions)) if rows is None else rows
+        starts += [(int(r), (name, int(p))) for r, p in zip(numbered, positions, strict=True)]
     yield from sorted(start for start in starts if start[1][1] != MISSING)
 
 
