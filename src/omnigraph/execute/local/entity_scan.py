@@ -23,7 +23,7 @@ def scan_nodes(
 ) -> Frame:
     """Every row with every node."""
     view = views.of(variable)
-    return _cross(frame, variable, view, np.arange(view.count, dtype=np.int32), limits)
+    return _cross(frame, variable, view, view.all_positions, limits)
 
 
 def scan_filtered(
@@ -39,7 +39,7 @@ def scan_filtered(
     own, other = _split(predicate, variable)
     looked_up = _point_lookup(own, variable, view, views, evaluator)
     if looked_up is None:
-        positions = np.arange(view.count, dtype=np.int32)
+        positions = view.all_positions
     else:
         positions, answered = looked_up
         own.remove(answered)

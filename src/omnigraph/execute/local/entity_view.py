@@ -37,6 +37,10 @@ class EntityView(Protocol):
     def types(self) -> tuple[str, ...]: ...
 
     @property
+    def all_positions(self) -> Positions:
+        """Every position, ascending: the one array that means all, known by identity."""
+
+    @property
     def ids(self) -> pa.Array:
         """By position."""
 
@@ -91,6 +95,10 @@ class TableView:
     @cached_property
     def count(self) -> int:
         return int(self.dataset.count_rows())
+
+    @cached_property
+    def all_positions(self) -> Positions:
+        return np.arange(self.count, dtype=np.int32)
 
     @property
     def ids(self) -> pa.Array:
@@ -179,6 +187,10 @@ class UnionView:
     @property
     def count(self) -> int:
         return int(self.offsets[-1])
+
+    @cached_property
+    def all_positions(self) -> Positions:
+        return np.arange(self.count, dtype=np.int32)
 
     @cached_property
     def ids(self) -> pa.Array:

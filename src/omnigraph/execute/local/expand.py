@@ -105,7 +105,9 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
     counts = np.zeros(frame.length, np.int64)
     for hop in hops(op.steps, views, per_edge=op.edge is not None):
         rows, positions = local_positions(source, hop.source_type)
-        degrees = kernels.degrees(hop.neighbours.offsets, positions)
+        offsets = hop.neighbours.offsets
+        everybody = positions is source.view.all_positions
+        degrees = np.diff(offsets) if everybody else kernels.degrees(offsets, positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
         if rows is None:
@@ -171,7 +173,9 @@ def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
     if hop.target_type not in target_view.types:
         rows, positions = None, positions[:0]
     near = hop.neighbours
-    if near.entry_of is not None:
+    if positions is source.view.all_positions:
+        taken, nodes, edges = kernels.follow_all(near.offsets, near.nodes, near.edges)
+    elif near.entry_of is not None:
         taken, nodes, edges = kernels.follow_single(
             near.entry_of, near.nodes, near.edges, positions
         )

@@ -169,20 +169,12 @@ def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
     binding = frame.bindings[variable.id]
     column = binding.view.column(name)
     positions = binding.positions
-    if len(positions) == len(column) and _is_everything(positions):
+    if positions is binding.view.all_positions:
         return column
     missing = positions == MISSING
     if missing.any():
         return column.take(pa.array(positions, mask=missing))
     return column.take(pa.array(positions))
-
-
-def _is_everything(positions: npt.NDArray[np.int32]) -> bool:
-    """The unfiltered scan: no copy is needed."""
-    if len(positions) == 0:
-        return True
-    ends = positions[0] == 0 and positions[-1] == len(positions) - 1
-    return bool(ends and (np.diff(positions) == 1).all())
 
 
 def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:

@@ -42,10 +42,13 @@ def compress(keys: Ints, count: int) -> tuple[Offsets, Rows]:
     return offsets, order
 
 
+def follow_all(offsets: Offsets, nodes: Ints, edges: Ints) -> tuple[Rows, Ints, Ints]:
+    """`follow` from every node there is: the entries as they stand."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), nodes, edges
+
+
 def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[Rows, Ints, Ints]:
     """Every entry of every source: (row in `sources`, node, edge), in row order."""
-    if len(sources) == len(offsets) - 1 and len(sources) > 1 and _is_identity(sources):
-        return np.repeat(np.arange(len(sources)), np.diff(offsets)), nodes, edges
     compiled = _for_work(len(sources))
     if compiled is not None:
         result: tuple[Rows, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)
@@ -83,8 +86,6 @@ def compiled_reach() -> Any | None:
 
 
 def degrees(offsets: Offsets, sources: Ints) -> npt.NDArray[np.int64]:
-    if len(sources) == len(offsets) - 1 and _is_identity(sources):
-        return np.diff(offsets)
     return offsets[sources + 1] - offsets[sources]
 
 
@@ -106,12 +107,6 @@ def _entries(offsets: Offsets, sources: Ints) -> tuple[Rows, Rows]:
         return rows, np.empty(0, np.int64)
     before = np.cumsum(counts) - counts
     return rows, np.arange(total) + np.repeat(starts - before, counts)
-
-
-def _is_identity(sources: Ints) -> bool:
-    if len(sources) == 0 or sources[0] != 0 or sources[-1] != len(sources) - 1:
-        return False
-    return bool((np.diff(sources) == 1).all())
 
 
 def _for_work(size: int) -> Any | None:
