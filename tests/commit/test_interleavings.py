@@ -34,6 +34,13 @@ def other_handle(graph: Graph) -> Graph:
     return open_graph(graph.uri, actor="other", settings=workloads.settings())
 
 
+def unqueued(graph: Graph) -> Graph:
+    """A rival that does not wait in our queue, as a process on another host would not."""
+    rival = other_handle(graph)
+    rival.engine.transaction._queues._root = None
+    return rival
+
+
 def meanwhile(
     monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]
 ) -> list[BaseException]:
@@ -77,8 +84,7 @@ def test_a_commit_between_stage_and_arm_is_seen(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """The other process does not hold our queue: it wins, and an upsert is prepared again."""
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     errors = meanwhile(
         monkeypatch, point, lambda: rival.apply({"Person": {"upsert": [{"name": "ada", "age": 7}]}})
     )
@@ -90,8 +96,7 @@ def test_a_commit_between_stage_and_arm_is_seen(
 
 
 def test_a_stale_delete_is_rejected(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     before = state(graph).tables[NOTE].version
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(ExpectedVersionMismatch) as caught:
@@ -109,8 +114,7 @@ def test_a_stale_delete_is_rejected(graph: Graph, monkeypatch: pytest.MonkeyPatc
 def test_a_strict_insert_that_lost_the_race_is_a_key_conflict(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(KeyConflict) as caught:
         graph.apply({"Note": {"insert": [{"id": "new", "text": "mine"}]}})
@@ -123,8 +127,7 @@ def test_disjoint_writers_on_one_branch_both_succeed(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loser of the manifest swap finds its expectations intact and swaps again."""
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     errors = meanwhile(
         monkeypatch, "commit.before_publish", lambda: rival.apply({"Knows": {"delete": ["k0"]}})
     )
@@ -137,8 +140,7 @@ def test_disjoint_writers_on_one_branch_both_succeed(
 
 
 def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     head = graph.commits.list()[0].graph_commit_id
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(PreconditionFailed) as caught:
@@ -151,8 +153,7 @@ def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.Monk
 def test_same_idempotency_key_in_a_race_commits_once(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     receipts: list[Any] = []
     edit = {"Note": {"insert": [{"text": "once"}]}}
     meanwhile(
@@ -169,8 +170,7 @@ def test_same_idempotency_key_in_a_race_commits_once(
 
 def test_two_first_writers_on_a_new_branch(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.branches.create("review")
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     errors = meanwhile(
         monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review")
     )
@@ -242,8 +242,7 @@ def test_compaction_never_fails_a_write(graph: Graph, monkeypatch: pytest.Monkey
     """Physical movement under a staged delete: it is staged again and nobody notices."""
     for number in range(4):
         graph.apply({"Note": {"insert": [{"id": f"m{number}", "text": "x"}]}})
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     errors = meanwhile(monkeypatch, "commit.after_stage", lambda: rival.optimize(types=["Note"]))
     graph.apply({"Note": {"delete": ["n0"]}})
     assert errors == []
@@ -363,8 +362,7 @@ def test_a_schema_change_under_a_staged_write(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write was made for the old schema; it is prepared again for the new one."""
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
+    rival = unqueued(graph)
     wider = workloads.small_catalog(extra_types=1)
     errors = meanwhile(monkeypatch, "commit.after_stage", lambda: rival.extend_schema(wider))
     assert graph.apply(NEW_NOTE).commit is not None
