@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 from omnigraph.catalog.constraints import Key
@@ -119,13 +120,21 @@ def racing_writer(
         marker = f"{name}-{number}"
         table = own_table if number % 2 else "Note"
         row = {"id": marker, "text": marker}
+        began = time.monotonic()
         try:
             receipt = graph.apply({table: {"insert": [row]}}, message=marker)
         except OmnigraphError as error:
             report({"failed": marker, "error": error.to_dict()})
         else:
             assert receipt.commit is not None
-            report({"done": marker, "table": table, "commit": receipt.commit.graph_commit_id})
+            report(
+                {
+                    "done": marker,
+                    "table": table,
+                    "commit": receipt.commit.graph_commit_id,
+                    "seconds": time.monotonic() - began,
+                }
+            )
 
 
 def index_all(report: Report, uri: str, branch: str = "main") -> None:
