@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
 from omnigraph.testing.s3_server import S3Server
 from omnigraph.testing.workloads import create_small_graph
+
+# Examples are judged by what they assert, not by how busy the machine is.
+settings.register_profile("omnigraph", deadline=None)
+settings.load_profile("omnigraph")
 
 
 @pytest.fixture

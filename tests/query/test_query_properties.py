@@ -126,11 +126,17 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_an_error_within_a_second(text: str) -> None:
-    began = time.process_time()  # the machine may be busy with something else
-    with pytest.raises(LanguageError) as caught:
-        compile_all(text, PEOPLE)
-    assert time.process_time() - began < 1
-    assert len(caught.value.message) < 20_000
+    # The best of three: a busy machine inflates even processor time, a slow path is slow each time.
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        with pytest.raises(LanguageError) as caught:
+            compile_all(text, PEOPLE)
+        spent.append(time.process_time() - began)
+        assert len(caught.value.message) < 20_000
+        if spent[-1] < 1:
+            return
+    pytest.fail(f"took {min(spent):.2f} s")
 
 
 def test_the_widest_allowed_nesting_compiles() -> None:

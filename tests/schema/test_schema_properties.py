@@ -66,10 +66,16 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_an_error_within_a_second(text: str) -> None:
-    began = time.process_time()  # the machine may be busy with something else
-    with pytest.raises(LanguageError):
-        catalog_from_text(text)
-    assert time.process_time() - began < 1
+    # The best of three: a busy machine inflates even processor time, a slow path is slow each time.
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        with pytest.raises(LanguageError):
+            catalog_from_text(text)
+        spent.append(time.process_time() - began)
+        if spent[-1] < 1:
+            return
+    pytest.fail(f"took {min(spent):.2f} s")
 
 
 def test_fingerprint_follows_the_meaning() -> None:
