@@ -21,6 +21,19 @@ node Person { name: String @key  age: I32? }
 node Note { text: String }
 edge Knows: Person -> Person { since: Date? }
 """
+BEST_KNOWN = """
+query best_known() {
+  match { $p: Person  $p knows $f }
+  return { $f.name, count($p) as known_by }
+  order { known_by desc }  limit 3
+}
+"""
+REACH = """
+query reach($name: String) {
+  match { $p: Person { name: $name }  $p knows{1,3} $f }
+  return { count($f) as n }
+}
+"""
 PEOPLE, FRIENDSHIPS = 100_000, 300_000
 
 
@@ -56,6 +69,16 @@ def main() -> None:
         )
     assert receipt.commit is not None
     loaded = receipt.commit.graph_commit_id
+
+    print("\nQueries: the best known people, and how far one of them reaches")
+    for again in ("", ", again"):
+        with step(f"count friends of everybody{again}"):
+            best = graph.query(BEST_KNOWN).to_pylist()
+    print(f"    {[(row['f.name'], row['known_by']) for row in best]}")
+    with step("reach within three hops"):
+        name = best[0]["f.name"]
+        reach = graph.query(REACH, params={"name": name}).to_pylist()[0]["n"]
+    print(f"    {name} reaches {reach} people")
 
     print("\nA branch for review; main does not move")
     with step("create branch review/ages (no data is copied)"):
