@@ -58,28 +58,44 @@ def friendships() -> pa.Table:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="omnigraph-demo-"))
-    uri = str(folder / "people.omni")
+    uri = str(Path(tempfile.mkdtemp(prefix="omnigraph-demo-")) / "people.omni")
     print(f"A graph at {uri}")
     graph = omnigraph.init(uri, SCHEMA, actor="demo")
-    persons, knows = people(), friendships()
-    with step(f"one commit with {PEOPLE:,} people and {FRIENDSHIPS:,} friendships"):
-        receipt = graph.apply(
-            {"Person": Edit(insert=persons), "Knows": Edit(insert=knows)}, message="first load"
+    loaded = load(graph)
+    ask(graph)
+    branch(graph)
+    look_back(graph, loaded)
+    survive_a_crash(graph, uri)
+    print("\nThe last commits of main")
+    for commit in graph.commits.list(limit=4):
+        print(
+            f"    {commit.graph_commit_id}  {commit.operation:9} "
+            f"{commit.actor_id or '-':18} {commit.message or ''}"
         )
-    assert receipt.commit is not None
-    loaded = receipt.commit.graph_commit_id
+    print("\nThe graph stays where it is; look around: ls", uri)
 
+
+def load(graph: omnigraph.Graph) -> str:
+    edits = {"Person": Edit(insert=people()), "Knows": Edit(insert=friendships())}
+    with step(f"one commit with {PEOPLE:,} people and {FRIENDSHIPS:,} friendships"):
+        receipt = graph.apply(edits, message="first load")
+    assert receipt.commit is not None
+    return receipt.commit.graph_commit_id
+
+
+def ask(graph: omnigraph.Graph) -> None:
     print("\nQueries: the best known people, and how far one of them reaches")
     for again in ("", ", again"):
         with step(f"count friends of everybody{again}"):
             best = graph.query(BEST_KNOWN).to_pylist()
     print(f"    {[(row['f.name'], row['known_by']) for row in best]}")
+    name = best[0]["f.name"]
     with step("reach within three hops"):
-        name = best[0]["f.name"]
         reach = graph.query(REACH, params={"name": name}).to_pylist()[0]["n"]
     print(f"    {name} reaches {reach} people")
 
+
+def branch(graph: omnigraph.Graph) -> None:
     print("\nA branch for review; main does not move")
     with step("create branch review/ages (no data is copied)"):
         graph.branches.create("review/ages")
@@ -87,10 +103,12 @@ def main() -> None:
         birthday = [{"name": "person-1", "age": 91}, {"name": "person-2", "age": 92}]
         graph.apply({"Person": Edit(upsert=birthday)}, "review/ages", message="birthdays")
     with step("read both"):
-        for branch in ("main", "review/ages"):
-            rows = graph.read("Person", branch, ids=["person-1", "person-2"]).to_pylist()
-            print(f"    {branch:12} {[(r['name'], r['age']) for r in rows]}")
+        for name in ("main", "review/ages"):
+            rows = graph.read("Person", name, ids=["person-1", "person-2"]).to_pylist()
+            print(f"    {name:12} {[(r['name'], r['age']) for r in rows]}")
 
+
+def look_back(graph: omnigraph.Graph, loaded: str) -> None:
     print("\nHistory: delete somebody on main, then read the past")
     with step("delete person-3"):
         graph.apply({"Person": Edit(delete=["person-3"])}, message="goodbye")
@@ -98,6 +116,8 @@ def main() -> None:
     then = graph.read("Person", at=loaded, ids=["person-3"]).num_rows
     print(f"    person-3 now: {now} row, at commit {loaded}: {then} row")
 
+
+def survive_a_crash(graph: omnigraph.Graph, uri: str) -> None:
     print("\nA writer process is killed between two tables; the next writer repairs and goes on")
     child = start(
         "omnigraph.testing.workloads:endless_writer",
@@ -114,14 +134,6 @@ def main() -> None:
     acknowledged = {marker for marker, *_ in reports[1:]}
     present = set(graph.read("Note").column("id").to_pylist())
     print(f"    acknowledged notes lost: {len(acknowledged - present)}")
-
-    print("\nThe last commits of main")
-    for commit in graph.commits.list(limit=4):
-        print(
-            f"    {commit.graph_commit_id}  {commit.operation:9} "
-            f"{commit.actor_id or '-':18} {commit.message or ''}"
-        )
-    print("\nThe graph stays where it is; look around: ls", uri)
 
 
 if __name__ == "__main__":
