@@ -181,6 +181,19 @@ def test_two_first_writers_on_a_new_branch(graph: Graph, monkeypatch: pytest.Mon
     assert_at_rest(graph)
 
 
+def test_a_rival_fork_does_not_fail_a_delete(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forking moves no row: a delete, which is never prepared again, must not notice."""
+    graph.branches.create("review")
+    rival = unqueued(graph)
+    errors = meanwhile(
+        monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review")
+    )
+    graph.apply({"Note": {"delete": ["n0"]}}, "review")
+    assert errors == []
+    assert set(content(graph, "review")["Note"]) == {"new"}
+    assert_at_rest(graph)
+
+
 @pytest.mark.parametrize("point", ["commit.after_stage", "commit.after_fork_branch"])
 def test_a_branch_deleted_while_it_is_written(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str

@@ -152,9 +152,7 @@ class Transaction:
         if receipt is not None:
             return receipt
         _require(state, bare, ref)
-        state = fork_unowned(
-            self._store, self._publisher, self._clock, (ref, state), request.tables
-        )
+        state = self._fork(ref, state, request)
         snapshot = self._reader.snapshot(ref, state)
         changes = build(snapshot)
         staged = self._stage(request, state, snapshot, changes)
@@ -174,6 +172,15 @@ class Transaction:
             publication = self._accept(changes.schema, ref, operation_id, publication)
         failpoints.hit("commit.after_stage")
         return _Prepared(ref, staged, publication)
+
+    def _fork(self, ref: BranchRef, state: BranchState, request: WriteRequest) -> BranchState:
+        """Own the tables. Nothing was built yet, so whoever was faster only means: look again."""
+        try:
+            return fork_unowned(
+                self._store, self._publisher, self._clock, (ref, state), request.tables
+            )
+        except ExpectedVersionMismatch as error:
+            raise _MovedPhysically from error
 
     def _stage(
         self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
