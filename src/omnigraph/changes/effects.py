@@ -46,7 +46,3 @@ class ExtendIndexes:
 ContentEffect = EditRows | ReplaceRows
 PhysicalEffect = Compact | ExtendIndexes
 Effect = ContentEffect | PhysicalEffect
-
-
-def is_physical(effect: Effect) -> bool:
-    return isinstance(effect, Compact | ExtendIndexes)
