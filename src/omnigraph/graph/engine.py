@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
@@ -12,6 +13,7 @@ from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.choose import choose_provider
+from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local.views import ViewCache
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
@@ -39,7 +41,15 @@ class Engine:
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
     location = parse_location(uri, os.environ)
+    if location.path is not None:
+        _refuse_file(location.path)
     return Store(location, sync=settings.write.durability == "fsync")
+
+
+def _refuse_file(path: Path) -> None:
+    for part in (path, *path.parents):
+        if part.is_file():
+            raise InvalidArgument(f"{part} is a file; a graph is a directory", uri=str(path))
 
 
 def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:

@@ -33,6 +33,8 @@ class StorageLocation:
 
 def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) -> StorageLocation:
     """Parse a path, `file://` or `s3://` address."""
+    if not os.fspath(uri):
+        raise InvalidArgument("no address given: a graph is a directory or s3://bucket/prefix")
     text = os.fspath(uri)
     if "://" not in text:
         return _local(Path(text))

@@ -59,6 +59,8 @@ class CommitGraph:
 
     def snapshot_at(self, target: str, branch: str = MAIN) -> Snapshot:
         """The graph at a commit id, a tag or an RFC 3339 moment of `branch`."""
+        if not isinstance(target, str):
+            raise InvalidArgument(f"`at` is a commit id, a tag or a moment as text, got {target!r}")
         tag = self._reader.tag_refs.find(target)
         if tag is not None:
             return self._tag_snapshot(tag)
