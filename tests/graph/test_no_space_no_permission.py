@@ -13,6 +13,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.errors import (
+    InvalidArgument,
     OmnigraphError,
     OutcomeUnknown,
     StorageFailure,
@@ -67,7 +68,7 @@ def test_a_directory_that_may_not_be_written(open_folder: Path) -> None:
 
 def test_an_address_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageFailure):
+    with pytest.raises(InvalidArgument, match="is a file; a graph is a directory"):
         init(tmp_path / "file" / "graph", workloads.small_catalog())
     with pytest.raises(StorageFailure):
         init("/proc/graph", workloads.small_catalog())
