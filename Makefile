@@ -27,7 +27,7 @@ test: $(INSTALLED) ## static checks and the whole default suite
 
 test-all: $(INSTALLED) ## the default suite and everything marked slow
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 check: $(INSTALLED) ## format, lint, import layers, types
 	$(BIN)/ruff format --check --quiet .

@@ -12,9 +12,12 @@ from omnigraph.graph.handle import Graph
 from omnigraph.testing.s3_server import S3Server
 from omnigraph.testing.workloads import create_small_graph
 
-# Examples are judged by what they assert, not by how busy the machine is.
-settings.register_profile("omnigraph", deadline=None)
-settings.load_profile("omnigraph")
+# Examples are judged by what they assert, not by how busy the machine is. The default suite tries
+# the same ones every time, so that a change is judged by itself; `HYPOTHESIS_PROFILE=explore`
+# (`make test-all`) looks for new ones.
+settings.register_profile("omnigraph", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "omnigraph"))
 
 
 @pytest.fixture
