@@ -79,7 +79,8 @@ CASES = {
         """
         NodeScan $p#0: Person
         Expand $p#0 -Knows:out-> $f#1: Person
-        Keep #1
+        Keep #0, #1
+        OrderBy ties $p#0.id, $f#1.id
         Aggregate n = collect($f#1.name)
         Project n = [n]
         """,

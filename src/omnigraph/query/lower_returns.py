@@ -21,7 +21,7 @@ def lower_return(
     """The complete plan and its result columns, still expressed over the matched rows."""
     rows = _searches(rows, returned)
     if returned.aggregated:
-        return _aggregated(rows, returned, scope.found), returned.columns
+        return _aggregated(rows, returned, scope), returned.columns
     if returned.having is not None:
         rows = reads.Filter(rows, returned.having.value)
     if returned.distinct:
@@ -162,8 +162,8 @@ class _Groups:
         return child
 
 
-def _aggregated(rows: reads.ReadOp, returned: Returned, found: Findings) -> reads.ReadOp:
-    groups = _Groups()
+def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.ReadOp:
+    groups, found = _Groups(), scope.found
     for column in returned.columns:
         if contains_aggregate(column.value):
             exact = isinstance(column.value, ex.AggregateCall)
@@ -174,6 +174,8 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, found: Findings) -> read
         groups.add_aggregates(located.value)
     for key, _ in returned.order:
         groups.add_aggregates(key.value)
+    if any(_keeps_order(column.value) for column in groups.aggregates):
+        rows = _ordered(rows, (), _row_ties(scope))
     rows = reads.Aggregate(rows, tuple(groups.keys), tuple(groups.aggregates))
     if returned.having is not None:
         value = _grouped(returned.having.value, groups, returned.having.span, found)
@@ -190,6 +192,11 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, found: Findings) -> read
     ties = tuple(_column_ref(key) for key in groups.keys)
     ordered = _limited(_ordered(rows, keys, ties), returned)
     return reads.Project(ordered, columns)
+
+
+def _keeps_order(value: ex.Expression) -> bool:
+    """`collect` gives its values in the order of the rows, which is therefore settled first."""
+    return isinstance(value, ex.AggregateCall) and value.function == "collect"
 
 
 def _grouped(value: ex.Expression, groups: _Groups, span: Span, found: Findings) -> ex.Expression:
