@@ -13,7 +13,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[spark,dev]'
 	@touch $@
 
 setup: $(INSTALLED) ## make .venv and install
@@ -23,11 +23,11 @@ demo: $(INSTALLED) ## a graph, its branches and its recovery, in half a minute
 
 test: $(INSTALLED) ## static checks and the whole default suite
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-all: $(INSTALLED) ## the default suite and everything marked slow
 	$(MAKE) --no-print-directory check
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
 check: $(INSTALLED) ## format, lint, import layers, types
 	$(BIN)/ruff format --check --quiet .

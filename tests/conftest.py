@@ -3,12 +3,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
+from omnigraph.pipeline.session import spark_session, stop_session
+from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.s3_server import S3Server
 from omnigraph.testing.workloads import create_small_graph
 
@@ -44,6 +47,13 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The one Spark session of this pytest process; small, because several may run at once."""
+    yield spark_session(PipelineSettings(master="local[2,4]", driver_memory="1g"))
+    stop_session()
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ OmnigraphError
 │   ├── EmbeddingUnavailable     the provider cannot be reached now (retryable)
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
 │   └── ModelMismatch            vectors of another model, or of another width
+├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
 ├── ResourceLimit              memory budget or deadline of a query
 └── PolicyDenied
 """
@@ -267,6 +268,12 @@ class ModelMismatch(EmbeddingFailed):
     """The provider's vectors do not compare with the stored ones; `expected`, `actual`."""
 
     code = "model_mismatch"
+
+
+class SparkUnavailable(OmnigraphError):
+    """Spark cannot run here; the message says what is missing, `log_file` what the JVM said."""
+
+    code = "spark_unavailable"
 
 
 class ResourceLimit(OmnigraphError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.pipeline import PipelineSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,4 @@ class Settings:
     history: HistorySettings = HistorySettings()
     read: ReadSettings = ReadSettings()
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)

@@ -1,0 +1,1 @@
+"""Loads, exports and embeddings of graphs that deserve Spark."""
