@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
+from omnigraph.changes.change_list import ChangeList
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexSpec
 
@@ -28,6 +30,35 @@ class ReplaceRows:
     rows: pa.Table
 
 
+class AdoptMode(StrEnum):
+    """What adopted rows mean for the stored ones."""
+
+    APPEND = "append"
+    """Every adopted id is new: proven by whoever built the effect."""
+    UPSERT = "upsert"
+    """Stored rows with an id in the change list's updates or deletes give way."""
+    REPLACE = "replace"
+    """The table holds exactly the adopted rows afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptRows:
+    """Rows already written as fragments of one physical branch; memory never holds them all.
+
+    `fragments` is what `lance_store.stage_fragments.write_rows` returned, in order; `location` and
+    `branch` say which dataset it wrote them for. `changes` names every id that comes, changes and
+    goes: it is recorded in the commit as it is, and the rows it says are updated or deleted are
+    found by it at staging time, so the same effect can be staged again on a newer pin.
+    """
+
+    key: TableKey
+    mode: AdoptMode
+    location: str
+    branch: str | None
+    fragments: tuple[str, ...]
+    changes: ChangeList
+
+
 @dataclass(frozen=True, slots=True)
 class Compact:
     """Rewrite small and half-deleted fragments; no row changes."""
@@ -43,6 +74,6 @@ class ExtendIndexes:
     specs: tuple[IndexSpec, ...]
 
 
-ContentEffect = EditRows | ReplaceRows
+ContentEffect = EditRows | ReplaceRows | AdoptRows
 PhysicalEffect = Compact | ExtendIndexes
 Effect = ContentEffect | PhysicalEffect

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.changes.effects import Compact, EditRows, Effect, ExtendIndexes, ReplaceRows
+from omnigraph.changes.change_list import ChangeList, Op, encode_changes
+from omnigraph.changes.effects import (
+    AdoptMode,
+    AdoptRows,
+    Compact,
+    EditRows,
+    Effect,
+    ExtendIndexes,
+    ReplaceRows,
+)
 from omnigraph.changes.row_compare import differing_rows
-from omnigraph.errors import KeyConflict
+from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
+from omnigraph.lance_store.stage_fragments import stage_adoption, stage_replacement
 from omnigraph.lance_store.stage_indexes import stage_indexes
 from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import Store
@@ -41,7 +50,7 @@ class StagedTable:
 
     pin: TablePin
     write: StagedWrite
-    changed: ChangedIds | None
+    changed: ChangedIds | ChangeList | None
 
     def move(self, commit_id: str) -> TableMove:
         version = self.write.result_version
@@ -65,6 +74,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_rows(store, pin, effect, may_exist)
         case ReplaceRows(rows=rows):
             return _stage_replacement(store, pin, rows)
+        case AdoptRows():
+            return _stage_adoption(store, pin, effect)
         case Compact():
             compaction = stage_compaction(store, pin.at)
             return StagedTable(pin, compaction, None) if compaction else None
@@ -80,6 +91,10 @@ def record_changes(
     ids = staged.changed
     if ids is None:
         return None
+    if isinstance(ids, ChangeList):
+        if ids.total > settings.inline_ids:
+            return _record_file(staged.pin, ids, store, clock)
+        ids = ChangedIds(*(ids.read(op) for op in Op))
     lists = (ids.inserted, ids.updated, ids.deleted)
     inserted, updated, deleted = (len(part) for part in lists)
     inline = file = None
@@ -88,8 +103,16 @@ def record_changes(
         inline = (new, rewritten, gone)
     else:
         file = clock.new_ulid()
-        store.files.put(change_list_object(file), _change_list(lists))
+        store.files.put(change_list_object(file), encode_changes(*lists))
     return TableChanges(staged.pin.key, inserted, updated, deleted, inline, file)
+
+
+def _record_file(pin: TablePin, changes: ChangeList, store: Store, clock: Clock) -> TableChanges:
+    file = clock.new_ulid()
+    with changes.content() as content:
+        store.files.put(change_list_object(file), content)
+    counts = (changes.inserted, changes.updated, changes.deleted)
+    return TableChanges(pin.key, *counts, None, file)
 
 
 def _stage_rows(
@@ -129,6 +152,25 @@ def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTab
         deleted=before.filter(gone).combine_chunks(),
     )
     return StagedTable(pin, stage_overwrite(store, pin.at, rows), changed)
+
+
+def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTable | None:
+    if (pin.location, pin.branch) != (effect.location, effect.branch):
+        # Files of one physical branch cannot be read through another: write them again.
+        raise ExpectedVersionMismatch(
+            f"{pin.key} moved to another place while its rows were written; repeat the write",
+            table=str(pin.key),
+            expected=f"{effect.location}@{effect.branch or 'main'}",
+            actual=f"{pin.location}@{pin.branch or 'main'}",
+        )
+    if effect.changes.total == 0:
+        return None
+    if effect.mode is AdoptMode.REPLACE:
+        write = stage_replacement(store, pin.at, effect.fragments)
+    else:
+        gone = effect.changes.batches(Op.UPDATE, Op.DELETE)
+        write = stage_adoption(store, pin.at, effect.fragments, gone)
+    return StagedTable(pin, write, effect.changes)
 
 
 def _split_upserts(
@@ -173,12 +215,3 @@ def _all_ids(edit: EditRows) -> pa.Array:
 def _ids(tables: list[pa.Table]) -> pa.Array:
     columns = [chunk for t in tables for chunk in t.column("id").chunks]
     return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
-
-
-def _change_list(lists: tuple[pa.Array, pa.Array, pa.Array]) -> bytes:
-    ops = np.repeat(np.array([0, 1, 2], dtype=np.int8), [len(part) for part in lists])
-    table = pa.table({"op": ops, "id": pa.concat_arrays(lists)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

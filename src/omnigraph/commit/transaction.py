@@ -30,7 +30,8 @@ from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
-from omnigraph.commit.staging import StagedTable, record_changes, stage
+from omnigraph.commit.staging import ChangedIds, StagedTable, record_changes, stage
+from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.commit.table_creation import create_table
 from omnigraph.commit.table_forks import fork_unowned
 from omnigraph.errors import (
@@ -100,6 +101,14 @@ class Transaction:
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
         """Committed, rejected (an error, nothing changed) or `OutcomeUnknown`."""
         operation_id = self._clock.new_ulid()
+        if not request.long_build:
+            return self._run(request, build, operation_id)
+        ref = self._reader.ref(request.branch)
+        intent = staging_intent(ref, request.actor_id, operation_id, self._settings.write)
+        with StagingHold(self._board, intent) as hold:
+            return self._run(request, hold.guarding(build), operation_id)
+
+    def _run(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
         reprepared = restaged = 0
         while True:
             try:
@@ -339,7 +348,7 @@ class Transaction:
 
     def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
         for staged, move in zip(prepared.staged, publication.moves, strict=True):
-            if staged.changed is not None:
+            if isinstance(staged.changed, ChangedIds):
                 self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
 
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:

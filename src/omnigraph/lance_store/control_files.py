@@ -23,7 +23,7 @@ class ControlFiles(Protocol):
     race.
     """
 
-    def put(self, key: str, data: bytes) -> bool:
+    def put(self, key: str, data: bytes | memoryview) -> bool:
         """Create the object; False when it exists already."""
 
     def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
@@ -56,7 +56,7 @@ class ObjectFiles:
             options["client_options"] = {"allow_http": True}
         self._store = S3Store(location.bucket, prefix=location.prefix or None, **options)
 
-    def put(self, key: str, data: bytes) -> bool:
+    def put(self, key: str, data: bytes | memoryview) -> bool:
         with storage_errors(f"writing {key}"):
             try:
                 obstore.put(self._store, key, data, mode="create")

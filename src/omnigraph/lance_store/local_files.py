@@ -22,7 +22,7 @@ class LocalFiles:
         self._root = root
         self._sync = sync
 
-    def put(self, key: str, data: bytes) -> bool:
+    def put(self, key: str, data: bytes | memoryview) -> bool:
         with storage_errors(f"writing {key}"):
             fd = self._create(key, data, lock=False)
         if fd is None:
@@ -30,7 +30,7 @@ class LocalFiles:
         os.close(fd)
         return True
 
-    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
+    def put_held(self, key: str, data: bytes | memoryview) -> Callable[[], None] | None:
         """Locked before the name appears: an observer never sees a live file unlocked."""
         with storage_errors(f"writing {key}"):
             fd = self._create(key, data, lock=True)
@@ -70,7 +70,7 @@ class LocalFiles:
         with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
             (self._root / key).unlink()
 
-    def _create(self, key: str, data: bytes, *, lock: bool) -> int | None:
+    def _create(self, key: str, data: bytes | memoryview, *, lock: bool) -> int | None:
         """An open descriptor of the new file, or None when the name is taken."""
         target = self._root / key
         try:
@@ -112,7 +112,7 @@ def _nameless_file(directory: Path) -> tuple[int, str]:
     return fd, f"/proc/self/fd/{fd}"
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, data: bytes | memoryview) -> None:
     # A nearly full disk writes part of the bytes and says so only in the count.
     rest = memoryview(data)
     while rest:

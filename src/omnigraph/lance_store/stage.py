@@ -21,7 +21,7 @@ from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, addresses_by_f
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
-_ROWS_PER_FILE = 1024 * 1024
+ROWS_PER_FILE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,16 @@ def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
     dataset = store.open(at)
     with storage_errors(f"writing rows for {at.location}"):
         new = _write_rows(dataset, edit) if edit.written is not None else []
-        gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
+    gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
+    return stage_update(store, at, new, gone)
+
+
+def stage_update(
+    store: Store, at: DatasetVersion, new: list[Any], gone: list[pa.ChunkedArray]
+) -> StagedWrite:
+    """New fragments and deleted row addresses of one dataset as one strict transaction."""
+    dataset = store.open(at)
+    with storage_errors(f"staging {at.location}"):
         touched, emptied = _delete_addresses(dataset, gone)
         first = store.first_fragment(at)
         if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
@@ -73,7 +82,7 @@ def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
         )
     transaction = Transaction(at.version, operation)
     removed = sum(len(column) for column in gone)
-    added = edit.written.num_rows if edit.written is not None else 0
+    added = sum(fragment.physical_rows for fragment in new)
     return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows() + added - removed)
 
 
@@ -89,7 +98,7 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
 
 def _write_rows(dataset: Dataset, edit: RowEdit) -> list[Any]:
     fragments = write_fragments(
-        to_lance_rows(edit.written), dataset, mode="append", max_rows_per_file=_ROWS_PER_FILE
+        to_lance_rows(edit.written), dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
     )
     if edit.rewritten is None or edit.rewritten.num_rows == 0:
         return list(fragments)
