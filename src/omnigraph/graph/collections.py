@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import NotFound
+from omnigraph.graph import history
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
@@ -98,3 +101,18 @@ class Commits:
 
     def show(self, commit_id: str) -> Commit:
         return self._engine.commits.find(commit_id)
+
+    def changes(
+        self,
+        commit_id: str,
+        types: Sequence[str] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ChangePage:
+        """What a commit changed against its first parent; pages like `Graph.diff`."""
+        wanted = ChangeFilter.of(types, kinds, ops)
+        options = history.PageOptions(wanted, limit, cursor)
+        return history.commit_changes(self._engine, commit_id, options)

@@ -10,9 +10,10 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
+from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
-from omnigraph.graph import indexes, reads, writes
+from omnigraph.graph import history, indexes, reads, writes
 from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
@@ -112,6 +113,29 @@ class Graph:
     def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
         return writes.extend_schema(self.writable(), catalog, branch, self.actor)
+
+    def diff(  # noqa: PLR0913 - filters are keywords
+        self,
+        a: str,
+        b: str,
+        types: Sequence[str] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ChangePage:
+        """What turns `a` into `b`: each a branch, commit, tag or moment of main.
+
+        A list of changes (nodes before edges, by type and id) with `before` and `after` images.
+        With `limit` the list has a `next_cursor`: pass it to get the next page of the same two
+        commits, wherever the branches are by then.
+
+        Example:
+            >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
+        """
+        options = history.PageOptions(ChangeFilter.of(types, kinds, ops), limit, cursor)
+        return history.diff(self._engine, a, b, options)
 
     def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Compact and index; the names of the types a concurrent writer kept us from."""

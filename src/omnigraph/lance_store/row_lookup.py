@@ -45,10 +45,38 @@ def find_rows(
     return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
 
 
+def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+    """`columns` of the rows whose id is in `ids`, which are sorted and distinct.
+
+    Many ids are read as one range of the id index: over all ranges that is at most one scan.
+    """
+    wanted = list(columns)
+    if len(ids) == 0 or dataset.count_rows() == 0:
+        return pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
+    if len(ids) <= _LARGEST_IN_LIST:
+        return find_rows(dataset, ids, wanted).select(wanted)
+    first, last = (_quoted(ids[i].as_py()) for i in (0, len(ids) - 1))
+    scanner = dataset.scanner(
+        columns=wanted, filter=f"`id` >= {first} AND `id` <= {last}", **scan_options(dataset)
+    )
+    with storage_errors("looking up ids"):
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column("id"), value_set=ids))
+            for batch in scanner.to_batches()
+        ]
+    if not parts:
+        return pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
+    return pa.concat_tables(parts)
+
+
 def in_list(column: str, ids: pa.Array) -> str:
     """A Lance filter; ids are data, so quotes in them are doubled."""
-    quoted = ",".join("'" + value.replace("'", "''") + "'" for value in ids.to_pylist())
+    quoted = ",".join(_quoted(value) for value in ids.to_pylist())
     return f"`{column}` IN ({quoted})"
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[int, list[int]]]:

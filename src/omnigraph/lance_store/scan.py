@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,13 @@ from omnigraph.lance_store.store import Dataset
 def read_ids(dataset: Dataset) -> list[str]:
     ids: list[str] = read_table(dataset, ["id"]).column("id").to_pylist()
     return ids
+
+
+def id_batches(dataset: Dataset) -> Iterator[pa.Array]:
+    """Every id of the dataset, a batch at a time."""
+    with storage_errors("reading ids"):
+        for batch in dataset.scanner(columns=["id"]).to_batches():
+            yield batch.column("id")
 
 
 def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:

@@ -10,6 +10,7 @@ from itertools import chain
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.history import CommitPage
+from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, StoredCommit, TablePin
@@ -33,8 +34,14 @@ class CommitGraph:
             yield from reversed(page.commits)
 
     def find(self, commit_id: str, prefer: str = MAIN) -> Commit:
-        """A commit by id, on `prefer` or any other live branch."""
-        return self._locate(commit_id, prefer)[2]
+        """A commit by id, on `prefer`, any other live branch, or brought in by a merge."""
+        try:
+            return self._locate(commit_id, prefer)[2]
+        except NotFound:
+            merged = Lineage(self._reader, ()).find(commit_id)
+            if merged is None:
+                raise
+            return merged.commit
 
     def find_in(self, state: BranchState, commit_id: str) -> Commit | None:
         for stored in self.walk(state):
@@ -67,7 +74,13 @@ class CommitGraph:
         moment = _parse_moment(target)
         if moment is not None:
             return self._snapshot_at_moment(moment, target, branch)
-        ref, state, commit = self._locate(target, branch)
+        try:
+            ref, state, commit = self._locate(target, branch)
+        except NotFound:
+            lineage = Lineage(self._reader, ())
+            if lineage.find(target) is None:
+                raise
+            return lineage.snapshot(target)
         return self._snapshot_of(ref, state, commit)
 
     def _locate(self, commit_id: str, prefer: str) -> tuple[BranchRef, BranchState, Commit]:

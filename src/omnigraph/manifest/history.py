@@ -50,11 +50,8 @@ def pack(state: BranchState, settings: HistorySettings, clock: Clock) -> PackedH
         return PackedHead(state)
     tables = undo_commits(state.tables.values(), reversed(recent))
     segment = _segment(clock.new_ulid(), old)
-    body = {
-        "commits": [[c.commit_id, list(c.parents), c.text] for c in old],
-        "tables": [pin.to_json() for pin in tables.values()],
-    }
-    objects = [(history_object(segment.segment_id), _encode(body))]
+    page = CommitPage(old, tuple(tables.values()))
+    objects = [(history_object(segment.segment_id), encode_page(page))]
     history = [*state.history, segment]
     while (run := _full_run(history, settings.fan_out)) is not None:
         parent = _gathered(clock.new_ulid(), history[run:])
@@ -85,6 +82,13 @@ class HistoryReader:
                 yield content
             else:
                 yield from self.pages(content, wanted)
+
+    def page(self, segment_id: str) -> CommitPage:
+        """One page by its id: what a merge brought in."""
+        content = self._load(segment_id)
+        if not isinstance(content, CommitPage):
+            raise FormatUnknown(f"history segment {segment_id} is no page", segment=segment_id)
+        return content
 
     def _read(self, segment_id: str) -> CommitPage | tuple[HistorySegment, ...]:
         data = self._files.get(history_object(segment_id))
@@ -147,6 +151,15 @@ def _full_run(history: list[HistorySegment], fan_out: int) -> int | None:
     tail = history[-fan_out:]
     full = len(tail) == fan_out and len({s.level for s in tail}) == 1
     return len(history) - fan_out if full else None
+
+
+def encode_page(page: CommitPage) -> bytes:
+    """The object form of a level-0 segment."""
+    body = {
+        "commits": [[c.commit_id, list(c.parents), c.text] for c in page.commits],
+        "tables": [pin.to_json() for pin in page.tables],
+    }
+    return _encode(body)
 
 
 def _encode(body: dict[str, Any]) -> bytes:

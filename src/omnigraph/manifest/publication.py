@@ -65,6 +65,9 @@ class CommitDraft:
     changes: tuple[TableChanges, ...] = ()
     idempotency_key: str | None = None
     recovery: RecoveryAudit | None = None
+    merged_history: str | None = None
+    not_before: int = 0
+    """Later than this moment: a merge is younger than both its parents on any clock."""
 
     def to_json(self) -> Json:
         return {
@@ -76,6 +79,8 @@ class CommitDraft:
             "changes": [c.to_json() for c in self.changes],
             "idempotency_key": self.idempotency_key,
             "recovery": self.recovery.to_json() if self.recovery else None,
+            "merged_history": self.merged_history,
+            "not_before": self.not_before,
         }
 
     @staticmethod
@@ -277,10 +282,11 @@ def _finish(
         actor_id=draft.actor_id,
         message=draft.message,
         operation=draft.operation,
-        created_at=max(now_micros, parent.created_at + 1) if parent else now_micros,
+        created_at=max(now_micros, draft.not_before + 1, parent.created_at + 1 if parent else 0),
         schema_id=state.schema_id,
         pins=pins,
         changes=draft.changes,
         idempotency_key=draft.idempotency_key,
         recovery=draft.recovery,
+        merged_history=draft.merged_history,
     )

@@ -162,6 +162,8 @@ class Commit:
     changes: tuple[TableChanges, ...] = ()
     idempotency_key: str | None = None
     recovery: RecoveryAudit | None = None
+    merged_history: str | None = None
+    """The `__history` page of what a merge brought in: ancestry outlives the merged branch."""
 
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
@@ -185,6 +187,7 @@ class Commit:
             "changes": [c.to_json() for c in self.changes],
             "idempotency_key": self.idempotency_key,
             "recovery": self.recovery.to_json() if self.recovery else None,
+            "merged_history": self.merged_history,
         }
 
     @staticmethod

@@ -1,0 +1,104 @@
+"""Rows of one type at one snapshot, looked up by sorted ids and lined up with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.model import EntityType
+from omnigraph.changes.row_compare import Mask
+from omnigraph.lance_store.row_lookup import find_sorted
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.records import TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """One type's table at one snapshot."""
+
+    entity: EntityType
+    pin: TablePin
+
+    @property
+    def columns(self) -> list[str]:
+        return list(table_schema(self.entity).names)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedRows:
+    """Row i belongs to the i-th id asked for; where `present` is false it is all NULL."""
+
+    rows: pa.Table
+    present: Mask
+
+
+def tables_by_identity(snapshot: Snapshot) -> dict[tuple[str, str], TableAt]:
+    """By kind and rename-stable id of the type."""
+    return {
+        (entity.table_key.kind.value, entity.identity): TableAt(entity, pin)
+        for entity in snapshot.catalog.entity_types()
+        if (pin := snapshot.tables.get(entity.table_key)) is not None
+    }
+
+
+def same_content(a: TablePin, b: TablePin) -> bool:
+    """The same rows, wherever maintenance and forks put them."""
+    return a.location == b.location and a.content_epoch == b.content_epoch
+
+
+def rows_of(store: Store, table: TableAt | None, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
+    """Rows of `ids` in the columns of `schema`; columns the table does not have are NULL."""
+    if table is None:
+        return AlignedRows(_nothing(len(ids), schema), np.zeros(len(ids), dtype=bool))
+    columns = [name for name in table.columns if name in schema.names]
+    found = find_sorted(store.open(table.pin.at), ids, columns)
+    return align(found, ids, schema)
+
+
+def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
+    """Bring rows into the order of `ids`, with all columns of `schema`."""
+    position = pc.index_in(ids, value_set=found.column("id").combine_chunks())
+    present = np.asarray(position.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    arrays = [
+        found.column(field.name).take(position).cast(field.type)
+        if field.name in found.column_names
+        else pa.chunked_array([pa.nulls(len(ids), field.type)])
+        for field in schema
+    ]
+    return AlignedRows(pa.table(dict(zip(schema.names, arrays, strict=True))), present)
+
+
+def images(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as the entities users know."""
+    named = rows.rename_columns([IMAGE_NAMES.get(n, n) for n in rows.column_names])
+    found: list[dict[str, Any]] = named.to_pylist()
+    return found
+
+
+def common_schema(*entities: EntityType | None) -> pa.Schema:
+    """Every column one of the types has, nullable; the last type's order comes first."""
+    fields: dict[str, pa.Field] = {}
+    for entity in reversed(entities):
+        if entity is not None:
+            for field in table_schema(entity):
+                fields.setdefault(field.name, field.with_nullable(True))
+    return pa.schema(list(fields.values()))
+
+
+def sort_key(key: TableKey) -> tuple[bool, str]:
+    """Nodes before edges, then by name."""
+    return key.kind.value != "node", key.type_name
+
+
+def _nothing(count: int, schema: pa.Schema) -> pa.Table:
+    return pa.table({f.name: pa.nulls(count, f.type) for f in schema})

@@ -1,0 +1,111 @@
+"""The difference of two snapshots as changes, in stable order, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.changes.row_compare import differing_rows
+from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
+from omnigraph.diff.entity_rows import AlignedRows, common_schema, images, rows_of, sort_key
+from omnigraph.diff.id_runs import Scratch
+from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+_ROWS_AT_ONCE = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last change somebody has seen."""
+
+    key: TableKey
+    entity_id: str
+
+
+def snapshot_changes(
+    store: Store,
+    lineage: Lineage | None,
+    sides: tuple[Snapshot, Snapshot],
+    wanted: ChangeFilter,
+    after: Position | None = None,
+) -> Iterator[Change]:
+    """What turns the first snapshot into the second; rewritten equal rows never show."""
+    a, b = sides
+    with Scratch() as scratch:
+        pairs = [p for p in differing_tables(a, b) if _wanted(p, wanted, after)]
+        if not pairs:
+            return
+        ids = ChangedIds(store, lineage, a, b, scratch)
+        for pair in pairs:
+            start = after.entity_id if after is not None and pair.key == after.key else None
+            for chunk in ids.chunks(pair, start):
+                for part in _parts(chunk):
+                    yield from _table_changes(store, pair, part, wanted)
+
+
+def take(changes: Iterator[Change], limit: int | None) -> tuple[list[Change], bool]:
+    """(the first `limit` changes, whether there are more)."""
+    if limit is None:
+        return list(changes), False
+    found = list(islice(changes, limit + 1))
+    return found[:limit], len(found) > limit
+
+
+def _wanted(pair: TablePair, wanted: ChangeFilter, after: Position | None) -> bool:
+    if after is not None and sort_key(pair.key) < sort_key(after.key):
+        return False
+    return wanted.wants_table(pair.key.kind.value, pair.names)
+
+
+def _parts(ids: pa.Array) -> Iterator[pa.Array]:
+    for start in range(0, len(ids), _ROWS_AT_ONCE):
+        yield ids.slice(start, _ROWS_AT_ONCE)
+
+
+def _table_changes(
+    store: Store, pair: TablePair, ids: pa.Array, wanted: ChangeFilter
+) -> Iterator[Change]:
+    schema = common_schema(*(t.entity if t else None for t in (pair.before, pair.after)))
+    before = rows_of(store, pair.before, ids, schema)
+    after = rows_of(store, pair.after, ids, schema)
+    both = before.present & after.present
+    changed = (before.present ^ after.present) | (both & differing_rows(before.rows, after.rows))
+    for op, mask in (
+        (ChangeOp.INSERT, ~before.present),
+        (ChangeOp.DELETE, ~after.present),
+        (ChangeOp.UPDATE, both),
+    ):
+        if not wanted.wants_op(op.value):
+            changed &= ~mask
+    where = pa.array(np.flatnonzero(changed))
+    known = pair.after or pair.before
+    assert known is not None
+    type_ref = TypeRef(known.entity.identity, known.entity.name)
+    found = zip(
+        ids.take(where).to_pylist(),
+        _images(pair, before, where, 0),
+        _images(pair, after, where, 1),
+        strict=True,
+    )
+    for entity_id, old, new in found:
+        op = ChangeOp.INSERT if old is None else ChangeOp.DELETE if new is None else ChangeOp.UPDATE
+        yield Change(pair.key.kind.value, type_ref, entity_id, op.value, old, new)
+
+
+def _images(
+    pair: TablePair, side: AlignedRows, where: pa.Array, which: int
+) -> Iterator[dict[str, object] | None]:
+    table = (pair.before, pair.after)[which]
+    if table is None:
+        return iter([None] * len(where))
+    rows = images(side.rows.select(table.columns).take(where))
+    present = side.present[where.to_numpy()]
+    return (row if there else None for row, there in zip(rows, present, strict=True))

@@ -1,0 +1,127 @@
+"""The commit graph as a graph: commits by id, over branches and merges, read lazily.
+
+A branch's own history holds its commits along first parents. What a merge brought in stands in the
+merge's `merged_history` page (`manifest.records.Commit`), written with the merge: so the ancestors
+of a head can be found from that head alone, whatever became of the branch that was merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from omnigraph.errors import NotFound
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.history import CommitPage
+from omnigraph.manifest.publication import undo_commits
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import Commit, StoredCommit
+from omnigraph.manifest.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    page: CommitPage
+    position: int
+
+
+class Lineage:
+    """Commits reachable from some heads, in memory as far back as somebody asked."""
+
+    def __init__(self, reader: ManifestReader, states: Iterable[BranchState]) -> None:
+        self._reader = reader
+        self._places: dict[str, _Place] = {}
+        self._merged: dict[str, str] = {}
+        """Head of a merged-in history -> the object that holds it."""
+        self._pending: list[Iterator[CommitPage]] = []
+        self._other_branches = True
+        for state in states:
+            self._pending.append(self._pages(state))
+        for pages in self._pending:
+            self._register(next(pages))
+
+    def find(self, commit_id: str) -> StoredCommit | None:
+        """A commit by id; None when no branch and no merge knows it."""
+        place = self._place(commit_id)
+        return place.page.commits[place.position] if place is not None else None
+
+    def commit(self, commit_id: str) -> Commit:
+        stored = self.find(commit_id)
+        if stored is None:
+            raise NotFound(f"no commit {commit_id!r} on any branch", commit=commit_id)
+        return stored.commit
+
+    def snapshot(self, commit_id: str) -> Snapshot:
+        """The graph as a commit left it."""
+        commit = self.commit(commit_id)
+        place = self._places[commit_id]
+        newer = place.page.commits[place.position + 1 :]
+        return Snapshot(
+            graph_branch=commit.graph_branch,
+            graph_commit_id=commit_id,
+            graph_manifest_version=commit.graph_manifest_version,
+            schema_id=commit.schema_id,
+            catalog=self._reader.schemas.read(commit.schema_id).catalog,
+            tables=undo_commits(place.page.tables, reversed(newer)),
+        )
+
+    def first_parents(self, head: str, until: frozenset[str] | set[str]) -> list[StoredCommit]:
+        """From `head` down along first parents to the last commit not in `until`; newest first."""
+        found = []
+        current: str | None = head
+        while current is not None and current not in until:
+            stored = self.find(current)
+            if stored is None:
+                break
+            found.append(stored)
+            current = stored.commit.parent_commit_id
+        return found
+
+    def _place(self, commit_id: str) -> _Place | None:
+        while commit_id not in self._places:
+            if not self._read_more(commit_id):
+                return None
+        return self._places[commit_id]
+
+    def _read_more(self, wanted: str) -> bool:
+        merged = self._merged.pop(wanted, None)
+        if merged is not None:
+            self._register(self._reader.history.page(merged))
+            return True
+        if self._pending:
+            page = next(self._pending[0], None)
+            if page is None:
+                self._pending.pop(0)
+            else:
+                self._register(page)
+                self._pending.append(self._pending.pop(0))  # take turns
+            return True
+        return self._read_elsewhere()
+
+    def _read_elsewhere(self) -> bool:
+        """Our own heads do not lead there: try the other branches, then every merge."""
+        if self._other_branches:
+            self._other_branches = False
+            for name in self._reader.branch_refs.names():
+                try:
+                    self._pending.append(self._pages(self._reader.branch(name)[1]))
+                except NotFound:
+                    continue  # deleted while we looked
+            return True
+        if self._merged:
+            _, merged = self._merged.popitem()
+            self._register(self._reader.history.page(merged))
+            return True
+        return False
+
+    def _pages(self, state: BranchState) -> Iterator[CommitPage]:
+        window = CommitPage(state.commits, tuple(state.tables.values()))
+        return iter(chain((window,), self._reader.history.pages(state.history)))
+
+    def _register(self, page: CommitPage) -> None:
+        for position, stored in enumerate(page.commits):
+            self._places.setdefault(stored.commit_id, _Place(page, position))
+            merged = stored.commit.merged_history if len(stored.parents) > 1 else None
+            if merged is not None:
+                self._merged.setdefault(stored.parents[1], merged)
