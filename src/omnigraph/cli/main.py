@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.commands import lint, query, recovery, schema, version
+from omnigraph.cli.commands import lint, query, recovery, schema, status, version
 
 app = typer.Typer(
     name="omnigraph",
@@ -30,6 +30,7 @@ lint.register(app)
 schema.register(app)
 query.register(app)
 recovery.register(app)
+status.register(app)
 version.register(app)
 
 

@@ -18,6 +18,7 @@ from omnigraph.graph.collections import Branches, Commits, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryText
+from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -148,6 +149,10 @@ class Graph:
     def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
         """Every declared index: how many rows it covers and how many it does not yet."""
         return indexes.index_status(self._engine, branch)
+
+    def status(self) -> GraphStatus:
+        """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
+        return graph_status(self._engine.reader, self.uri)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

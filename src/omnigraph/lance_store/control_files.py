@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import obstore
@@ -13,7 +13,11 @@ from omnigraph.errors import StorageUnsafe
 from omnigraph.lance_store.local_files import LocalFiles
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.storage_location import StorageLocation
+from omnigraph.lance_store.stored_file import StoredFile
 from omnigraph.values.clock import Clock
+
+# What one DeleteObjects request takes.
+_DELETE_BATCH = 1000
 
 
 class ControlFiles(Protocol):
@@ -43,6 +47,15 @@ class ControlFiles(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; absent is fine."""
+
+    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
+        """Every object at any depth below `prefix/`; what vanishes meanwhile is left out."""
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove in as few requests as the store allows; absent is fine."""
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Folders left below `prefix/` without an object in them."""
 
 
 class ObjectFiles:
@@ -90,6 +103,25 @@ class ObjectFiles:
                 obstore.delete(self._store, key)
             except FileNotFoundError:
                 return
+
+    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
+        with storage_errors(f"listing {prefix}"):
+            pages = obstore.list(self._store, prefix=f"{prefix}/" if prefix else None)
+            found = [_stored_file(meta) for page in pages for meta in page]
+            return tuple(sorted(found, key=lambda file: file.path))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        with storage_errors("deleting objects"):
+            for start in range(0, len(keys), _DELETE_BATCH):
+                obstore.delete(self._store, list(keys[start : start + _DELETE_BATCH]))
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """There are none."""
+
+
+def _stored_file(meta: Any) -> StoredFile:
+    modified = int(meta["last_modified"].timestamp() * 1_000_000)
+    return StoredFile(str(meta["path"]), int(meta["size"]), modified)
 
 
 def _nothing_to_release() -> None:

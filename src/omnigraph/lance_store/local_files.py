@@ -5,14 +5,18 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.stored_file import StoredFile
 
 # Told by its end: a ref may be named `.hidden`, but the name of every object has another end.
 _UNFINISHED = ".unfinished-put"
+
+# Writers expect these to stay once they are there; directories of single objects go when empty.
+_LASTING = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions", "_refs"})
 
 
 class LocalFiles:
@@ -69,6 +73,32 @@ class LocalFiles:
     def delete(self, key: str) -> None:
         with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
             (self._root / key).unlink()
+
+    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
+        found = []
+        with storage_errors(f"listing {prefix}"):
+            for folder, _, names in os.walk(self._root / prefix):
+                for name in names:
+                    path = Path(folder) / name
+                    with suppress(FileNotFoundError):
+                        stat = path.stat()
+                        relative = path.relative_to(self._root).as_posix()
+                        found.append(StoredFile(relative, stat.st_size, stat.st_mtime_ns // 1000))
+        return tuple(sorted(found, key=lambda file: file.path))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+        for parent in {(self._root / key).parent for key in keys}:
+            if not parent.name.startswith("__") and parent.name not in _LASTING:
+                with suppress(OSError):
+                    parent.rmdir()
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """What is left of a tree whose objects are gone; object stores have no folders."""
+        for folder, _, _ in os.walk(self._root / prefix, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
 
     def _create(self, key: str, data: bytes | memoryview, *, lock: bool) -> int | None:
         """An open descriptor of the new file, or None when the name is taken."""

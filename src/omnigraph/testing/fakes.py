@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from omnigraph.lance_store.stored_file import StoredFile
 
 
 class FakeClock:
@@ -56,3 +58,15 @@ class FakeFiles:
     def delete(self, key: str) -> None:
         self.objects.pop(key, None)
         self.dead.discard(key)
+
+    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
+        start = f"{prefix}/"
+        found = sorted((k, d) for k, d in self.objects.items() if k.startswith(start))
+        return tuple(StoredFile(key, len(data), 0) for key, data in found)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """There are none."""

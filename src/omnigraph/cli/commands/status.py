@@ -1,0 +1,77 @@
+"""`omnigraph status`: how a graph stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+import omnigraph
+from omnigraph.cli.commands.recovery import Store, Uri
+from omnigraph.cli.output import JsonFlag, failures, print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.status import BranchStatus, GraphStatus
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(status)
+
+
+def status(uri: Uri = None, store: Store = None, as_json: JsonFlag = False) -> None:
+    """Show fragments, index coverage, history, pending writers and bytes per branch and type.
+
+    Example: omnigraph status people.omni
+    """
+    address = graph_address("status", uri, store)
+    with failures(as_json):
+        found = omnigraph.open(address, read_only=True).status()
+    if as_json:
+        print_json(found.to_dict())
+        return
+    for branch in found.branches:
+        _print_branch(branch)
+    _print_rest(found)
+
+
+def graph_address(command: str, uri: str | None, store: str | None) -> str:
+    address = uri or store
+    if address is None:
+        raise typer.BadParameter(f"name the graph: omnigraph {command} URI")
+    return address
+
+
+def readable_bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def _print_branch(branch: BranchStatus) -> None:
+    print_result(
+        f"branch {branch.name}: {branch.commits} commits, head {branch.head_commit_id}, "
+        f"manifest {readable_bytes(branch.manifest_bytes)}"
+    )
+    for table in branch.tables:
+        size = readable_bytes(table.bytes) if table.owned else "shared"
+        print_result(
+            f"  {table.kind} {table.type_name}: {table.rows} rows, {table.fragments} fragments, "
+            f"{table.deleted_rows} deleted, {table.unindexed_rows} unindexed, "
+            f"{table.versions} versions, {size}"
+        )
+
+
+def _print_rest(found: GraphStatus) -> None:
+    print_result(
+        f"{found.tags} tags, {found.history_objects} history objects "
+        f"({readable_bytes(found.history_bytes)}), {found.schemas} schemas, "
+        f"{readable_bytes(found.bytes)} in all"
+    )
+    for intent in found.pending_intents:
+        print_note(
+            f"pending: {intent.kind} {intent.intent_id} on {intent.branch or '-'} "
+            f"by {intent.actor_id or '-'}"
+        )

@@ -1,0 +1,173 @@
+"""The files of one dataset: which lineage they belong to, and which of them a version needs.
+
+Lance keeps a dataset's own files below `data`, `_deletions`, `_indices`, `_transactions` and
+`_versions`, and those of every branch in the same folders below `tree/<branch>`. A branch names the
+files it inherited by the lineage that holds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.stored_file import StoredFile
+
+_VERSION = re.compile(r"_versions/(\d{20})\.manifest")
+_TRANSACTION = re.compile(r"_transactions/(\d+)-.*\.txn")
+_DETACHED = re.compile(r"_versions/d\d+\.manifest")
+_OWN = re.compile(r"(?:data|_deletions|_indices)/.+")
+_BRANCH = re.compile(r"tree/([^/]+)/(.+)")
+# Manifests are named so that the newest sorts first.
+_NEWEST_NAME = 2**64 - 1
+_DELETION_SUFFIXES = {"array": "arrow", "bitmap": "bin"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The files of the main line (`branch` None) or of one physical branch of a dataset."""
+
+    location: str
+    branch: str | None
+    versions: Mapping[int, StoredFile]
+    content: Mapping[str, tuple[StoredFile, ...]]
+    """What versions refer to, by the name `needed_content` uses."""
+    transactions: tuple[tuple[int, StoredFile], ...]
+    """With the version each was prepared on."""
+    detached: tuple[StoredFile, ...]
+    others: tuple[StoredFile, ...]
+
+    @property
+    def head(self) -> int | None:
+        return max(self.versions, default=None)
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        yield from self.versions.values()
+        for group in self.content.values():
+            yield from group
+        yield from (file for _, file in self.transactions)
+        yield from self.detached
+        yield from self.others
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def newest_change(self) -> int:
+        return max((file.modified for file in self.files), default=0)
+
+
+def lineages(location: str, files: Iterable[StoredFile]) -> dict[str | None, Lineage]:
+    """Sort the listing of one dataset; the main line is there even when it has no file."""
+    parts: dict[str | None, list[tuple[str, StoredFile]]] = defaultdict(list)
+    for file in files:
+        inside = file.path.removeprefix(f"{location}/")
+        match = _BRANCH.fullmatch(inside)
+        branch, inside = (match[1], match[2]) if match else (None, inside)
+        parts[branch].append((inside, file))
+    parts.setdefault(None, [])
+    return {branch: _lineage(location, branch, found) for branch, found in parts.items()}
+
+
+def needed_content(store: Store, at: DatasetVersion) -> frozenset[str]:
+    """Names of everything one version reads, in whichever lineage it lies."""
+    with storage_errors(f"looking at the files of {at}"):
+        dataset = store.open_private(at)
+        bases = _bases(dataset, at)
+        found = set()
+        for fragment in dataset.get_fragments():
+            body = fragment.metadata.to_json()
+            for file in _data_files(body):
+                found.add(_content_name(f"{bases[file['base_id']]}/data/{file['path']}"))
+            deletion = body["deletion_file"]
+            if deletion is not None:
+                suffix = _DELETION_SUFFIXES[deletion["file_type"]]
+                name = f"{body['id']}-{deletion['read_version']}-{deletion['id']}.{suffix}"
+                found.add(f"{bases[deletion['base_id']]}/_deletions/{name}")
+        for index in dataset.describe_indices():
+            found |= {f"{bases[s.base_id]}/_indices/{s.uuid}" for s in index.segments}
+    return frozenset(found)
+
+
+def fork_points(root: Dataset) -> dict[str, tuple[str | None, int]]:
+    """Every branch of a dataset with the lineage and version it was forked from."""
+    with storage_errors("listing branches"):
+        return {
+            name: (found["parent_branch"], int(found["parent_version"]))
+            for name, found in root.branches.list().items()
+        }
+
+
+def tagged_versions(root: Dataset) -> dict[str, tuple[str | None, int]]:
+    with storage_errors("listing tags"):
+        return {
+            name: (found["branch"], int(found["version"]))
+            for name, found in root.tags.list().items()
+        }
+
+
+def lineage_folder(location: str, branch: str | None) -> str:
+    return location if branch is None else f"{location}/tree/{branch}"
+
+
+def _lineage(location: str, branch: str | None, found: Iterable[tuple[str, StoredFile]]) -> Lineage:
+    versions = {}
+    content: dict[str, list[StoredFile]] = defaultdict(list)
+    transactions, detached, others = [], [], []
+    for inside, file in found:
+        if match := _VERSION.fullmatch(inside):
+            versions[_NEWEST_NAME - int(match[1])] = file
+        elif match := _TRANSACTION.fullmatch(inside):
+            transactions.append((int(match[1]), file))
+        elif _DETACHED.fullmatch(inside):
+            detached.append(file)
+        elif _OWN.fullmatch(inside):
+            content[_content_name(file.path)].append(file)
+        else:
+            others.append(file)
+    return Lineage(
+        location=location,
+        branch=branch,
+        versions=versions,
+        content={name: tuple(group) for name, group in content.items()},
+        transactions=tuple(transactions),
+        detached=tuple(detached),
+        others=tuple(others),
+    )
+
+
+def _content_name(path: str) -> str:
+    """A data file with its blobs, a whole index: what lives and goes together."""
+    for folder in ("/data/", "/_indices/"):
+        before, found, inside = path.rpartition(folder)
+        if found:
+            return f"{before}{folder}{inside.split('/')[0].removesuffix('.lance')}"
+    return path
+
+
+def _bases(dataset: Dataset, at: DatasetVersion) -> dict[int | None, str]:
+    """Lineage folders, relative to the graph, by the number this version gives them."""
+    own: dict[int | None, str] = {None: lineage_folder(at.location, at.branch)}
+    for number, base in dataset.base_paths().items():
+        path = str(base.path)
+        own[number] = path[path.rindex(at.location) :].rstrip("/")
+    return own
+
+
+def _data_files(body: Any) -> Iterator[dict[str, Any]]:
+    """Data files of a fragment, overlays included."""
+    if isinstance(body, list):
+        for part in body:
+            yield from _data_files(part)
+    elif isinstance(body, dict):
+        if "path" in body and "base_id" in body:
+            yield body
+        for part in body.values():
+            if isinstance(part, dict | list):
+                yield from _data_files(part)

@@ -1,0 +1,191 @@
+"""How a graph stands: fragments, deletions, index coverage, history, pending writers, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from omnigraph.catalog.index_plan import wanted_indexes
+from omnigraph.commit.intents import intent_from_bytes
+from omnigraph.lance_store.dataset_files import Lineage, lineages
+from omnigraph.lance_store.index_segments import coverage
+from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.table_shape import table_shape
+from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.layout import HISTORY, MANIFEST, RECOVERY, SCHEMAS
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import BranchRef, TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One type on one branch. `bytes` counts what the branch itself wrote, not what it shares."""
+
+    type_name: str
+    kind: str
+    owned: bool
+    """False: the branch still reads the lineage it inherited."""
+    rows: int
+    fragments: int
+    deleted_rows: int
+    indexes: int
+    unindexed_rows: int
+    """Rows outside the index that lags most."""
+    versions: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStatus:
+    """A branch: how long its history is, how large its head, and its tables."""
+
+    name: str
+    head_commit_id: str
+    commits: int
+    manifest_version: int
+    manifest_bytes: int
+    tables: tuple[TableStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIntent:
+    """A writer in flight, or what a dead one left. An unreadable one has no more than its name."""
+
+    intent_id: str
+    kind: str
+    branch: str | None
+    actor_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStatus:
+    """The whole graph; `bytes` is everything below its address."""
+
+    uri: str
+    branches: tuple[BranchStatus, ...]
+    pending_intents: tuple[PendingIntent, ...]
+    tags: int
+    history_objects: int
+    history_bytes: int
+    schemas: int
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def graph_status(reader: ManifestReader, uri: str) -> GraphStatus:
+    store = reader.store
+    files = store.files.walk("")
+    folders: dict[str, list[Any]] = {}
+    for file in files:
+        folders.setdefault(dataset_folder(file.path), []).append(file)
+    sorted_files = {place: lineages(place, found) for place, found in folders.items()}
+    history = folders.get(HISTORY, [])
+    return GraphStatus(
+        uri=uri,
+        branches=tuple(
+            _branch_status(reader, ref, state, sorted_files) for ref, state in live(reader)
+        ),
+        pending_intents=pending_intents(store),
+        tags=len(reader.tag_refs.names()),
+        history_objects=len(history),
+        history_bytes=sum(file.size for file in history),
+        schemas=len(folders.get(SCHEMAS, [])),
+        bytes=sum(file.size for file in files),
+    )
+
+
+def live(reader: ManifestReader) -> list[tuple[BranchRef, BranchState]]:
+    """Every branch with its head; those deleted meanwhile are left out."""
+    found = []
+    for name in reader.branch_refs.names():
+        ref = reader.branch_refs.find(name)
+        state = reader.state(ref) if ref is not None else None
+        if ref is not None and state is not None and not state.deleted:
+            found.append((ref, state))
+    return found
+
+
+def pending_intents(store: Store) -> tuple[PendingIntent, ...]:
+    found = []
+    for name in store.files.list(RECOVERY):
+        if not name.endswith(".json"):
+            continue
+        data = store.files.get(f"{RECOVERY}/{name}")
+        if data is None:
+            continue
+        intent_id = name.removesuffix(".json")
+        try:
+            intent = intent_from_bytes(data)
+        except _UNREADABLE:
+            found.append(PendingIntent(intent_id, "unreadable", None, None))
+        else:
+            found.append(
+                PendingIntent(intent_id, intent.kind.value, intent.branch.name, intent.actor_id)
+            )
+    return tuple(found)
+
+
+def dataset_folder(path: str) -> str:
+    """The dataset or folder of control objects that a path belongs to."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] in ("nodes", "edges") else parts[0]
+
+
+SortedFiles = Mapping[str, Mapping[str | None, Lineage]]
+
+
+def _branch_status(
+    reader: ManifestReader, ref: BranchRef, state: BranchState, files: SortedFiles
+) -> BranchStatus:
+    snapshot = reader.snapshot(ref, state)
+    manifest = files[MANIFEST].get(ref.physical_branch)
+    return BranchStatus(
+        name=ref.name,
+        head_commit_id=state.head_commit_id,
+        commits=len(state.commits) + sum(s.count for s in state.history),
+        manifest_version=state.version,
+        manifest_bytes=manifest.size if manifest else 0,
+        tables=_table_statuses(reader.store, ref, snapshot, files),
+    )
+
+
+def _table_statuses(
+    store: Store, ref: BranchRef, snapshot: Snapshot, files: SortedFiles
+) -> tuple[TableStatus, ...]:
+    return tuple(
+        _table_status(store, ref, snapshot, (key, pin), files.get(pin.location, {}).get(pin.branch))
+        for key, pin in snapshot.tables.items()
+    )
+
+
+def _table_status(
+    store: Store,
+    ref: BranchRef,
+    snapshot: Snapshot,
+    table: tuple[TableKey, TablePin],
+    lineage: Lineage | None,
+) -> TableStatus:
+    key, pin = table
+    dataset = store.open(pin.at)
+    shape = table_shape(dataset)
+    wanted = coverage(dataset, wanted_indexes(snapshot.catalog.entity_type(key)))
+    owned = pin.owner == ref.incarnation
+    return TableStatus(
+        type_name=key.type_name,
+        kind=key.kind.value,
+        owned=owned,
+        rows=pin.row_count,
+        fragments=shape.fragments,
+        deleted_rows=shape.deleted_rows,
+        indexes=sum(c.built for c in wanted),
+        unindexed_rows=max((c.pending_rows for c in wanted), default=0),
+        versions=len(lineage.versions) if owned and lineage else 0,
+        bytes=lineage.size if owned and lineage else 0,
+    )
