@@ -158,13 +158,6 @@ def test_json_also_stands_before_the_command() -> None:
     assert "version" in json.loads(runner.invoke(app, ["--json", "version"]).stdout)
 
 
-def test_every_command_has_help_with_an_example() -> None:
-    for words in (["lint"], ["schema", "fmt"], ["query", "fmt"], ["version"]):
-        result = runner.invoke(app, [*words, "--help"])
-        assert result.exit_code == 0
-        assert f"omnigraph {' '.join(words)}" in " ".join(result.stdout.split())
-
-
 def test_a_run_command_can_join_the_query_group() -> None:
     """`omnigraph query NAME -e …` must stay possible beside `omnigraph query fmt`."""
     group = typer.Typer(cls=DefaultCommandGroup)

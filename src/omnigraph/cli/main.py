@@ -2,38 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Any
 
 import typer
 
-from omnigraph.cli.commands import lint, query, recovery, schema, status, version
+from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
+from omnigraph.cli.commands import (
+    branches,
+    commits,
+    graphs,
+    lint,
+    plans,
+    query,
+    recovery,
+    schema,
+    status,
+    tags,
+    version,
+)
 
-app = typer.Typer(
-    name="omnigraph",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+FAMILIES = (
+    graphs,
+    query,
+    plans,
+    branches,
+    tags,
+    commits,
+    schema,
+    lint,
+    status,
+    recovery,
+    version,
 )
 
 
-@app.callback()
+class Omnigraph(RootGroup):
+    """The commands in the order of a first day with a graph."""
+
+    sections = (
+        ("Start", ("demo", "init", "load")),
+        ("Ask and change", ("query", "mutate", "export", "blob", "explain", "profile", "snapshot")),
+        ("Branches and history", ("branch", "tag", "commit", "changes")),
+        ("Schemas and query files", ("schema", "lint")),
+        ("Care", ("status", "optimize", "repair", "cleanup", "recovery")),
+        ("This program", ("version",)),
+    )
+
+
+app = typer.Typer(
+    name="omnigraph",
+    cls=Omnigraph,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback(invoke_without_command=True)
 def options(
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print JSON, whatever the command.")
-    ] = False,
+    context: typer.Context,
+    json_output: Json = False,
+    as_actor: As = None,
+    quiet: Quiet = False,
+    yes: Yes = False,
 ) -> None:
-    """A typed property graph over Lance."""
+    """A typed property graph with Git-style branches, on a directory or an S3 prefix.
+
+    \b
+      omnigraph init --schema people.pg people.omni
+      omnigraph load --data people.ndjson people.omni
+      omnigraph query friends_of --query people.gq -p name=Ada --store people.omni
+      omnigraph branch create review/ages --store people.omni
+
+    Every command explains itself: omnigraph COMMAND --help. Results go to stdout, everything else
+    to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
+    """
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help() + "\n")
 
 
-lint.register(app)
-schema.register(app)
-query.register(app)
-recovery.register(app)
-status.register(app)
-version.register(app)
+for family in FAMILIES:
+    family.register(app)
 
 
-def run() -> None:
+def run() -> Any:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A file name or a value that is no valid text must not end in a traceback.
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     app()

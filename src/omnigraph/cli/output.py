@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.cli.json_values import finite, json_form
+from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
 
 EXIT_FAILED = 1
+EXIT_LOST_PRECONDITION = 4
+EXIT_CONFLICTS = 5
+EXIT_BROKEN_PIPE = 141  # what the shell shows for any tool whose reader went away
 
-GLOBAL_JSON = "json_output"
-
-
-def _own_or_global(context: typer.Context, value: bool) -> bool:
-    """`--json` counts before the command as well as behind it."""
-    return value or bool(context.find_root().params.get(GLOBAL_JSON))
+DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
 
 
-JsonFlag = Annotated[
-    bool, typer.Option("--json", help="Print JSON instead of text.", callback=_own_or_global)
-]
+class WrongUsage(typer.BadParameter):
+    """The command line contradicts itself or lacks something: exit code 2."""
+
+    def format_message(self) -> str:
+        return self.message
 
 
 def print_result(text: str) -> None:
+    """Print a text, ended by exactly one line break of ours if it has none."""
     sys.stdout.write(text if text.endswith("\n") or not text else f"{text}\n")
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    print_result(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON in the forms the loader reads: RFC 3339 moments, `base64:` bytes, finite numbers."""
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, indent=indent, default=json_form, allow_nan=False
+        )
+    except ValueError:
+        return json.dumps(finite(value), ensure_ascii=False, indent=indent, default=json_form)
 
 
 def print_note(text: str) -> None:
@@ -41,12 +54,47 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def failures(as_json: bool) -> Iterator[None]:
-    """Turn library errors into exit code 1: the envelope on stdout, or the text on stderr."""
+    """Turn errors into an exit code: the envelope on stdout, or the text on stderr."""
     try:
         yield
+        sys.stdout.flush()  # a reader that went away must be noticed here, not at exit
     except OmnigraphError as error:
-        if as_json:
-            print_json(error.to_dict())
-        else:
-            print_note(error.message)
+        _report(error.to_dict(), error.message, as_json)
+        raise typer.Exit(_exit_code(error)) from None
+    except BrokenPipeError:
+        leave_broken_pipe()
+        raise typer.Exit(EXIT_BROKEN_PIPE) from None
+    except (typer.TyperException, typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        text = (
+            f"internal error: {type(error).__name__}: {error} "
+            f"(a bug; {DEBUG_VARIABLE}=1 shows where)"
+        )
+        _report({"error": text, "code": "internal"}, text, as_json)
         raise typer.Exit(EXIT_FAILED) from None
+
+
+def _report(envelope: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(envelope)
+    else:
+        print_note(text)
+
+
+def _exit_code(error: OmnigraphError) -> int:
+    match error:
+        case PreconditionFailed():
+            return EXIT_LOST_PRECONDITION
+        case MergeConflicts():
+            return EXIT_CONFLICTS
+        case _:
+            return EXIT_FAILED
+
+
+def leave_broken_pipe() -> None:
+    """Let the interpreter flush into nothing at exit instead of complaining."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

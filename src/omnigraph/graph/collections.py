@@ -1,4 +1,4 @@
-"""`g.branches`, `g.tags`, `g.commits`: the named things of a graph."""
+"""`g.branches`, `g.tags`, `g.commits`, `g.schema`: the named things of a graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import NotFound
-from omnigraph.graph import history
+from omnigraph.graph import history, reads
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
+from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
 
 
@@ -116,3 +117,15 @@ class Commits:
         wanted = ChangeFilter.of(types, kinds, ops)
         options = history.PageOptions(wanted, limit, cursor)
         return history.commit_changes(self._engine, commit_id, options)
+
+
+class Schema:
+    """Look at the schema in force."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def show(self, branch: str = MAIN, *, at: str | None = None) -> AcceptedSchema:
+        """The schema of a branch, now or `at` a commit, tag or moment."""
+        found = reads.snapshot(self._engine, branch, at)
+        return self._engine.reader.schemas.read(found.schema_id)

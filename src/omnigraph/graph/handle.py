@@ -14,7 +14,7 @@ from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
 from omnigraph.graph import history, indexes, reads, writes
-from omnigraph.graph.collections import Branches, Commits, Tags
+from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryText
@@ -34,6 +34,7 @@ class Graph:
         self.branches = Branches(self)
         self.tags = Tags(self)
         self.commits = Commits(engine)
+        self.schema = Schema(engine)
 
     @property
     def engine(self) -> Engine:
@@ -42,6 +43,11 @@ class Graph:
     @property
     def uri(self) -> str:
         return self._engine.store.location.uri
+
+    @property
+    def format_version(self) -> int:
+        """The format stamp of the files; this release writes `format_stamp.CURRENT`."""
+        return reads.format_version(self._engine)
 
     def snapshot(self, branch: str = MAIN, *, at: str | None = None) -> Snapshot:
         """One coherent state: the head of `branch`, or `at` a commit, tag or moment."""

@@ -11,6 +11,8 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.scan import read_table
+from omnigraph.manifest.format_stamp import read_stamp
+from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.snapshot import Snapshot
 
 
@@ -18,6 +20,10 @@ def snapshot(engine: Engine, branch: str, at: str | None) -> Snapshot:
     if at is not None:
         return engine.commits.snapshot_at(at, branch)
     return engine.reader.snapshot(*engine.reader.branch(branch))
+
+
+def format_version(engine: Engine) -> int:
+    return read_stamp(engine.store.open_head(MANIFEST, None).schema)
 
 
 def read_type(

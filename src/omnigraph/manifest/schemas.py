@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from omnigraph.catalog.identity import fingerprint
 from omnigraph.catalog.model import Catalog
@@ -22,6 +23,15 @@ class AcceptedSchema:
     source: str
     catalog: Catalog
     fingerprint: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `schema show` object of the CLI and HTTP."""
+        return {
+            "schema_id": self.schema_id,
+            "fingerprint": self.fingerprint,
+            "source": self.source,
+            "catalog": catalog_to_json(self.catalog),
+        }
 
 
 class SchemaStore:

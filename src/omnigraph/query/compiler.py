@@ -139,8 +139,7 @@ def _choose(queries: ast.QueryFile, name: str | None) -> ast.Query:
     by_name = {query.name.text: query for query in queries.queries}
     if name is not None:
         if name not in by_name:
-            hint = did_you_mean(name, by_name) or "the text holds no query"
-            raise NotFound(f"there is no query '{name}'; {hint}", query=name)
+            raise NotFound(_no_such_query(name, list(by_name)), query=name, queries=list(by_name))
         return by_name[name]
     if len(by_name) != 1:
         listed = ", ".join(by_name)
@@ -151,6 +150,13 @@ def _choose(queries: ast.QueryFile, name: str | None) -> ast.Query:
             queries=list(by_name),
         )
     return next(iter(by_name.values()))
+
+
+def _no_such_query(name: str, known: list[str]) -> str:
+    listed = f"the text holds: {', '.join(known)}" if known else "the text holds no query"
+    hint = did_you_mean(name, known) or ""
+    close = f"{hint} " if hint.startswith("did you mean") else ""
+    return f"there is no query '{name}'; {close}{listed}"
 
 
 def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:

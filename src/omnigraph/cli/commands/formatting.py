@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.output import EXIT_FAILED, failures, print_json, print_note, print_result
+from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
+from omnigraph.errors import InvalidArgument
 from omnigraph.syntax.span import SourceText
 
 Files = Annotated[list[str], typer.Argument(help="Files to format, `-` for standard input.")]
@@ -22,28 +24,34 @@ Stdout = Annotated[
 
 
 def format_files(
+    session: Session,
     files: list[str],
     check: bool,
     to_stdout: bool,
-    as_json: bool,
     formatter: Callable[[SourceText], str],
 ) -> None:
     """Format each file in place, comments kept; a file that does not parse is left alone."""
     changed: list[str] = []
-    with failures(as_json):
-        for file in files:
-            source = read_source(file)
-            formatted = formatter(source)
-            if formatted != source.text:
-                changed.append(file)
-            if to_stdout or (file == STDIN and not check):
-                print_result(formatted)
-            elif formatted != source.text and not check:
-                Path(file).write_text(formatted, encoding="utf-8")
-    if as_json and not to_stdout and STDIN not in files:
+    for file in files:
+        source = read_source(file)
+        formatted = formatter(source)
+        if formatted != source.text:
+            changed.append(file)
+        if to_stdout or (file == STDIN and not check):
+            print_result(formatted)
+        elif formatted != source.text and not check:
+            _rewrite(file, formatted)
+    if session.json and not to_stdout and STDIN not in files:
         print_json({"files": files, "changed": changed, "checked": check})
     elif not to_stdout:
         for file in changed:
-            print_note(f"{'would format' if check else 'formatted'} {file}")
+            session.note(f"{'would format' if check else 'formatted'} {file}")
     if check and changed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _rewrite(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {file}: {error.strerror}", file=file) from None

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.output import (
-    EXIT_FAILED,
-    JsonFlag,
-    failures,
-    print_json,
-    print_note,
-    print_result,
-)
+from omnigraph.cli.command import command
+from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
-from omnigraph.query.compiler import LintReport, lint_text
-from omnigraph.schema.build import build_catalog
-from omnigraph.schema.lint import lint_schema
-from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.diagnostics import (
     Diagnostic,
     Severity,
@@ -29,44 +20,57 @@ from omnigraph.syntax.diagnostics import (
 )
 from omnigraph.syntax.span import SourceText
 
-QueryFile = Annotated[str, typer.Option("--query", "-q", help="The .gq file, `-` for stdin.")]
-SchemaFile = Annotated[str, typer.Option("--schema", "-s", help="The .pg file.")]
+if TYPE_CHECKING:
+    from omnigraph.query.compiler import LintReport
+
+QueryFile = Annotated[
+    str, typer.Option("--query", "-q", metavar="FILE", help="The .gq file, `-` for stdin.")
+]
+SchemaFile = Annotated[str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.command("lint")(lint)
+    command(app, "lint")(lint)
 
 
-def lint(
-    query: QueryFile, schema: SchemaFile, strict: Strict = False, json: JsonFlag = False
-) -> None:
+def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict = False) -> None:
     """Check every query of a file against a schema: errors and warnings, each with its place.
 
     For example:
 
+    \b
       omnigraph lint --query people.gq --schema people.pg
-
-      omnigraph lint --query people.gq --schema people.pg --json
+      omnigraph lint --query people.gq --schema people.pg --strict --json
     """
-    with failures(json):
-        schema_source = read_source(schema)
-        parsed = parse_schema(schema_source)
-        catalog = build_catalog(parsed, schema_source)
-        report = lint_text(read_source(query), catalog)
-    notes = [(finding, schema_source) for finding in lint_schema(parsed)]
-    notes += [(finding, report.source) for finding in report.findings]
-    if json:
+    report, notes = _findings(query, schema)
+    if session.json:
         print_json(_to_json(report, notes))
     else:
         for finding, source in notes:
             print_result(render(finding, source) + "\n")
-        print_note(f"{query}: {report.queries} queries, {report.errors} errors, {_warnings(notes)}")
+        session.note(
+            f"{query}: {report.queries} queries, {report.errors} errors, {_warnings(notes)}"
+        )
     if report.errors or (strict and notes):
         raise typer.Exit(EXIT_FAILED)
 
 
 Note = tuple[Diagnostic, SourceText]
+
+
+def _findings(query: str, schema: str) -> tuple[LintReport, list[Note]]:
+    from omnigraph.query.compiler import lint_text
+    from omnigraph.schema.build import build_catalog
+    from omnigraph.schema.lint import lint_schema
+    from omnigraph.schema.parser import parse_schema
+
+    schema_source = read_source(schema)
+    parsed = parse_schema(schema_source)
+    catalog = build_catalog(parsed, schema_source)
+    report = lint_text(read_source(query), catalog)
+    notes = [(finding, schema_source) for finding in lint_schema(parsed)]
+    return report, notes + [(finding, report.source) for finding in report.findings]
 
 
 def _warnings(notes: list[Note]) -> str:

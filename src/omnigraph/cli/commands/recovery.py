@@ -2,55 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-import omnigraph
 from omnigraph import failpoints
-from omnigraph.cli.output import JsonFlag, failures, print_json, print_note, print_result
+from omnigraph.cli.command import command
+from omnigraph.cli.options import Store, Uri
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.tables import print_table
+from omnigraph.cli.target import address, open_to_read
 
-Uri = Annotated[str | None, typer.Argument(help="The graph: a directory or s3://bucket/prefix.")]
-Store = Annotated[str | None, typer.Option("--store", help="The same as the argument.")]
+group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
-    group.command("list")(list_recoveries)
-    group.command("failpoints")(list_failpoints)
     app.add_typer(group, name="recovery")
 
 
-def list_recoveries(uri: Uri = None, store: Store = None, as_json: JsonFlag = False) -> None:
+@command(group, "list")
+def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> None:
     """Show every recovery, newest first: whose write it was and how it ended.
 
-    Example: omnigraph recovery list people.omni
+    For example:
+
+    \b
+      omnigraph recovery list people.omni
     """
-    address = uri or store
-    if address is None:
-        raise typer.BadParameter("name the graph: omnigraph recovery list URI")
-    with failures(as_json):
-        audits = omnigraph.open(address, read_only=True).recoveries()
-    if as_json:
-        print_json({"recoveries": [audit.to_dict() for audit in audits]})
+    graph = open_to_read(session, address(session, uri, store))
+    audits = [audit.to_dict() for audit in graph.recoveries()]
+    if session.json:
+        print_json({"recoveries": audits})
         return
-    for audit in audits:
-        row = audit.to_dict()
-        tables = ", ".join(f"{name} {state}" for name, state in row["tables"].items())
-        print_result(
-            f"{row['created_at']}  {row['recovery_kind']:14} {row['operation_kind']:12} "
-            f"branch {row['graph_branch']}  for {row['recovery_for_actor'] or '-'}  {tables}"
-        )
     if not audits:
-        print_note("no recovery was ever needed")
+        session.note("no recovery was ever needed")
+        return
+    print_table(
+        ("created_at", "recovery", "operation", "branch", "for", "tables"),
+        [
+            (
+                row["created_at"],
+                row["recovery_kind"],
+                row["operation_kind"],
+                row["graph_branch"],
+                row["recovery_for_actor"] or "-",
+                ", ".join(f"{name} {state}" for name, state in row["tables"].items()),
+            )
+            for row in audits
+        ],
+    )
 
 
-def list_failpoints(as_json: JsonFlag = False) -> None:
+@command(group, "failpoints")
+def list_failpoints(session: Session) -> None:
     """List the points at which OMNIGRAPH_FAILPOINTS can kill, raise or sleep.
 
-    Example: OMNIGRAPH_FAILPOINTS="commit.after_arm=kill" python my_writer.py
+    For example:
+
+    \b
+      omnigraph recovery failpoints
+      OMNIGRAPH_FAILPOINTS="commit.after_arm=kill" python my_writer.py
     """
-    if as_json:
+    if session.json:
         print_json({"failpoints": list(failpoints.ALL_POINTS)})
     else:
         print_result("\n".join(failpoints.ALL_POINTS))

@@ -6,39 +6,35 @@ from typing import TYPE_CHECKING
 
 import typer
 
-import omnigraph
-from omnigraph.cli.commands.recovery import Store, Uri
-from omnigraph.cli.output import JsonFlag, failures, print_json, print_note, print_result
+from omnigraph.cli.command import command
+from omnigraph.cli.options import Store, Uri
+from omnigraph.cli.output import print_json, print_note, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import address, open_to_read
 
 if TYPE_CHECKING:
     from omnigraph.maintain.status import BranchStatus, GraphStatus
 
 
 def register(app: typer.Typer) -> None:
-    app.command("status")(status)
+    command(app, "status")(status)
 
 
-def status(uri: Uri = None, store: Store = None, as_json: JsonFlag = False) -> None:
+def status(session: Session, uri: Uri = None, store: Store = None) -> None:
     """Show fragments, index coverage, history, pending writers and bytes per branch and type.
 
-    Example: omnigraph status people.omni
+    For example:
+
+    \b
+      omnigraph status people.omni
     """
-    address = graph_address("status", uri, store)
-    with failures(as_json):
-        found = omnigraph.open(address, read_only=True).status()
-    if as_json:
+    found = open_to_read(session, address(session, uri, store)).status()
+    if session.json:
         print_json(found.to_dict())
         return
     for branch in found.branches:
         _print_branch(branch)
     _print_rest(found)
-
-
-def graph_address(command: str, uri: str | None, store: str | None) -> str:
-    address = uri or store
-    if address is None:
-        raise typer.BadParameter(f"name the graph: omnigraph {command} URI")
-    return address
 
 
 def readable_bytes(count: int) -> str:

@@ -1,0 +1,5 @@
+"""`python -m omnigraph.cli`."""
+
+from omnigraph.cli.main import run
+
+run()

@@ -1,0 +1,114 @@
+"""`commit list|show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.options import Branch, Store, Uri
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.tables import print_table
+from omnigraph.cli.target import address, on_branch, open_to_read
+from omnigraph.errors import InvalidArgument
+from omnigraph.values.clock import micros_to_rfc3339
+
+if TYPE_CHECKING:
+    from omnigraph.graph.handle import Graph
+    from omnigraph.manifest.records import Commit
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The commit.")]
+Limit = Annotated[
+    int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most this many, newest first.")
+]
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="actor=NAME", help="Only the commits of one actor."),
+]
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+group = typer.Typer(help="The history of the graph.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="commit")
+
+
+@command(group, "list")
+def list_commits(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    limit: Limit = 50,
+    filter: Filter = None,
+) -> None:
+    """List the commits of a branch, newest first, with what it inherited.
+
+    `--filter actor=omnigraph:recovery` shows what recovery did: its own commits and those it
+    finished for a writer that died.
+
+    For example:
+
+    \b
+      omnigraph commit list people.omni
+      omnigraph commit list people.omni --branch review/ages --limit 5 --json
+      omnigraph commit list people.omni --filter actor=alice
+    """
+    graph = open_to_read(session, address(session, uri, store), on_branch(branch))
+    found = _filtered(graph, branch, limit, filter)
+    if session.json:
+        print_json({"commits": [commit.to_dict() for commit in found]})
+        return
+    print_table(
+        ("commit", "created_at", "operation", "actor", "message"),
+        [
+            (
+                commit.graph_commit_id,
+                micros_to_rfc3339(commit.created_at),
+                commit.operation,
+                commit.actor_id or "-",
+                commit.message or "-",
+            )
+            for commit in found
+        ],
+    )
+
+
+def _filtered(graph: Graph, branch: str, limit: int, condition: str | None) -> list[Commit]:
+    if condition is None:
+        return graph.commits.list(branch, limit)
+    field, equals, actor = condition.partition("=")
+    if field.strip() != "actor" or not equals:
+        raise InvalidArgument(f"--filter {condition!r}: write it as actor=NAME")
+    wanted = actor.strip()
+    finished = {
+        audit.graph_commit_id for audit in graph.recoveries() if wanted == RECOVERY_ACTOR
+    } - {None}
+    every = graph.commits.list(branch, None)
+    found = [c for c in every if c.actor_id == wanted or c.graph_commit_id in finished]
+    return found[:limit]
+
+
+@command(group, "show")
+def show(session: Session, commit_id: Id, store: Store = None) -> None:
+    """Show one commit.
+
+    For example:
+
+    \b
+      omnigraph commit show 01JD2YF8Q6Z3 --store people.omni
+    """
+    graph = open_to_read(session, address(session, None, store))
+    commit = graph.commits.show(commit_id)
+    if session.json:
+        print_json(commit.to_dict())
+        return
+    for name, value in commit.to_dict().items():
+        shown = micros_to_rfc3339(value) if name == "created_at" else value
+        print_result(f"{name:24} {'-' if shown is None else shown}")
+    for change in commit.changes:
+        print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")

@@ -1,0 +1,115 @@
+"""`init`, `snapshot`, `optimize`: a graph as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import omnigraph
+from omnigraph.cli.command import command
+from omnigraph.cli.options import At, Branch, Store, Types, Uri
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.source_files import STDIN, read_source
+from omnigraph.cli.tables import print_table
+from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
+
+SchemaFile = Annotated[
+    str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "init")(init)
+    command(app, "snapshot")(snapshot)
+    command(app, "optimize")(optimize)
+
+
+def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = None) -> None:
+    """Create a graph from a schema.
+
+    An existing graph is refused and stays as it is.
+
+    For example:
+
+    \b
+      omnigraph init --schema people.pg people.omni
+      omnigraph init --schema people.pg s3://bucket/people --as alice
+    """
+    where = address(session, uri, store)
+    source = read_source(schema)
+    # The line break makes standard input a text even when it is empty: a bare word is a path.
+    text = f"{source.text}\n" if schema == STDIN else Path(schema)
+    graph = omnigraph.init(where, text, actor=session.actor())
+    found = graph.snapshot()
+    nodes = [node.name for node in found.catalog.nodes]
+    edges = [edge.name for edge in found.catalog.edges]
+    if session.json:
+        print_json(
+            {
+                "uri": graph.uri,
+                "graph_branch": found.graph_branch,
+                "graph_commit_id": found.graph_commit_id,
+                "nodes": nodes,
+                "edges": edges,
+            }
+        )
+        return
+    print_result(f"created {graph.uri}: {len(nodes)} node types, {len(edges)} edge types")
+
+
+def snapshot(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    at: At = None,
+) -> None:
+    """Show what a branch consists of: its tables, their versions and sizes.
+
+    For example:
+
+    \b
+      omnigraph snapshot people.omni
+      omnigraph snapshot people.omni --branch review/ages --json
+    """
+    graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
+    found = graph.snapshot(branch, at=at).to_dict()
+    body: dict[str, Any] = {**found, "internal_schema_version": graph.format_version}
+    if session.json:
+        print_json(body)
+        return
+    columns = ("entity_kind", "type_name", "entity_count", "published_dataset_version")
+    print_table(columns, [[row[name] for name in columns] for row in body["datasets"]])
+    session.note(f"commit {body['graph_commit_id']}")
+
+
+def optimize(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    types: Types = None,
+) -> None:
+    """Compact small files and build the indexes the schema declares.
+
+    Answers never change, only their speed. Types that a writer kept busy are named; run it again.
+
+    For example:
+
+    \b
+      omnigraph optimize people.omni
+      omnigraph optimize people.omni --type Person
+    """
+    graph = open_to_write(session, address(session, uri, store), on_branch(branch))
+    behind = graph.optimize(branch, types)
+    status = [row.to_dict() for row in graph.index_status(branch)]
+    if session.json:
+        print_json({"branch": branch, "skipped": behind, "indexes": status})
+        return
+    columns = ("type_name", "property", "kind", "covered_rows", "pending_rows")
+    print_table(columns, [[row[name] for name in columns] for row in status])
+    for name in behind:
+        session.note(f"{name} was busy and is not compacted yet")

@@ -1,0 +1,83 @@
+"""`explain` and `profile`: how a query is answered."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.options import (
+    Branch,
+    Expression,
+    Name,
+    Param,
+    Params,
+    QueryFile,
+    Store,
+    Timeout,
+)
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.query_text import QueryChoice, prepare, require_read
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import address, on_branch, open_to_read
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "explain")(explain)
+    command(app, "profile")(profile)
+
+
+def explain(
+    session: Session,
+    name: Name = None,
+    expression: Expression = None,
+    query: QueryFile = None,
+    branch: Branch = "main",
+    store: Store = None,
+) -> None:
+    """Show the plan of a query, one operator a line, without running it.
+
+    For example:
+
+    \b
+      omnigraph explain friends_of --query people.gq --store people.omni
+    """
+    choice = QueryChoice(name, expression, query)
+    source = choice.read()
+    graph = open_to_read(session, address(session, None, store), on_branch(branch))
+    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    require_read(ready)
+    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, branch))
+
+
+def profile(
+    session: Session,
+    name: Name = None,
+    expression: Expression = None,
+    query: QueryFile = None,
+    params: Params = None,
+    param: Param = None,
+    branch: Branch = "main",
+    timeout: Timeout = None,
+    store: Store = None,
+) -> None:
+    """Run a query and show its plan with the rows and milliseconds of every operator.
+
+    For example:
+
+    \b
+      omnigraph profile friends_of --query people.gq -p name=Ada --store people.omni
+    """
+    choice = QueryChoice(name, expression, query, params, tuple(param or ()))
+    source = choice.read()
+    graph = open_to_read(session, address(session, None, store), on_branch(branch))
+    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    require_read(ready)
+    plan = graph.profile(ready.source, ready.name, ready.params, branch, timeout=timeout)
+    _print_plan(session, ready.name, plan)
+
+
+def _print_plan(session: Session, name: str, plan: str) -> None:
+    if session.json:
+        print_json({"query_name": name, "plan": plan.splitlines()})
+    else:
+        print_result(plan)

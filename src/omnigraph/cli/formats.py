@@ -1,0 +1,104 @@
+"""The rows of a query in the format that was asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.cli.options import ResultFormat
+from omnigraph.cli.output import WrongUsage, json_text, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.tables import cell_text, print_records, print_table
+
+if TYPE_CHECKING:
+    from omnigraph.execute.result import QueryResult
+
+_BATCH_ROWS = 8192
+
+
+def choose_format(session: Session, chosen: ResultFormat | None) -> ResultFormat:
+    """`--json` is short for `--format json`."""
+    if session.json and chosen not in (None, ResultFormat.JSON):
+        raise WrongUsage(f"--json and --format {chosen} contradict each other")
+    if chosen is ResultFormat.ARROW and sys.stdout.isatty():
+        raise WrongUsage("--format arrow writes binary data: redirect it into a file")
+    return ResultFormat.JSON if session.json else chosen or ResultFormat.TABLE
+
+
+def write_result(session: Session, result: QueryResult, at: str | None, how: ResultFormat) -> None:
+    match how:
+        case ResultFormat.TABLE:
+            cut = print_table(result.columns, _row_values(result))
+            rows = "1 row" if result.row_count == 1 else f"{result.row_count:,} rows"
+            session.note(rows + (", long values cut: --format json shows them" if cut else ""))
+        case ResultFormat.KV:
+            print_records(
+                result.columns, ([cell_text(v) for v in row] for row in _row_values(result))
+            )
+        case ResultFormat.JSON:
+            _write_json(result, at)
+        case ResultFormat.JSONL:
+            for row in _rows(result):
+                print_result(json_text(row))
+        case ResultFormat.CSV:
+            _write_csv(result)
+        case ResultFormat.ARROW:
+            _write_arrow(result)
+
+
+def _rows(result: QueryResult) -> Iterator[dict[str, Any]]:
+    for batch in result.batches(_BATCH_ROWS):
+        yield from batch.to_pylist()
+
+
+def _row_values(result: QueryResult) -> Iterator[list[Any]]:
+    return (list(row.values()) for row in _rows(result))
+
+
+def _write_json(result: QueryResult, at: str | None) -> None:
+    """One object, its rows a line each: readable, and never twice in memory."""
+    head = {
+        "query_name": result.query_name,
+        "target": {"branch": result.graph_branch} if at is None else {"snapshot": at},
+        "graph_commit_id": result.graph_commit_id,
+        "row_count": result.row_count,
+        "columns": result.columns,
+    }
+    sys.stdout.write(json_text(head, indent=2).removesuffix("\n}") + ',\n  "rows": [')
+    between = "\n    "
+    for row in _rows(result):
+        sys.stdout.write(between + json_text(row))
+        between = ",\n    "
+    print_result("\n  ]\n}")
+
+
+def _write_csv(result: QueryResult) -> None:
+    """RFC 4180; NULL is an empty field, the empty text is quoted."""
+    sys.stdout.write(",".join(_csv_field(name) for name in result.columns) + "\n")
+    for row in _row_values(result):
+        sys.stdout.write(",".join(_csv_field(value) for value in row) + "\n")
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (bool, dict, list)):
+        text = json_text(value)
+    elif isinstance(value, (str, int, float)):
+        text = str(value)
+    else:
+        text = json_text(value).strip('"')
+    if text and not any(mark in text for mark in ',"\r\n') and text == text.strip():
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _write_arrow(result: QueryResult) -> None:
+    import pyarrow as pa
+
+    sys.stdout.flush()
+    table = result.to_arrow()
+    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
+        writer.write_table(table)

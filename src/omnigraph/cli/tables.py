@@ -1,0 +1,117 @@
+"""Rows for people: a rich table on a terminal, plain aligned text everywhere else."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from omnigraph.cli.output import json_text, print_result
+
+CELL_LIMIT = 240
+_NARROWEST_COLUMN = 8
+_NULL = "NULL"
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def cell_text(value: Any) -> str:
+    """A value in one line: NULL and the empty text cannot be mistaken for each other."""
+    match value:
+        case None:
+            return _NULL
+        case "":
+            return '""'
+        case str():
+            return f'"{value}"' if value == _NULL else visible(value)
+        case bool() | dict() | list() | tuple():
+            return visible(json_text(value))
+        case int() | float():
+            return str(value)
+        case _:
+            return visible(json_text(value).strip('"'))
+
+
+def visible(text: str) -> str:
+    """Control characters spelled out: data must not steer a terminal or break a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _ESCAPES.get(c, _escape(c)) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
+    """Print rows under their column names; whether some value had to be cut."""
+    cells = [[cell_text(value) for value in row] for row in rows]
+    cut = any(len(text) > CELL_LIMIT for row in cells for text in row)
+    shown = [[_cut(text) for text in row] for row in cells] if cut else cells
+    headers = [visible(name) for name in columns]
+    numeric = [
+        bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))
+    ]
+    if not sys.stdout.isatty():
+        _print_plain(headers, shown, numeric)
+    elif len(headers) * (_NARROWEST_COLUMN + 2) > shutil.get_terminal_size().columns:
+        print_records(headers, shown)
+    else:
+        _print_rich(headers, shown, numeric)
+    return cut
+
+
+def print_records(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """One `column  value` line each, a blank line between rows."""
+    from rich.cells import cell_len
+
+    width = max((cell_len(name) for name in columns), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            print_result("\n")
+        for name, text in zip(columns, row, strict=True):
+            print_result(f"{name}{' ' * (width - cell_len(name))}  {text}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL_LIMIT else f"{text[: CELL_LIMIT - 1]}…"
+
+
+def _is_number(text: str) -> bool:
+    return text == _NULL or (text.lstrip("-")[:1].isdigit() and _parses(text))
+
+
+def _parses(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _print_plain(headers: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
+    from rich.cells import cell_len
+
+    lines = [headers, *rows]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headers))]
+    rule = ["-" * width for width in widths]
+    for line in [headers, rule, *rows]:
+        parts = []
+        for text, width, right in zip(line, widths, numeric, strict=True):
+            gap = " " * (width - cell_len(text))
+            parts.append(gap + text if right else text + gap)
+        print_result("  ".join(parts).rstrip() + "\n")
+
+
+def _print_rich(headers: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name, right in zip(headers, numeric, strict=True):
+        table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text, style="dim" if text == _NULL else "") for text in row))
+    Console().print(table)

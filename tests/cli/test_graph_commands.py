@@ -1,0 +1,178 @@
+"""`init`, `snapshot`, `branch`, `tag`, `commit`, `schema show`, `optimize` and the shared flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Edit
+
+
+def test_init(cli, tmp_path) -> None:
+    schema = tmp_path / "s.pg"
+    schema.write_text("node P { name: String @key }\nedge E: P -> P\n")
+    made = cli("init", "--schema", schema, tmp_path / "g.omni", "--as", "alice", "--json")
+    assert made.code == 0
+    assert (made.json["nodes"], made.json["edges"]) == (["P"], ["E"])
+    graph = omnigraph.open(tmp_path / "g.omni")
+    assert graph.commits.list()[0].actor_id == "alice"
+    again = cli("init", "--schema", schema, tmp_path / "g.omni")
+    assert again.code == 1
+    assert "already" in again.err
+    from_stdin = cli("init", "-s", "-", "--store", tmp_path / "h.omni", input=schema.read_text())
+    assert from_stdin.code == 0
+    assert "1 node types, 1 edge types" in from_stdin.out
+
+
+def test_a_wrong_schema_is_shown_in_its_file_and_leaves_nothing(cli, tmp_path) -> None:
+    schema = tmp_path / "s.pg"
+    schema.write_text("node P {\n  name: Strin\n}\n")
+    answer = cli("init", "--schema", schema, tmp_path / "g.omni")
+    assert answer.code == 1
+    assert f"{schema}:2:9: error" in answer.err
+    assert not (tmp_path / "g.omni").exists()
+
+
+def test_snapshot(cli, people) -> None:
+    body = cli("snapshot", people.uri, "--json").json
+    assert body["graph_branch"] == "main"
+    assert body["internal_schema_version"] == 1
+    counts = {d["type_name"]: d["entity_count"] for d in body["datasets"]}
+    assert counts == {"Person": 3, "Note": 0, "Knows": 2}
+    assert "Person" in cli("snapshot", "--store", people.uri).out
+
+
+def test_branches(cli, people) -> None:
+    made = cli("branch", "create", "review/x", "--from", "main", "--store", people.uri, "--json")
+    assert made.json["forked_from"] == "main"
+    listed = cli("branch", "list", people.uri, "--json").json
+    assert listed["branches"] == ["main", "review/x"]
+    assert [d["name"] for d in listed["details"]] == ["main", "review/x"]
+    assert "review/x" in cli("branch", "list", "--store", people.uri).out
+    refused = cli("branch", "delete", "review/x", "--store", people.uri)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert cli("branch", "delete", "review/x", "--yes", "--store", people.uri).code == 0
+    assert [b.name for b in people.branches.list()] == ["main"]
+
+
+def test_tags(cli, people) -> None:
+    made = cli("tag", "create", "v1", "--store", people.uri, "--json").json
+    assert made["graph_commit_id"] == people.snapshot().graph_commit_id
+    people.branches.create("side")
+    people.apply({"Person": Edit(delete=["Bob"])}, "side")
+    assert cli("tag", "create", "v2", "side", "--store", people.uri).code == 0
+    listed = cli("tag", "list", people.uri, "--json").json["tags"]
+    assert [(t["name"], t["graph_branch"]) for t in listed] == [("v1", "main"), ("v2", "side")]
+    assert "v2" in cli("tag", "list", people.uri).out
+    assert cli("tag", "delete", "v1", "--store", people.uri, "--json").json == {
+        "name": "v1",
+        "deleted": True,
+    }
+    assert [t.name for t in people.tags.list()] == ["v2"]
+
+
+def test_commits(cli, people) -> None:
+    people.apply({"Person": Edit(delete=["Bob"])}, message="bye")
+    listed = cli("commit", "list", people.uri, "--json").json["commits"]
+    assert listed == [commit.to_dict() for commit in people.commits.list()]
+    assert len(cli("commit", "list", people.uri, "-n", "1", "--json").json["commits"]) == 1
+    shown = cli("commit", "show", listed[0]["graph_commit_id"], "--store", people.uri, "--json")
+    assert shown.json == listed[0]
+    text = cli("commit", "show", listed[0]["graph_commit_id"], "--store", people.uri).out
+    assert "bye" in text
+    assert "node:Person" in text
+    assert "bye" in cli("commit", "list", people.uri).out
+    mine = cli("commit", "list", people.uri, "--filter", "actor=maker", "--json").json["commits"]
+    assert len(mine) == 3
+    assert cli("commit", "list", people.uri, "--filter", "actor=x", "--json").json == {
+        "commits": []
+    }
+
+
+def test_schema_show(cli, people, tmp_path) -> None:
+    assert cli("schema", "show", people.uri, "--quiet").out == people.schema.show().source
+    body = cli("schema", "show", people.uri, "--json").json
+    assert [node["name"] for node in body["catalog"]["nodes"]] == ["Person", "Note"]
+    omnigraph.init(tmp_path / "c.omni", people.snapshot().catalog)
+    assert '"Person"' in cli("schema", "show", tmp_path / "c.omni").out
+
+
+def test_optimize(cli, people) -> None:
+    body = cli("optimize", people.uri, "--json").json
+    assert body["skipped"] == []
+    assert all(row["pending_rows"] == 0 for row in body["indexes"])
+    assert cli("optimize", people.uri, "--type", "Person").code == 0
+
+
+def test_the_target_is_echoed_on_stderr_unless_quiet(cli, people) -> None:
+    loud = cli("branch", "list", people.uri)
+    assert people.uri in loud.err
+    assert people.uri not in loud.out
+    assert cli("branch", "list", people.uri, "--quiet").err == ""
+    assert cli("--quiet", "branch", "list", people.uri).err == ""
+
+
+def test_actor_and_store_of_the_config_file(cli, people, monkeypatch) -> None:
+    config = Path.home() / ".omnigraph" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(f"operator:\n  actor: carol\ndefaults:\n  store: {people.uri}\n")
+    assert cli("branch", "list").code == 0
+    assert cli("branch", "list", "--json").json["branches"] == ["main"]
+    cli("branch", "create", "side")
+    people.apply({"Person": Edit(delete=["Bob"])}, "side")
+    other = config.with_name("other.yaml")
+    other.write_text("")
+    monkeypatch.setenv("OMNIGRAPH_CONFIG", str(other))
+    nobody = cli("branch", "list")
+    assert nobody.code == 2
+    assert "--store" in nobody.err
+
+
+def test_as_wins_over_the_config_file(cli, tmp_path) -> None:
+    config = Path.home() / ".omnigraph" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text("operator:\n  actor: carol\n")
+    schema = tmp_path / "s.pg"
+    schema.write_text("node P { name: String @key }\n")
+    cli("init", "-s", schema, tmp_path / "a.omni")
+    cli("init", "-s", schema, tmp_path / "b.omni", "--as", "dave")
+    actors = [omnigraph.open(tmp_path / n).commits.list()[0].actor_id for n in ("a.omni", "b.omni")]
+    assert actors == ["carol", "dave"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("operator: [", "config.yaml:1"),
+        ("operator:\n  actr: x\n", "unknown key `operator.actr`; did you mean 'actor'?"),
+        ("oprator: {}\n", "unknown key `oprator`; did you mean 'operator'?"),
+        ("operator:\n  actor: 5\n", "`operator.actor` must be a text"),
+        ("operator: alice\n", "`operator` must hold"),
+        ("- a\n", "the file must hold"),
+        ("a: 1\na: 2\n", "duplicate key"),
+        ("\xff", "unknown key"),
+    ],
+)
+def test_a_wrong_config_file_says_what_is_wrong(cli, people, text, message) -> None:
+    config = Path.home() / ".omnigraph" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(text, encoding="utf-8")
+    answer = cli("branch", "list", people.uri)
+    assert answer.code == 1
+    assert message in answer.err or "must hold" in answer.err
+
+
+def test_usage_errors_are_json_too(cli) -> None:
+    answer = cli("branch", "create", "--json")
+    assert (answer.code, answer.json["code"]) == (2, "usage")
+
+
+def test_help_and_no_arguments(cli) -> None:
+    answer = cli()
+    assert answer.code == 0
+    assert "omnigraph init --schema" in answer.out
+    for title in ("Start:", "Ask and change:", "Branches and history:"):
+        assert title in answer.out
