@@ -83,7 +83,6 @@ def test_ids_of_keyed_types_are_the_key() -> None:
         (PERSON, [{"name": "a", "age": "old"}], "age"),
         (PERSON, [{"name": "a", "age": 2**40}], "age"),
         (PERSON, [{"name": 5}], "name"),
-        (PERSON, [{"name": "a", "id": "b"}], "spelling of its key"),
         (NOTE, [{"text": "x", "id": "a"}, {"text": "y"}], "not be null"),
         (NOTE, [{"text": "x", "v": [1.0]}], "v"),
         (KNOWS, [{"from": "a"}], "'dst' is required"),
@@ -121,21 +120,6 @@ def test_edits_of_several_types() -> None:
     assert [str(e.key) for e in changes.effects] == ["node:Person", "edge:Knows"]
     person = changes.effects[0]
     assert (person.inserts.num_rows, person.upserts, person.deletes.to_pylist()) == (1, None, ["b"])
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        Edit(insert=[{"name": "a"}, {"name": "a"}]),
-        Edit(insert=[{"name": "a"}], upsert=[{"name": "a"}]),
-        Edit(upsert=[{"name": "a"}], delete=["a"]),
-        Edit(delete=["a", "a"]),
-    ],
-)
-def test_an_id_may_occur_once(edit: Edit) -> None:
-    with pytest.raises(ValidationFailed, match="twice in one change set: a") as caught:
-        shape_edits(CATALOG, {"Person": edit}, counter())
-    assert caught.value.ids == ["a"]
 
 
 @pytest.mark.parametrize("ids", ["n0", [5], [None], [b"x"], ["\ud800"]])

@@ -126,7 +126,9 @@ def test_what_changes_nothing_commits_nothing(any_graph: Graph) -> None:
 def test_one_id_twice_is_refused(any_graph: Graph) -> None:
     with pytest.raises(ValidationFailed) as caught:
         any_graph.apply({"Note": {"insert": [note("n7")], "delete": ["n7"]}})
-    assert caught.value.ids == ["n7"]
+    assert [(v["rule"], v["entity_id"]) for v in caught.value.violations] == [
+        ("duplicate_id", "n7")
+    ]
 
 
 def test_commit_fields(any_uri: str) -> None:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.changes.effects import EditRows
 from omnigraph.errors import ValidationFailed
-from omnigraph.values.canonical import entity_id
 
 Rows: TypeAlias = Any
 """An Arrow table or a sequence of dicts."""
@@ -40,7 +40,6 @@ def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) 
         inserts = shape_rows(entity, edit.insert, fresh_id)
         upserts = shape_rows(entity, edit.upsert, fresh_id)
         deletes = _delete_ids(entity, edit.delete)
-        _refuse_duplicates(entity, inserts, upserts, deletes)
         if inserts is not None or upserts is not None or deletes is not None:
             effects.append(EditRows(entity.table_key, inserts, upserts, deletes))
     return ChangeSet(tuple(effects))
@@ -112,7 +111,8 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
 def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         if not field.nullable:
-            raise _invalid(entity, f"{field.name!r} is required", property=field.name)
+            message = f"{field.name!r} is required"
+            raise _invalid(entity, message, property=field.name, rule="required")
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table.column(field.name)
     if column.type != field.type:
@@ -122,9 +122,6 @@ def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedA
             raise _invalid(
                 entity, f"{field.name!r} does not fit {field.type}: {error}", property=field.name
             ) from error
-    if not field.nullable and column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        raise _invalid(entity, f"{field.name!r} is required, row {row} has none", row=row)
     return column
 
 
@@ -136,11 +133,14 @@ def _ids(
 ) -> pa.Array | pa.ChunkedArray:
     given = table.column(ID).cast(pa.string()) if ID in table.column_names else None
     if isinstance(entity, NodeType) and entity.key:
-        members = zip(*(columns[name].to_pylist() for name in entity.key), strict=True)
-        derived = pa.array([entity_id(values) for values in members], pa.string())
-        if given is not None and given.to_pylist() != derived.to_pylist():
-            raise _invalid(entity, f"'id' must be the spelling of its key {entity.key}")
-        return derived
+        for name in entity.key:
+            if columns[name].null_count:
+                row = pc.index(columns[name].is_null(), True).as_py()
+                message = f"{name!r} is required, row {row} has none"
+                raise _invalid(entity, message, property=name, rule="required", row=row)
+        derived = derived_ids([columns[name] for name in entity.key])
+        # An id of its own that does not spell the key is reported with all other findings.
+        return derived if given is None or given.null_count else given
     if given is None:
         return pa.array([fresh_id() for _ in range(table.num_rows)], pa.string())
     if given.null_count:
@@ -148,20 +148,19 @@ def _ids(
     return given
 
 
-def _refuse_duplicates(
-    entity: EntityType,
-    inserts: pa.Table | None,
-    upserts: pa.Table | None,
-    deletes: pa.Array | None,
-) -> None:
-    parts = [t.column(ID).combine_chunks() for t in (inserts, upserts) if t is not None]
-    ids = pa.chunked_array([*parts, *([deletes] if deletes is not None else [])], pa.string())
-    if pc.count_distinct(ids).as_py() == len(ids):
-        return
-    counts = pc.value_counts(ids)
-    twice = [c["values"].as_py() for c in counts if c["counts"].as_py() > 1][:10]
-    raise _invalid(entity, f"ids occur twice in one change set: {', '.join(twice)}", ids=twice)
-
-
 def _invalid(entity: EntityType, message: str, **fields: object) -> ValidationFailed:
-    return ValidationFailed(f"{entity.table_key}: {message}", type=entity.name, **fields)
+    """One finding, in the shape that `integrity` reports its own in."""
+    violation = {
+        "rule": fields.pop("rule", "type"),
+        "type": entity.name,
+        "entity_id": None,
+        "property": fields.get("property"),
+        "message": message,
+    }
+    return ValidationFailed(
+        f"{entity.table_key}: {message}",
+        type=entity.name,
+        violations=[violation],
+        total=1,
+        **fields,
+    )

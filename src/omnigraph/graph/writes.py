@@ -13,6 +13,8 @@ from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import tables
+from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.maintain.maintenance import optimize_table
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -37,13 +39,17 @@ def apply(
 
     def build(snapshot: Snapshot) -> ChangeSet:
         same = snapshot.catalog is catalog
-        return changes if same else shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+        shaped = changes if same else shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+        complete = with_cascades(snapshot, engine.store, shaped)
+        validate_changes(snapshot, engine.store, complete, cascaded=True)
+        return complete
 
+    claimed = claims_of(catalog, changes)
     request = WriteRequest(
         branch=options.branch,
         operation="apply",
-        tables=tuple(effect.key for effect in changes.effects),
-        reads=changes.reads,
+        tables=claimed.tables,
+        reads=claimed.reads,
         actor_id=options.actor,
         message=options.message,
         if_commit=options.if_commit,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,9 @@ ROW_ADDRESS = "_rowaddr"
 # Above this many keys one scan with a hash probe beats the index (notes/lance.md section 6).
 _LARGEST_IN_LIST = 2000
 
+# Every batch hashes the keys once more, so a scan that probes wants few, large ones.
+_PROBE_BATCH = 1024 * 1024
+
 
 def find_rows(
     dataset: Dataset, ids: pa.Array, columns: Sequence[str] = (), *, key: str = "id"
@@ -36,11 +40,12 @@ def find_rows(
     }
     with storage_errors("looking up ids"):
         if len(ids) <= _LARGEST_IN_LIST:
-            return dataset.scanner(filter=in_list(key, ids), **options).to_table()
+            return dataset.scanner(filter=any_of(key, ids), **options).to_table()
         probe = pc.unique(ids)
+        scan = dataset.scanner(batch_size=_PROBE_BATCH, **options)
         parts = [
             pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(key), value_set=probe))
-            for batch in dataset.scanner(**options).to_batches()
+            for batch in scan.to_batches()
         ]
     return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
 
@@ -55,7 +60,7 @@ def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.T
         return pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
     if len(ids) <= _LARGEST_IN_LIST:
         return find_rows(dataset, ids, wanted).select(wanted)
-    first, last = (_quoted(ids[i].as_py()) for i in (0, len(ids) - 1))
+    first, last = (literal(ids[i].as_py()) for i in (0, len(ids) - 1))
     scanner = dataset.scanner(
         columns=wanted, filter=f"`id` >= {first} AND `id` <= {last}", **scan_options(dataset)
     )
@@ -69,14 +74,54 @@ def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.T
     return pa.concat_tables(parts)
 
 
-def in_list(column: str, ids: pa.Array) -> str:
-    """A Lance filter; ids are data, so quotes in them are doubled."""
-    quoted = ",".join(_quoted(value) for value in ids.to_pylist())
-    return f"`{column}` IN ({quoted})"
+def find_candidates(
+    dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]
+) -> pa.Table:
+    """A superset of the rows that hold a wanted value in each of these columns.
+
+    Short lists of texts, whole numbers, days and booleans are answered by an index where there is
+    one (else by a scan of that column); everything else is left to the caller to tell apart.
+    """
+    filters = [
+        any_of(name, values)
+        for name, values in wanted.items()
+        if len(values) <= _LARGEST_IN_LIST and has_literal(values.type)
+    ]
+    with storage_errors("looking up values"):
+        scan = dataset.scanner(
+            columns=list(columns),
+            filter=" AND ".join(filters) if filters else None,
+            **scan_options(dataset),
+        )
+        return scan.to_table()
 
 
-def _quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def has_literal(kind: pa.DataType) -> bool:
+    """Values of this type can be spelled exactly in a Lance filter."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def literal(value: str | bool | int | dt.date) -> str:
+    """A value in a Lance filter; texts are data, so quotes in them are doubled."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case dt.date():
+            return f"date '{value.isoformat()}'"
+        case _:
+            return "'" + value.replace("'", "''") + "'"
+
+
+def any_of(column: str, values: pa.Array) -> str:
+    """A Lance filter: the column has one of these values, all of a type that `has_literal`."""
+    return f"`{column}` IN ({','.join(literal(v) for v in values.to_pylist())})"
 
 
 def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[int, list[int]]]:

@@ -1,0 +1,51 @@
+"""Key columns -> ids, vectorised; the same spelling as `values.canonical`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.values.canonical import canonical_text, entity_id
+
+_CONTROL = "[\\x00-\\x1f]"
+
+
+def derived_ids(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """One id per row from the key's columns in member order; NULL where a member is NULL.
+
+    Raises `InvalidArgument` for a number that is not finite.
+    """
+    texts = [_texts(column) for column in columns]
+    if len(texts) == 1:
+        return texts[0]
+    if any(pc.any(pc.match_substring_regex(t, pattern=_CONTROL)).as_py() for t in texts):
+        rows = zip(*(t.to_pylist() for t in texts), strict=True)
+        return pa.chunked_array([[None if None in r else entity_id(r) for r in rows]], pa.string())
+    quoted = [pc.binary_join_element_wise('"', _escaped(t), '"', "") for t in texts]
+    inner = pc.binary_join_element_wise(*quoted, ",")
+    return pc.binary_join_element_wise("[", inner, "]", "")
+
+
+def _escaped(texts: Any) -> Any:
+    for character in ("\\", '"'):
+        texts = pc.replace_substring(texts, pattern=character, replacement="\\" + character)
+    return texts
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "true", "false")
+    if pa.types.is_date(kind):
+        return column.cast(pa.int32()).cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64()).cast(pa.string())
+    if pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    spelled = {v: canonical_text(v) for v in column.unique().to_pylist() if v is not None}
+    return pa.chunked_array([[spelled.get(v) for v in column.to_pylist()]], pa.string())

@@ -1,0 +1,203 @@
+"""Evaluate graph rules on the final image of a write.
+
+`check_graph(image, deltas, report)` looks at what the deltas touch and nothing else: stored rows
+are found by id, by endpoint and by unique value. Whole tables are read only for tables that are
+replaced whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID, SOURCE
+from omnigraph.catalog.model import EdgeType
+from omnigraph.integrity.cardinality import check_cardinality
+from omnigraph.integrity.deltas import Deltas, TableDelta
+from omnigraph.integrity.rules import (
+    DistinctIds,
+    EdgesPerSource,
+    EndpointExists,
+    UniqueTuple,
+    graph_rules,
+)
+from omnigraph.integrity.stored_image import StoredImage
+from omnigraph.integrity.tuple_codes import tuple_codes
+from omnigraph.integrity.violations import Report, Violation
+
+Rows = npt.NDArray[np.int64]
+
+
+def check_graph(
+    image: StoredImage, deltas: Deltas, report: Report, *, cascaded: bool = False
+) -> None:
+    """`cascaded`: the edges of deleted nodes are known to be deleted too, do not look again."""
+    for delta in deltas.values():
+        for rule in graph_rules(image.catalog.entity_type(delta.key)):
+            match rule:
+                case DistinctIds():
+                    _check_distinct(delta, report)
+                case UniqueTuple():
+                    _check_unique(rule, image, delta, report)
+                case EndpointExists():
+                    _check_endpoints(rule, image, delta, report)
+                case EdgesPerSource():
+                    pass  # below: nodes alone can break it, too
+    for edge in image.catalog.edges:
+        _check_edges_left(edge, image, deltas, report, cascaded=cascaded)
+        for rule in graph_rules(edge):
+            if isinstance(rule, EdgesPerSource):
+                check_cardinality(rule, image, deltas, report)
+
+
+def _check_distinct(delta: TableDelta, report: Report) -> None:
+    ids = delta.gone
+    if len(ids) < 2 or pc.count_distinct(ids).as_py() == len(ids):
+        return
+    rows = _later_occurrences(tuple_codes([ids]))
+    places = delta.places
+    written = len(delta.written_ids)
+    report.add(
+        DistinctIds.name,
+        len(rows),
+        (
+            Violation(
+                DistinctIds.name,
+                delta.key,
+                ids[row].as_py(),
+                ID,
+                "the id occurs twice in one write",
+                places(row) if places and row < written else None,
+            )
+            for row in rows.tolist()
+        ),
+    )
+
+
+def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, report: Report) -> None:
+    if delta.written is None:
+        return
+    wanted, rows = _without_nulls(delta.written.select(_with_id(rule.columns)), rule.columns)
+    if wanted.num_rows == 0:
+        return
+    values = {n: pc.unique(wanted.column(n)) for n in rule.columns if _hashable(wanted, n)}
+    stored = image.surviving_candidates(delta.key, values, _with_id(rule.columns))
+    stored, _ = _without_nulls(stored, rule.columns)
+    both = [
+        pa.chunked_array([*stored.column(n).chunks, *wanted.column(n).chunks], kind)
+        for n, kind in ((n, wanted.column(n).type) for n in rule.columns)
+    ]
+    codes = tuple_codes(both)
+    later = _later_occurrences(codes)
+    clashes = later[later >= stored.num_rows] - stored.num_rows
+    if len(clashes) == 0:
+        return
+    ids = pa.chunked_array([*stored.column(ID).chunks, *wanted.column(ID).chunks], pa.string())
+
+    def violations() -> Iterator[Violation]:
+        for row in clashes.tolist():
+            other = ids[int(np.argmax(codes == codes[stored.num_rows + row]))].as_py()
+            shown = ", ".join(f"{n}={wanted.column(n)[row].as_py()!r}" for n in rule.columns)
+            yield Violation(
+                rule.name,
+                delta.key,
+                wanted.column(ID)[row].as_py(),
+                rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns),
+                f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already",
+                delta.places(int(rows[row])) if delta.places else None,
+            )
+
+    report.add(rule.name, len(clashes), violations())
+
+
+def _check_endpoints(
+    rule: EndpointExists, image: StoredImage, delta: TableDelta, report: Report
+) -> None:
+    if delta.written is None:
+        return
+    column = delta.written.column(rule.column)
+    missing = image.missing(rule.node, pc.unique(column))
+    if len(missing) == 0:
+        return
+    written = delta.written
+    rows = np.flatnonzero(pc.is_in(column, value_set=missing).to_numpy(zero_copy_only=False))
+    word = "from" if rule.column == SOURCE else "to"
+    report.add(
+        rule.name,
+        len(rows),
+        (
+            Violation(
+                rule.name,
+                delta.key,
+                written.column(ID)[row].as_py(),
+                word,
+                f"{word!r}: there is no {rule.node.type_name} {column[row].as_py()!r}",
+                delta.places(row) if delta.places else None,
+            )
+            for row in rows.tolist()
+        ),
+    )
+
+
+def _check_edges_left(
+    edge: EdgeType, image: StoredImage, deltas: Deltas, report: Report, *, cascaded: bool
+) -> None:
+    """Stored edges that the write does not touch, and whose node it removes."""
+    for rule in graph_rules(edge):
+        if not isinstance(rule, EndpointExists):
+            continue
+        node = deltas.get(rule.node)
+        columns = [ID, rule.column]
+        if node is None or not (node.replaces or (len(node.deleted) and not cascaded)):
+            continue
+        if node.replaces:
+            left = image.all_surviving(edge.table_key, columns)
+            known = pc.is_in(left.column(rule.column), value_set=node.written_ids)
+            left = left.filter(pc.invert(known))
+        else:
+            left = image.surviving(edge.table_key, rule.column, node.deleted, columns)
+        report.add(
+            rule.name,
+            left.num_rows,
+            (
+                Violation(
+                    rule.name,
+                    edge.table_key,
+                    row[ID],
+                    "from" if rule.column == SOURCE else "to",
+                    f"it would lose its {rule.node.type_name} {row[rule.column]!r}",
+                )
+                for batch in left.to_batches(max_chunksize=1000)
+                for row in batch.to_pylist()
+            ),
+        )
+
+
+def _later_occurrences(codes: Rows) -> Rows:
+    """Rows whose value has occurred in an earlier row, ascending."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    repeated = np.r_[False, ordered[1:] == ordered[:-1]]
+    return np.sort(order[repeated])
+
+
+def _with_id(columns: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys((ID, *columns)))
+
+
+def _hashable(table: pa.Table, name: str) -> bool:
+    return not pa.types.is_nested(table.schema.field(name).type)
+
+
+def _without_nulls(table: pa.Table, columns: tuple[str, ...]) -> tuple[pa.Table, Rows]:
+    """(rows with all of these values, their numbers)."""
+    keep = np.ones(table.num_rows, bool)
+    for name in columns:
+        if table.column(name).null_count:
+            keep &= table.column(name).is_valid().to_numpy()
+    rows = np.flatnonzero(keep)
+    return (table if keep.all() else table.take(pa.array(rows))), rows

@@ -1,0 +1,198 @@
+"""Evaluate row rules over Arrow tables, vectorised; works on any slice of a stream.
+
+`check_rows(entity, table, report, places)` reports what the rows of `table` (columns of the
+catalog's table schema; missing ones count as NULL) break by themselves. `failing_rows(rule, table)`
+is the single rule, for callers that report in their own way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import EntityType
+from omnigraph.changes.derived_ids import derived_ids
+from omnigraph.integrity.rules import (
+    Between,
+    DerivedId,
+    Finite,
+    FiniteVector,
+    Matches,
+    NoNullItems,
+    OneOf,
+    Required,
+    RowRule,
+    row_rules,
+)
+from omnigraph.integrity.violations import Places, Report, Violation
+from omnigraph.values.coercion import describe
+
+Rows = npt.NDArray[np.int64]
+_NONE: Rows = np.empty(0, np.int64)
+
+
+def check_rows(
+    entity: EntityType, table: pa.Table, report: Report, places: Places | None = None
+) -> None:
+    """Report every row of `table` that breaks a rule of `entity` by itself."""
+    for rule in row_rules(entity):
+        rows = failing_rows(rule, table)
+        if len(rows):
+            report.add(rule.name, len(rows), _violations(entity, rule, table, rows, places))
+
+
+def failing_rows(rule: RowRule, table: pa.Table) -> Rows:
+    """Numbers of the rows that break the rule, ascending."""
+    if isinstance(rule, DerivedId):
+        return _wrong_ids(rule, table)
+    if rule.column not in table.column_names:
+        return np.arange(table.num_rows) if isinstance(rule, Required) else _NONE
+    column = table.column(rule.column)
+    match rule:
+        case Required():
+            return _where(column.is_null()) if column.null_count else _NONE
+        case OneOf(_, values):
+            return _where_false(pc.is_in(column, value_set=pa.array([*values, None], column.type)))
+        case Finite():
+            return _not_finite(column)
+        case FiniteVector():
+            return _bad_vectors(column)
+        case NoNullItems():
+            return _null_items(column)
+        case Between(_, low, high):
+            return _outside(column, low, high)
+        case Matches(_, pattern):
+            return _unmatched(column, pattern)
+
+
+def _violations(
+    entity: EntityType, rule: RowRule, table: pa.Table, rows: Rows, places: Places | None
+) -> Iterator[Violation]:
+    name = None if isinstance(rule, DerivedId) else rule.column
+    for row in rows.tolist():
+        value = None if name not in table.column_names else table.column(name)[row].as_py()
+        identity = table.column(ID)[row].as_py() if ID in table.column_names else None
+        yield Violation(
+            rule.name,
+            entity.table_key,
+            identity,
+            name or ID,
+            _message(rule, value),
+            places(row) if places else None,
+        )
+
+
+def _message(rule: RowRule, value: Any) -> str:
+    match rule:
+        case Required(column):
+            return f"{column!r} is required"
+        case OneOf(column, values):
+            return f"{column!r} is {describe(value)}, not one of {', '.join(values)}"
+        case Finite(column):
+            return f"{column!r} is not finite"
+        case FiniteVector(column, width):
+            return f"{column!r} must hold {width} finite numbers"
+        case NoNullItems(column):
+            return f"{column!r} is a list with a null in it"
+        case Between(column, low, high):
+            bounds = f"{'' if low is None else low}..{'' if high is None else high}"
+            return f"{column!r} is {value}, outside {bounds}"
+        case Matches(column, pattern):
+            return f"{column!r} is {describe(value)}, which does not match {pattern!r}"
+        case DerivedId(members):
+            return f"'id' must be the spelling of the key ({', '.join(members)})"
+
+
+def _where(mask: Any) -> Rows:
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+
+
+def _where_false(mask: Any) -> Rows:
+    return np.flatnonzero(~pc.fill_null(mask, True).to_numpy(zero_copy_only=False))
+
+
+def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
+    start = 0
+    for chunk in column.chunks:
+        yield start, chunk
+        start += len(chunk)
+
+
+def _outside(column: pa.ChunkedArray, low: Any, high: Any) -> Rows:
+    parts = [_NONE]
+    if low is not None:
+        parts.append(_where(pc.less(column, pa.scalar(low, column.type))))
+    if high is not None:
+        parts.append(_where(pc.greater(column, pa.scalar(high, column.type))))
+    return np.unique(np.concatenate(parts))
+
+
+def _not_finite(column: pa.ChunkedArray) -> Rows:
+    if not pa.types.is_list(column.type):
+        return _where_false(pc.is_finite(column))
+    found = [_NONE]
+    for start, chunk in _chunks(column):
+        bad = _where_false(pc.is_finite(pc.list_flatten(chunk)))
+        if len(bad):
+            parents = pc.list_parent_indices(chunk).to_numpy(zero_copy_only=False)
+            found.append(np.unique(parents[bad]) + start)
+    return np.concatenate(found)
+
+
+def _null_items(column: pa.ChunkedArray) -> Rows:
+    found = [_NONE]
+    for start, chunk in _chunks(column):
+        items = pc.list_flatten(chunk)
+        if items.null_count:
+            parents = pc.list_parent_indices(chunk).to_numpy(zero_copy_only=False)
+            found.append(np.unique(parents[_where(items.is_null())]) + start)
+    return np.concatenate(found)
+
+
+def _bad_vectors(column: pa.ChunkedArray) -> Rows:
+    found = [_NONE]
+    for start, chunk in _chunks(column):
+        rows = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))
+        items = chunk.flatten()  # of the valid rows only
+        bad = pc.fill_null(pc.invert(pc.is_finite(items)), True)
+        if len(rows) and pc.any(bad).as_py():
+            per_row = bad.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+            found.append(rows[per_row.any(axis=1)] + start)
+    return np.concatenate(found)
+
+
+# Spellings that RE2 reads differently from Python; everything else it accepts, Python accepts.
+_NOT_RE2 = re.compile(r"\\[^.\-+*?()\[\]{}|^$/@ ]|\(\?|\{,|\[\[|\[:")
+
+
+def _unmatched(column: pa.ChunkedArray, pattern: str) -> Rows:
+    """RE2 lets most rows pass at once; the rest are judged by Python's `re`, which decides."""
+    rows = _where(column.is_valid())
+    if len(rows) and not _NOT_RE2.search(pattern):
+        with suppress(pa.ArrowInvalid):  # not RE2 after all
+            rows = _where(pc.invert(pc.match_substring_regex(column, pattern=pattern)))
+    compiled = re.compile(pattern)
+    texts = column.take(pa.array(rows)).to_pylist()
+    failing = [
+        row for row, text in zip(rows.tolist(), texts, strict=True) if not _finds(compiled, text)
+    ]
+    return np.array(failing, np.int64)
+
+
+def _finds(compiled: re.Pattern[str], text: str) -> bool:
+    return compiled.search(text) is not None
+
+
+def _wrong_ids(rule: DerivedId, table: pa.Table) -> Rows:
+    if any(table.column(name).null_count for name in rule.members):
+        return _NONE  # reported as required; a NULL spells nothing
+    derived = derived_ids([table.column(name) for name in rule.members])
+    return _where(pc.not_equal(table.column(ID), derived))

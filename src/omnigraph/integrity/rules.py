@@ -1,0 +1,203 @@
+"""What rows and the graph must satisfy, as data derived from the catalog.
+
+`row_rules` hold for each row alone, `graph_rules` for the final image of a write. The evaluators
+(`row_checks`, `graph_checks` here; Spark's in its package) read the same lists, so a rule exists in
+one place only. `name` is what a violation calls the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.constraints import Check, Range, Unique
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Property
+from omnigraph.values.coercion import coerce
+from omnigraph.values.identifiers import TableKey, node_table
+from omnigraph.values.scalars import (
+    FLOAT_KINDS,
+    EnumType,
+    ListType,
+    ScalarType,
+    VectorType,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The column is never NULL."""
+
+    column: str
+    name: ClassVar[str] = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The text is one of these values."""
+
+    column: str
+    values: tuple[str, ...]
+    name: ClassVar[str] = "enum"
+
+
+@dataclass(frozen=True, slots=True)
+class Finite:
+    """Numbers (of a list: each of them) are neither infinite nor NaN."""
+
+    column: str
+    name: ClassVar[str] = "finite"
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteVector:
+    """Exactly `width` finite numbers."""
+
+    column: str
+    width: int
+    name: ClassVar[str] = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class NoNullItems:
+    """No element of the list is NULL."""
+
+    column: str
+    name: ClassVar[str] = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Inclusive bounds of the column's own type; None is open."""
+
+    column: str
+    minimum: Any
+    maximum: Any
+    name: ClassVar[str] = "range"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The text contains a match of this Python regular expression."""
+
+    column: str
+    pattern: str
+    name: ClassVar[str] = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedId:
+    """`id` is the canonical spelling of these columns."""
+
+    members: tuple[str, ...]
+    name: ClassVar[str] = "key"
+
+
+RowRule = Required | OneOf | Finite | FiniteVector | NoNullItems | Between | Matches | DerivedId
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctIds:
+    """An id occurs once in a table."""
+
+    table: TableKey
+    name: ClassVar[str] = "duplicate_id"
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueTuple:
+    """No two rows share these values; rows with a NULL among them are free."""
+
+    table: TableKey
+    columns: tuple[str, ...]
+    name: ClassVar[str] = "unique"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointExists:
+    """`column` of an edge table holds ids of `node`."""
+
+    table: TableKey
+    column: str
+    node: TableKey
+    name: ClassVar[str] = "endpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgesPerSource:
+    """Every entity of `node` has `minimum` to `maximum` (None: any number) edges of `table`."""
+
+    table: TableKey
+    node: TableKey
+    minimum: int
+    maximum: int | None
+    name: ClassVar[str] = "cardinality"
+
+
+GraphRule = DistinctIds | UniqueTuple | EndpointExists | EdgesPerSource
+
+
+def row_rules(entity: EntityType) -> tuple[RowRule, ...]:
+    """Rules that one row of `entity` can break by itself."""
+    system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    rules: list[RowRule] = [Required(name) for name in system]
+    for declared in entity.properties:
+        if not declared.nullable:
+            rules.append(Required(declared.name))
+        rules += _type_rules(declared)
+    types = {p.name: p.type for p in entity.properties}
+    for constraint in entity.constraints:
+        match constraint:
+            case Range(name, low, high):
+                kind = types[name]
+                bounds = [None if b is None else coerce(b, kind) for b in (low, high)]
+                rules.append(Between(name, *bounds))
+            case Check(name, pattern):
+                rules.append(Matches(name, pattern))
+            case _:
+                pass
+    if isinstance(entity, NodeType) and entity.key:
+        rules.append(DerivedId(entity.key))
+    return tuple(rules)
+
+
+def _type_rules(declared: Property) -> list[RowRule]:
+    match declared.type:
+        case EnumType(values):
+            return [OneOf(declared.name, values)]
+        case ScalarType(kind) if kind in FLOAT_KINDS:
+            return [Finite(declared.name)]
+        case ListType(element):
+            finite: list[RowRule] = [Finite(declared.name)] if element in FLOAT_KINDS else []
+            return [NoNullItems(declared.name), *finite]
+        case VectorType(width):
+            return [FiniteVector(declared.name, width)]
+        case _:
+            return []
+
+
+def graph_rules(entity: EntityType) -> tuple[GraphRule, ...]:
+    """Rules about several rows that a write of `entity`'s table can break."""
+    key = entity.table_key
+    rules: list[GraphRule] = [DistinctIds(key)]
+    rules += [UniqueTuple(key, c.properties) for c in entity.constraints if isinstance(c, Unique)]
+    if isinstance(entity, EdgeType):
+        rules.append(EndpointExists(key, SOURCE, node_table(entity.source)))
+        rules.append(EndpointExists(key, TARGET, node_table(entity.target)))
+        bounds = entity.cardinality
+        if bounds is not None and (bounds.minimum > 0 or bounds.maximum is not None):
+            source = node_table(entity.source)
+            rules.append(EdgesPerSource(key, source, bounds.minimum, bounds.maximum))
+    return tuple(rules)
+
+
+def checked_columns(entity: EntityType) -> tuple[str, ...]:
+    """The columns that the graph rules of `entity` look at: all a `TableDelta` has to carry."""
+    system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    unique = [c.properties for c in entity.constraints if isinstance(c, Unique)]
+    return tuple(dict.fromkeys([*system, *(name for names in unique for name in names)]))
+
+
+def edges_touching(catalog: Catalog, node: TableKey) -> tuple[EdgeType, ...]:
+    """Edge types that start or end at this node type."""
+    return tuple(e for e in catalog.edges if node.type_name in (e.source, e.target))

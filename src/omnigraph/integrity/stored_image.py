@@ -1,0 +1,99 @@
+"""The graph before and after a write, asked by value: lookups cost what the change costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.integrity.deltas import NO_IDS, Deltas, TableDelta
+from omnigraph.lance_store.row_lookup import find_candidates, find_rows
+from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+
+class StoredImage:
+    """Rows of one snapshot that survive a set of deltas."""
+
+    def __init__(self, snapshot: Snapshot, store: Store, deltas: Deltas) -> None:
+        self._snapshot = snapshot
+        self._store = store
+        self._deltas = deltas
+        self.catalog = snapshot.catalog
+
+    def delta(self, key: TableKey) -> TableDelta:
+        return self._deltas.get(key) or TableDelta(key)
+
+    def before(self, key: TableKey, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Stored rows with these ids, whatever happens to them."""
+        return self._rows(key, ID, ids, columns)
+
+    def surviving(
+        self, key: TableKey, column: str, values: pa.Array, columns: Sequence[str]
+    ) -> pa.Table:
+        """Rows with one of these values that the write neither rewrites nor deletes."""
+        delta = self.delta(key)
+        if delta.replaces:
+            return self._schema(key, columns).empty_table()
+        return self._without_gone(delta, self._rows(key, column, values, columns))
+
+    def surviving_candidates(
+        self, key: TableKey, wanted: Mapping[str, pa.Array], columns: Sequence[str]
+    ) -> pa.Table:
+        """A superset of the surviving rows that agree with `wanted` in each column."""
+        delta = self.delta(key)
+        if delta.replaces or self._snapshot.pin(key).row_count == 0:
+            return self._schema(key, columns).empty_table()
+        dataset = self._store.open(self._snapshot.pin(key).at)
+        return self._without_gone(delta, find_candidates(dataset, wanted, columns))
+
+    def all_surviving(self, key: TableKey, columns: Sequence[str]) -> pa.Table:
+        delta = self.delta(key)
+        if delta.replaces:
+            return self._schema(key, columns).empty_table()
+        dataset = self._store.open(self._snapshot.pin(key).at)
+        return self._without_gone(delta, read_table(dataset, columns))
+
+    def ids_after(self, key: TableKey) -> pa.Array:
+        """Every id of the table after the write; for writes that touch all of it anyway."""
+        stored = self.all_surviving(key, [ID]).column(ID)
+        return pa.concat_arrays([*stored.chunks, self.delta(key).written_ids])
+
+    def missing(self, key: TableKey, ids: pa.Array) -> pa.Array:
+        """Which of these distinct ids are not in the table after the write."""
+        delta = self.delta(key)
+        rest = _minus(ids, delta.written_ids)
+        if delta.replaces or len(rest) == 0:
+            return rest
+        candidates = _minus(rest, delta.deleted)
+        stored = self._rows(key, ID, candidates, [ID]).column(ID)
+        return _minus(rest, pa.concat_arrays([NO_IDS, *stored.chunks])) if len(stored) else rest
+
+    def _rows(
+        self, key: TableKey, column: str, values: pa.Array, columns: Sequence[str]
+    ) -> pa.Table:
+        pin = self._snapshot.pin(key)
+        if len(values) == 0 or pin.row_count == 0:
+            return self._schema(key, columns).empty_table()
+        dataset = self._store.open(pin.at)
+        return find_rows(dataset, values, columns, key=column).select(list(columns))
+
+    def _schema(self, key: TableKey, columns: Sequence[str]) -> pa.Schema:
+        schema = self._store.open(self._snapshot.pin(key).at).schema
+        return pa.schema([schema.field(name) for name in columns])
+
+    @staticmethod
+    def _without_gone(delta: TableDelta, rows: pa.Table) -> pa.Table:
+        if len(delta.gone) == 0 or rows.num_rows == 0:
+            return rows
+        return rows.filter(pc.invert(pc.is_in(rows.column(ID), value_set=delta.gone)))
+
+
+def _minus(ids: pa.Array, others: pa.Array) -> pa.Array:
+    if len(others) == 0 or len(ids) == 0:
+        return ids
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=others)))

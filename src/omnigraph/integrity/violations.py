@@ -1,0 +1,106 @@
+"""What is wrong with a write: the first findings in full, all of them counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.errors import ValidationFailed
+from omnigraph.values.identifiers import TableKey
+
+FIRST_VIOLATIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row came from."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+Places = Callable[[int], Place | None]
+"""Row number within the table being checked -> where it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule broken by one entity."""
+
+    rule: str
+    table: TableKey
+    entity_id: str | None
+    property: str | None
+    message: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        name = "" if self.entity_id is None else f" {self.entity_id!r}"
+        at = "" if self.place is None else f"{self.place}: "
+        return f"{at}{self.table.type_name}{name}: {self.message}"
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "rule": self.rule,
+            "type": self.table.type_name,
+            "entity_id": self.entity_id,
+            "property": self.property,
+            "message": self.message,
+        }
+        if self.place is not None:
+            found |= {"file": self.place.file, "line": self.place.line}
+        return found
+
+
+class Report:
+    """Collects violations: the first `limit` are kept, every one is counted by its rule."""
+
+    def __init__(self, limit: int = FIRST_VIOLATIONS) -> None:
+        self._limit = limit
+        self.violations: list[Violation] = []
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def room(self) -> int:
+        """How many more are kept; further ones need no message."""
+        return max(0, self._limit - len(self.violations))
+
+    def add(self, rule: str, total: int, first: Iterable[Violation]) -> None:
+        """`total` violations of a rule, of which `first` are some; it is read while there is room.
+
+        A lazy iterable is best: messages are then made for those that are kept only.
+        """
+        if total == 0:
+            return
+        self.counts[rule] += total
+        if self.room:
+            for violation in first:
+                self.violations.append(violation)
+                if not self.room:
+                    break
+
+    def merge(self, violations: Iterable[Violation], counts: Counter[str]) -> None:
+        """Another report's findings: partitions checked elsewhere add up here."""
+        self.counts.update(counts)
+        self.violations += list(violations)[: self.room]
+
+    def raise_if_any(self) -> None:
+        if not self.total:
+            return
+        first = self.violations[0]
+        more = f" (and {self.total - 1} more)" if self.total > 1 else ""
+        raise ValidationFailed(
+            f"{first}{more}",
+            violations=[violation.to_dict() for violation in self.violations],
+            total=self.total,
+            counts=dict(self.counts),
+        )

@@ -1,0 +1,144 @@
+"""Writers of different tables whose checks rely on each other: one of them must lose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import failpoints
+from omnigraph.errors import ExpectedVersionMismatch, OmnigraphError, ValidationFailed
+from omnigraph.graph.handle import Graph
+from omnigraph.testing.invariants import content
+
+SCHEMA = """
+node Person { name: String @key  email: String? @unique }
+edge Knows: Person -> Person @card(0..1)
+edge Owns: Person -> Person @card(1..)
+"""
+SCHEMA_PLAIN = SCHEMA.replace("edge Owns: Person -> Person @card(1..)\n", "")
+POINTS = ["commit.after_stage", "commit.before_arm"]
+
+
+def open_rival(graph: Graph) -> Graph:
+    """As a process on another host: nothing is shared but the storage, no queue either."""
+    rival = omnigraph.open(graph.uri)
+    rival.engine.transaction._queues._root = None
+    return rival
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "g.omni", SCHEMA_PLAIN)
+    graph.apply({"Person": {"insert": [{"name": n} for n in "abcd"]}})
+    return graph
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]) -> None:
+    original, done = failpoints.hit, threading.Event()
+
+    def hit(name: str) -> None:
+        original(name)
+        if name == point and not done.is_set():
+            done.set()
+            action()
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+
+
+def assert_sound(graph: Graph) -> None:
+    found = content(graph)
+    people, knows = found.get("Person", {}), found.get("Knows", {})
+    assert all(e["src"] in people and e["dst"] in people for e in knows.values())
+    emails = [p["email"] for p in people.values() if p["email"] is not None]
+    assert len(emails) == len(set(emails))
+    sources = [e["src"] for e in knows.values()]
+    assert len(sources) == len(set(sources))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_edge_whose_node_is_deleted_meanwhile(graph, monkeypatch, point) -> None:
+    rival = open_rival(graph)
+    meanwhile(monkeypatch, point, lambda: rival.apply({"Person": {"delete": ["b"]}}))
+    with pytest.raises(ValidationFailed) as caught:
+        graph.apply({"Knows": {"insert": [{"from": "a", "to": "b"}]}})
+    assert caught.value.violations[0]["rule"] == "endpoint"
+    assert_sound(graph)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_node_that_gets_an_edge_while_it_is_deleted(graph, monkeypatch, point) -> None:
+    rival = open_rival(graph)
+    edge = {"Knows": {"insert": [{"from": "a", "to": "b"}]}}
+    meanwhile(monkeypatch, point, lambda: rival.apply(edge))
+    with pytest.raises(ExpectedVersionMismatch):
+        graph.apply({"Person": {"delete": ["b"]}})
+    assert_sound(graph)
+    assert graph.apply({"Person": {"delete": ["b"]}}).affected_edges == 1
+    assert_sound(graph)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (
+            {"Person": {"insert": [{"name": "e", "email": "x"}]}},
+            {"Person": {"insert": [{"name": "f", "email": "x"}]}},
+        ),
+        (
+            {"Knows": {"insert": [{"from": "a", "to": "b"}]}},
+            {"Knows": {"insert": [{"from": "a", "to": "c"}]}},
+        ),
+    ],
+)
+def test_two_that_fit_alone_and_not_together(graph, monkeypatch, point, mine, theirs) -> None:
+    rival = open_rival(graph)
+    meanwhile(monkeypatch, point, lambda: rival.apply(theirs))
+    with pytest.raises(ValidationFailed):
+        graph.apply(mine)
+    assert_sound(graph)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_minimum_and_a_new_source(tmp_path, monkeypatch, point) -> None:
+    """A new node and its only edge, removed by somebody who saw it in time, or not at all."""
+    graph = omnigraph.init(tmp_path / "m.omni", SCHEMA)
+    first = {"Person": {"insert": [{"name": "a"}]}, "Owns": {"insert": [{"from": "a", "to": "a"}]}}
+    graph.apply(first)
+    rival = open_rival(graph)
+    meanwhile(monkeypatch, point, lambda: rival.apply({"Person": {"delete": ["a"]}}))
+    with pytest.raises(ValidationFailed):
+        graph.apply(
+            {"Person": {"insert": [{"name": "b"}]}, "Owns": {"insert": [{"from": "b", "to": "a"}]}}
+        )
+    assert content(graph) == {}
+
+
+def test_threads_that_fight_over_everything(graph: Graph) -> None:
+    handles = [graph, open_rival(graph), open_rival(graph)]
+    edits = [
+        {"Person": {"delete": ["b"]}},
+        {"Knows": {"insert": [{"from": "a", "to": "b"}]}},
+        {"Person": {"upsert": [{"name": "b", "email": "x"}]}},
+        {"Person": {"upsert": [{"name": "c", "email": "x"}]}},
+        {"Knows": {"insert": [{"from": "b", "to": "c"}]}},
+    ]
+
+    def work(handle: Graph, offset: int) -> None:
+        for turn in range(6):
+            try:
+                handle.apply(edits[(turn + offset) % len(edits)])
+            except OmnigraphError:
+                continue
+
+    threads = [threading.Thread(target=work, args=(h, n)) for n, h in enumerate(handles)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert_sound(graph)
