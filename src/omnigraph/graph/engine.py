@@ -21,6 +21,8 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.pipeline.embed import Embedder
+from omnigraph.pipeline.embed_plan import History
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 
@@ -37,6 +39,7 @@ class Engine:
     transaction: Transaction
     lifecycle: BranchLifecycle
     queries: QueryRunner
+    embedder: Embedder
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -59,18 +62,23 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     board = IntentBoard(store.files, clock)
     recovery = Recovery(board, reader, publisher, RecoveryActions(reader, publisher, clock))
     arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
+    provider = choose_provider(settings.embedding, os.environ, clock)
+    transaction = Transaction(reader, publisher, board, arming, settings, clock)
     return Engine(
         store=store,
         reader=reader,
         commits=commits,
         board=board,
         recovery=recovery,
-        transaction=Transaction(reader, publisher, board, arming, settings, clock),
+        transaction=transaction,
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
         queries=QueryRunner(
             ViewCache(store, settings.read.cache_bytes),
             settings.read,
-            choose_provider(settings.embedding, os.environ, clock),
+            provider,
             clock,
+        ),
+        embedder=Embedder(
+            History(store, reader, commits), transaction, provider, settings.embedding, clock
         ),
     )

@@ -21,6 +21,7 @@ from omnigraph.graph.queries import QueryText
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.embed import EmbedReceipt, EmbedRequest
 from omnigraph.values.identifiers import MAIN
 
 
@@ -159,6 +160,18 @@ class Graph:
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
         return graph_status(self._engine.reader, self.uri)
+
+    def embed(
+        self,
+        branch: str = MAIN,
+        types: Sequence[str] | None = None,
+        *,
+        message: str | None = None,
+    ) -> EmbedReceipt:
+        """Fill missing and outdated vectors of `@embed` properties in one commit; resumable."""
+        wanted = tuple(types) if types is not None else None
+        request = EmbedRequest(branch, wanted, self.actor, message)
+        return self.writable().embedder.run(request)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

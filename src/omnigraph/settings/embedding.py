@@ -37,3 +37,12 @@ class EmbeddingSettings:
 
     backoff_seconds: float = 0.5
     """First wait between attempts; it doubles, a `Retry-After` overrides it."""
+
+    parallel_requests: int = 4
+    """Requests in flight while a branch is embedded."""
+
+    requests_per_minute: float | None = None
+    """The most requests `embed` starts in a minute, over all threads; None: no limit."""
+
+    journal_dir: str | None = None
+    """Where vectors wait for their commit, so that a run can be resumed; None is `~/.cache`."""

@@ -1,0 +1,226 @@
+"""Fill missing and stale vectors of a branch in one commit, a block of entities at a time."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import EntityType
+from omnigraph.changes.change_list import ChangeListWriter, Op
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model, embed_texts
+from omnigraph.lance_store.row_lookup import find_sorted
+from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.embed_plan import (
+    OPERATION,
+    EmbedTarget,
+    History,
+    embed_targets,
+    rows_to_embed,
+)
+from omnigraph.pipeline.vector_journal import VectorJournal
+from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.values.clock import Clock
+
+_BLOCK = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedRequest:
+    """Which branch and types, and as whom."""
+
+    branch: str
+    types: tuple[str, ...] | None = None
+    actor_id: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedReceipt:
+    """What a run did. `requested` texts went to the provider, `resumed` were known already."""
+
+    write: WriteReceipt
+    embedded: int
+    requested: int
+    resumed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = {"requested": self.requested, "resumed": self.resumed}
+        return {**self.write.to_dict(), "embedded": self.embedded, **counts}
+
+
+class RateLimit:
+    """At most so many starts a minute, spread evenly; shared by threads."""
+
+    def __init__(self, per_minute: float | None, clock: Clock) -> None:
+        self._pause = 60.0 / per_minute if per_minute else 0.0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self) -> None:
+        if not self._pause:
+            return
+        with self._lock:
+            now = self._clock.monotonic()
+            start = max(now, self._next)
+            self._next = start + self._pause
+        self._clock.sleep(start - now)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one run shares over its blocks and builds."""
+
+    limit: RateLimit
+    embedded: int = 0
+    requested: int = 0
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """What a run needs from an open graph."""
+
+    history: History
+    transaction: Transaction
+    provider: EmbeddingProvider
+    settings: EmbeddingSettings
+    clock: Clock
+    progress: Callable[[int, int], None] = field(default=lambda done, total: None)
+
+    def run(self, request: EmbedRequest) -> EmbedReceipt:
+        """One commit with every vector, or none; a run that died before is taken up again."""
+        snapshot = self.history.reader.snapshot(*self.history.reader.branch(request.branch))
+        targets = self._targets(snapshot, request)
+        tables = tuple(dict.fromkeys(t.entity.table_key for t in targets))
+        write = WriteRequest(
+            branch=request.branch,
+            operation=OPERATION,
+            tables=tables,
+            actor_id=request.actor_id,
+            message=request.message,
+            long_build=True,
+        )
+        run = _Run(RateLimit(self.settings.requests_per_minute, self.clock))
+        directory = Path(self.settings.journal_dir or Path.home() / ".cache/omnigraph/embeddings")
+        uri = self.history.store.location.uri
+        with (
+            VectorJournal(directory, uri, self.provider.model) as journal,
+            tempfile.TemporaryDirectory(prefix="omnigraph-embed-") as scratch,
+        ):
+
+            def build(current: Snapshot) -> ChangeSet:
+                run.embedded = 0
+                return self._build(current, request, journal, (Path(scratch), run))
+
+            receipt = self.transaction.run(write, build)
+        return EmbedReceipt(receipt, run.embedded, run.requested, run.resumed)
+
+    def _targets(self, snapshot: Snapshot, request: EmbedRequest) -> list[EmbedTarget]:
+        targets = embed_targets(snapshot.catalog, request.types)
+        for target in targets:
+            check_model(self.provider, target.model, target.width)
+        return targets
+
+    def _build(
+        self,
+        snapshot: Snapshot,
+        request: EmbedRequest,
+        journal: VectorJournal,
+        run: tuple[Path, _Run],
+    ) -> ChangeSet:
+        targets = self._targets(snapshot, request)
+        work = [(t, rows_to_embed(self.history, snapshot, t)) for t in targets]
+        total = sum(rows.num_rows for _, rows in work)
+        effects = []
+        for entity in dict.fromkeys(t.entity for t, _ in work):
+            ours = [(t, rows) for t, rows in work if t.entity == entity and rows.num_rows]
+            if ours:
+                effects.append(self._write(snapshot, entity, ours, journal, (*run, total)))
+        return ChangeSet(tuple(effects))
+
+    def _write(
+        self,
+        snapshot: Snapshot,
+        entity: EntityType,
+        work: list[tuple[EmbedTarget, pa.Table]],
+        journal: VectorJournal,
+        run: tuple[Path, _Run, int],
+    ) -> AdoptRows:
+        scratch, counts, total = run
+        pin = snapshot.pin(entity.table_key)
+        dataset = self.history.store.open(pin.at)
+        changes = ChangeListWriter(scratch / f"{self.clock.new_ulid()}.arrow")
+        schema = table_schema(entity)
+        fragments: list[str] = []
+        for ids in _blocks([rows for _, rows in work]):
+            # The catalog's own schema marks blobs, which a scan returns as plain bytes.
+            rows = find_sorted(dataset, ids, schema.names).cast(schema)
+            for target, wanted in work:
+                part = wanted.filter(pc.is_in(wanted.column(ID), value_set=ids))
+                rows = _with_vectors(rows, target, part, self._vectors(part, journal, counts))
+                counts.embedded += part.num_rows
+                self.progress(counts.embedded, total)
+            fragments += write_to(dataset, rows)
+            changes.add(Op.UPDATE, rows.column(ID))
+        mode = AdoptMode.UPSERT
+        at = (pin.location, pin.branch)
+        return AdoptRows(entity.table_key, mode, *at, tuple(fragments), changes.finish())
+
+    def _vectors(self, part: pa.Table, journal: VectorJournal, counts: _Run) -> dict[str, Vector]:
+        texts = part.column("text").unique().to_pylist()
+        found = journal.known(texts)
+        counts.resumed += len(found)
+        unknown = [text for text in texts if text not in found]
+        size = self.settings.batch_size
+        batches = [unknown[i : i + size] for i in range(0, len(unknown), size)]
+
+        def ask(batch: list[str]) -> dict[str, Vector]:
+            counts.limit.wait()
+            answers = embed_texts(self.provider, batch)
+            fresh = {t: v for t, v in zip(batch, answers, strict=True) if v is not None}
+            journal.add(fresh)
+            return fresh
+
+        with ThreadPoolExecutor(self.settings.parallel_requests) as pool:
+            for fresh in pool.map(ask, batches):
+                found |= fresh
+        counts.requested += len(unknown)
+        return found
+
+
+def _blocks(tables: Sequence[pa.Table]) -> Iterator[pa.Array]:
+    """Distinct ids of all tables, ascending, so many at a time."""
+    columns = [chunk for table in tables for chunk in table.column(ID).chunks]
+    ids = pc.unique(pa.chunked_array(columns, pa.string()))
+    ids = ids.take(pc.array_sort_indices(ids))
+    for start in range(0, len(ids), _BLOCK):
+        yield ids.slice(start, _BLOCK)
+
+
+def _with_vectors(
+    rows: pa.Table, target: EmbedTarget, part: pa.Table, vectors: dict[str, Vector]
+) -> pa.Table:
+    """`rows` with the vectors of the entities in `part`; the others keep theirs."""
+    fresh = {row[ID]: vectors.get(row["text"]) for row in part.to_pylist()}
+    position = rows.schema.get_field_index(target.property)
+    declared = rows.schema.field(position)
+    ids = rows.column(ID).to_pylist()
+    stored = rows.column(position).to_pylist()
+    values = [fresh.get(i) or old for i, old in zip(ids, stored, strict=True)]
+    return rows.set_column(position, declared, pa.array(values, declared.type))
