@@ -41,3 +41,13 @@ def read_table(
         wanted = list(columns) if columns is not None else None
         options = scan_options(dataset)
         return dataset.scanner(columns=wanted, filter=row_filter, **options).to_table()
+
+
+def read_batches(
+    dataset: Dataset, columns: Sequence[str], row_filter: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `read_table` a batch at a time; memory stays that of a batch."""
+    with storage_errors("reading rows"):
+        options = scan_options(dataset)
+        scan = dataset.scanner(columns=list(columns), filter=row_filter, **options)
+        yield from scan.to_batches()

@@ -1,0 +1,25 @@
+"""`@embed` properties of a table of rows: made from their source where no vector is given."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.catalog.annotations import embedding_of
+from omnigraph.catalog.model import EntityType
+from omnigraph.embed.fill import fill_vectors
+from omnigraph.embed.provider import EmbeddingProvider
+
+
+def fill_embeddings(entity: EntityType, rows: pa.Table, provider: EmbeddingProvider) -> pa.Table:
+    """Rows with every missing vector that has a text to be made from."""
+    for declared in entity.properties:
+        embedding = embedding_of(declared)
+        if embedding is None or declared.name not in rows.column_names:
+            continue
+        position = rows.schema.get_field_index(declared.name)
+        vectors = rows.column(position)
+        if vectors.null_count == 0:
+            continue
+        filled = fill_vectors(provider, rows.column(embedding.source), vectors, embedding.model)
+        rows = rows.set_column(position, rows.schema.field(position), filled)
+    return rows
