@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.plan.planner import RULES
 from omnigraph.testing.executor_suite import Answer, plain, run_reference, same_value
 from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.local_graphs import LocalGraphs
@@ -54,6 +55,35 @@ def check_local(query: RandomQuery, local: LocalGraphs) -> None:
 @settings(max_examples=80, deadline=None, suppress_health_check=QUIET, report_multiple_bugs=False)
 def test_local_answers_like_the_reference(query: RandomQuery, local: LocalGraphs) -> None:
     check_local(query, local)
+
+
+def check_otherwise(query: RandomQuery, rules: set[str], seed: int, local: LocalGraphs) -> None:
+    expected = table(expected_answer(query))
+    asked = (query.source, query.parameters)
+    actual = table(local.run_otherwise(rules, seed, query.graph, asked))
+    shown = f"{query.source}\nwithout {rules}\nexpected {expected}\nactual   {actual}"
+    assert same_value(expected, actual), shown
+
+
+RULE_SETS = st.sets(st.sampled_from([rule.name for rule in RULES]))
+
+
+@given(query=random_queries(), rules=RULE_SETS, seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None, suppress_health_check=QUIET, report_multiple_bugs=False)
+def test_plans_do_not_change_answers(
+    query: RandomQuery, rules: set[str], seed: int, local: LocalGraphs
+) -> None:
+    check_otherwise(query, rules, seed, local)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@given(query=random_queries(), rules=RULE_SETS, seed=st.integers(0, 99))
+@settings(max_examples=3000, deadline=None, suppress_health_check=QUIET)
+def test_plans_do_not_change_answers_for_long(
+    query: RandomQuery, rules: set[str], seed: int, local: LocalGraphs
+) -> None:
+    check_otherwise(query, rules, seed, local)
 
 
 @pytest.mark.slow

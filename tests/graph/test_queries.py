@@ -114,8 +114,7 @@ def test_a_deadline_and_a_budget_are_errors(graph: Graph, uri: str) -> None:
 def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
     plan = graph.explain(FRIENDS).splitlines()
     assert [line.split()[0] for line in plan] == [
-        "NodeScan",
-        "Filter",
+        "LookUp",
         "Expand",
         "Keep",
         "OrderBy",

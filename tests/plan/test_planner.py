@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.plan.plan_text import plan_lines
+from omnigraph.plan.plan_text import explained, plan_lines
 from omnigraph.plan.planner import plan_read
+from omnigraph.plan.statistics import Statistics
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.build import catalog_from_text
+from omnigraph.values.identifiers import edge_table, node_table
 
 CATALOG = catalog_from_text(
     """
@@ -16,6 +18,16 @@ CATALOG = catalog_from_text(
     edge Knows: Person -> Person { since: I32? }
     edge WorksAt: Person -> Company
     """
+)
+
+STATISTICS = Statistics(
+    CATALOG,
+    {
+        node_table("Person"): 2**20,
+        node_table("Company"): 2**16,
+        edge_table("Knows"): 2**23,
+        edge_table("WorksAt"): 2**20,
+    },
 )
 
 CASES = {
@@ -51,8 +63,7 @@ CASES = {
     "a filter on the start keeps the start": (
         "match { $p: Person $p.age > 3 $p knows $m $m knows $f } return { count($f) as n }",
         """
-        NodeScan $p#0: Person
-        Filter ($p#0.age > 3)
+        NodeScan $p#0: Person where ($p#0.age > 3)
         Expand $p#0 -Knows:out-> $m#1: Person
         Keep #1
         Count Expand $m#1 -Knows:out-> $f#2: Person (edges are counted, not followed)
@@ -96,6 +107,84 @@ CASES = {
         Project n = [n]
         """,
     ),
+    "a key is looked up, and the walk begins there": (
+        'match { $p: Person $p knows $f $f.name = "Ada" } return { $p.name }',
+        """
+        LookUp $f#1: Person by $f#1.name = "Ada"
+        Expand $f#1 -Knows:in-> $p#0: Person
+        Keep #0, #1
+        OrderBy ties $p#0.id, $f#1.id
+        Project p.name = $p#0.name
+        """,
+    ),
+    "a list of keys is a few lookups": (
+        'match { $p: Person $p.name in ["Ada", "Bob"] $p.age > 3 } return { $p.age }',
+        """
+        LookUp $p#0: Person by $p#0.name in ["Ada", "Bob"] where ($p#0.age > 3)
+        OrderBy ties $p#0.id
+        Project p.age = $p#0.age
+        """,
+    ),
+    "a value of another row is a join on the id": (
+        "match { $p: Person $c: Company $c.name = $p.name } return { $c.name }",
+        """
+        NodeScan $p#0: Person
+        LookUp $c#1: Company by $c#1.name = $p#0.name
+        OrderBy ties $p#0.id, $c#1.id
+        Project c.name = $c#1.name
+        """,
+    ),
+    "edges and ends are judged while followed": (
+        "match { $p: Person $p.age > 9 $p $k:knows $f $k.since > 3 $f.age > 5 } return { $p.name }",
+        """
+        NodeScan $p#0: Person where ($p#0.age > 9)
+        Expand $p#0 -Knows:out-> $f#2: Person edge $k#1 where ($k#1.since > 3) and ($f#2.age > 5)
+        Keep #0, #1, #2
+        OrderBy ties $p#0.id, $k#1.id, $f#2.id
+        Project p.name = $p#0.name
+        """,
+    ),
+    "what may fail is asked last": (
+        'match { $p: Person $p.age / 0 = 1 $p knows $f $f.name = "Ada" } return { $f.age }',
+        """
+        LookUp $f#1: Person by $f#1.name = "Ada"
+        Expand $f#1 -Knows:in-> $p#0: Person
+        Keep #0, #1
+        Filter (($p#0.age / 0) = 1)
+        OrderBy ties $p#0.id, $f#1.id
+        Project f.age = $f#1.age
+        """,
+    ),
+    "a filter on a group key is a filter on rows": (
+        "match { $p: Person } return { $p.age as a, count($p) as n } where a > 3",
+        """
+        NodeScan $p#0: Person where ($p#0.age > 3)
+        Aggregate n = count(*) by a = $p#0.age
+        OrderBy ties [a]
+        Project a = [a], n = [n]
+        """,
+    ),
+    "a sub-pattern is put in order too": (
+        'match { $p: Person not { $p worksAt $c $c.name = "X" } } return { $p.name }',
+        """
+        NodeScan $p#0: Person
+        AntiJoin
+          Rows $p#0
+          Expand $p#0 -WorksAt:out-> $c#1: Company where ($c#1.name = "X")
+        OrderBy ties $p#0.id
+        Project p.name = $p#0.name
+        """,
+    ),
+    "a range is searched from the other end": (
+        'match { $p: Person $p knows{1,3} $f $f.name = "Ada" } return { $p.name }',
+        """
+        LookUp $f#1: Person by $f#1.name = "Ada"
+        Expand $f#1 -Knows:in{1,3} reach-> $p#0: Person
+        Keep #0, #1
+        OrderBy ties $p#0.id, $f#1.id
+        Project p.name = $p#0.name
+        """,
+    ),
 }
 
 
@@ -104,6 +193,16 @@ def test_plan(name: str) -> None:
     body, wanted = CASES[name]
     compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
     assert compiled.plan is not None
-    lines = [line for _, line in plan_lines(plan_read(compiled.plan))]
+    lines = [line for _, line in plan_lines(plan_read(compiled.plan, STATISTICS))]
     expected = [line.removeprefix("        ") for line in wanted.strip("\n").splitlines()]
     assert lines == [line for line in expected if line.strip()]
+
+
+def test_explain_says_how_many_and_why() -> None:
+    body = 'match { $p: Person $p knows $f $f.name = "Ada" } return { $p.age } limit 5'
+    compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
+    assert compiled.plan is not None
+    lines = explained(plan_read(compiled.plan, STATISTICS), STATISTICS).splitlines()
+    assert lines[0].endswith("-- ~1 row: found by name, of 1,048,576")
+    assert lines[1].endswith("-- ~8 rows: ~8 per row")
+    assert "only the first are sorted" in lines[3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,12 @@ from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.local_executor import LocalExecutor, Step
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
 from omnigraph.execute.result import QueryResult
+from omnigraph.ir.reads import ReadOp
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.physical import PhysicalOp
-from omnigraph.plan.plan_text import plan_lines
+from omnigraph.plan.plan_text import explained, plan_lines
 from omnigraph.plan.planner import plan_read
+from omnigraph.plan.statistics import Statistics, rounded
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
 from omnigraph.values.clock import Clock
@@ -34,6 +36,24 @@ class QueryText:
     params: Mapping[str, object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """What was last found about the tables of a head."""
+
+    tables: object
+    views: SnapshotViews
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan, with what its key is the identity of: held, so that no other object gets it."""
+
+    compiled: CompiledQuery
+    statistics: Statistics
+    plan: PhysicalOp
+
+
 class QueryRunner:
     """Compiles (cached), plans (cached), binds and executes."""
 
@@ -48,25 +68,35 @@ class QueryRunner:
         self._provider = provider
         self._settings = settings
         self._clock = clock
-        self._plans: OrderedDict[int, tuple[CompiledQuery, PhysicalOp]] = OrderedDict()
-        self._latest: tuple[object, SnapshotViews] | None = None
+        self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
+        self._latest: _Latest | None = None
 
     def run(self, snapshot: Snapshot, text: QueryText, timeout: float | None) -> QueryResult:
         compiled = _compile(snapshot, text)
         executor = self._executor(snapshot, compiled.bind(text.params), timeout, None)
-        table = executor.table(self._planned(compiled))
+        table = executor.table(self._planned(compiled, snapshot))
+        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
+
+    def run_planned(
+        self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
+    ) -> QueryResult:
+        """The answer by a plan made otherwise; whatever the planner does, it is the same one."""
+        compiled = _compile(snapshot, text)
+        assert compiled.plan is not None
+        planned = plan(compiled.plan, self._at(snapshot).statistics)
+        table = self._executor(snapshot, compiled.bind(text.params), None, None).table(planned)
         return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
         """The physical plan, one operator a line, in the order rows flow."""
-        plan = self._planned(_compile(snapshot, text))
-        return "\n".join(line for _, line in plan_lines(plan))
+        compiled = _compile(snapshot, text)
+        return explained(self._planned(compiled, snapshot), self._at(snapshot).statistics)
 
     def profile(self, snapshot: Snapshot, text: QueryText, timeout: float | None) -> str:
         """The plan with the rows and milliseconds of every operator."""
         compiled = _compile(snapshot, text)
         steps: dict[int, Step] = {}
-        plan = self._planned(compiled)
+        plan = self._planned(compiled, snapshot)
         self._executor(snapshot, compiled.bind(text.params), timeout, steps).table(plan)
         lines = []
         for op, line in plan_lines(plan):
@@ -85,25 +115,37 @@ class QueryRunner:
         seconds = timeout if timeout is not None else self._settings.timeout_seconds
         deadline = None if seconds is None else self._clock.monotonic() + seconds
         limits = QueryLimits(self._settings.memory_bytes, deadline, clock=self._clock)
-        views = self._views(snapshot)
+        views = self._at(snapshot).views
         return LocalExecutor(views, evaluator, limits, self._provider, steps)
 
-    def _views(self, snapshot: Snapshot) -> SnapshotViews:
+    def _at(self, snapshot: Snapshot) -> _Latest:
         """Queries on one head share what they found: its tables are one object per state."""
         latest = self._latest
-        if latest is None or latest[0] is not snapshot.tables:
-            latest = self._latest = (snapshot.tables, SnapshotViews(snapshot, self._cache))
-        return latest[1]
+        if latest is None or latest.tables is not snapshot.tables:
+            statistics = statistics_of(snapshot)
+            if latest is not None and latest.statistics == statistics:
+                statistics = latest.statistics
+            views = SnapshotViews(snapshot, self._cache)
+            latest = self._latest = _Latest(snapshot.tables, views, statistics)
+        return latest
 
-    def _planned(self, compiled: CompiledQuery) -> PhysicalOp:
-        """Compiled queries are cached objects themselves, so their identity is the key."""
-        found = self._plans.get(id(compiled))
+    def _planned(self, compiled: CompiledQuery, snapshot: Snapshot) -> PhysicalOp:
+        """Compiled queries and statistics are shared objects, so their identities are the key."""
+        statistics = self._at(snapshot).statistics
+        key = (id(compiled), id(statistics))
+        found = self._plans.get(key)
         if found is None:
             assert compiled.plan is not None
-            found = self._plans[id(compiled)] = (compiled, plan_read(compiled.plan))
+            found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
+            self._plans[key] = found
             while len(self._plans) > _PLANS:
                 self._plans.popitem(last=False)
-        return found[1]
+        return found.plan
+
+
+def statistics_of(snapshot: Snapshot) -> Statistics:
+    counts = {key: rounded(pin.row_count) for key, pin in snapshot.tables.items()}
+    return Statistics(snapshot.catalog, counts)
 
 
 def _compile(snapshot: Snapshot, text: QueryText) -> CompiledQuery:

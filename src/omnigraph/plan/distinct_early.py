@@ -11,7 +11,7 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.physical import DistinctOn, with_input
+from omnigraph.plan.physical import DistinctOn, Follow, with_input
 from omnigraph.plan.usage import used_by, variables_in
 
 _SET_FUNCTIONS = frozenset({"min", "max"})
@@ -46,6 +46,10 @@ def _thin(op: Any, used: frozenset[int]) -> Any:
     match op:
         case reads.Expand() if op.path is None:
             inner = _thin(op.input, used - {op.target.id} | used_by(op))
+            thinner = with_input(op, inner)
+            return DistinctOn(thinner, used) if len(used) == 1 else thinner
+        case Follow() if op.expand.path is None:
+            inner = _thin(op.input, used - {op.expand.target.id} | used_by(op))
             thinner = with_input(op, inner)
             return DistinctOn(thinner, used) if len(used) == 1 else thinner
         case reads.Filter():

@@ -8,7 +8,48 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.ir.reads import Expand, ReadOp
+from omnigraph.ir.expressions import Expression, Variable
+from omnigraph.ir.reads import Expand, ReadOp, Search
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Entities named by id or key instead of looked for: `property = wanted`, or `in wanted`."""
+
+    property: str
+    wanted: Expression
+    several: bool
+    """`wanted` is a list of values."""
+    per_row: bool
+    """`wanted` depends on the row: a join on the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A NodeScan with what is known about its variable alone: looked up, filtered on the way."""
+
+    input: PhysicalOp
+    variable: Variable
+    look_up: LookUp | None
+    where: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """An Expand whose edges and ends are judged before their rows are made."""
+
+    input: PhysicalOp
+    expand: Expand
+    where_edge: tuple[Expression, ...]
+    where_target: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A `nearest` of which only the best so many rows are wanted: an index may answer."""
+
+    input: PhysicalOp
+    search: Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +79,7 @@ class DistinctOn:
     variables: frozenset[int]
 
 
-PhysicalOp = ReadOp | Keep | Weigh | DistinctOn
+PhysicalOp = ReadOp | Find | Follow | Nearest | Keep | Weigh | DistinctOn
 
 
 def with_input(op: Any, new: PhysicalOp) -> Any:

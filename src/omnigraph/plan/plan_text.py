@@ -6,8 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnigraph.ir import reads
-from omnigraph.ir.ir_text import operator_text
-from omnigraph.plan.physical import DistinctOn, Keep, PhysicalOp, Weigh
+from omnigraph.ir.expressions import Expression, Variable
+from omnigraph.ir.ir_text import expression_text, operator_text, variable_text
+from omnigraph.plan.estimates import estimate_rows, rows_reached
+from omnigraph.plan.physical import (
+    DistinctOn,
+    Find,
+    Follow,
+    Keep,
+    LookUp,
+    Nearest,
+    PhysicalOp,
+    Weigh,
+)
+from omnigraph.plan.statistics import Statistics
 
 _INDENT = "  "
 
@@ -27,8 +39,54 @@ def plan_lines(plan: PhysicalOp, depth: int = 0) -> Iterator[tuple[PhysicalOp, s
             yield from plan_lines(op.pattern, depth + 1)
 
 
+def explained(plan: PhysicalOp, statistics: Statistics) -> str:
+    """The plan with the rows expected of each operator and why a path was taken."""
+    rows = estimate_rows(plan, statistics)
+    lines = list(plan_lines(plan))
+    limited = {id(op.input) for op, _ in lines if isinstance(op, reads.Limit)}
+    return "\n".join(
+        f"{line}  -- {_about(rows[id(op)])}{_why(op, statistics, top=id(op) in limited)}"
+        if id(op) in rows
+        else line
+        for op, line in lines
+    )
+
+
+def _about(rows: float) -> str:
+    count = max(1, round(rows))
+    return f"~{count:,} row{'s' if count > 1 else ''}"
+
+
+def _why(op: Any, statistics: Statistics, *, top: bool) -> str:
+    match op:
+        case Find(_, variable, LookUp(per_row=per_row)):
+            how = "joined on the id" if per_row else "found by name"
+            return f": {how}, of {statistics.rows_of(variable):,}"
+        case reads.NodeScan(_, variable) | Find(_, variable):
+            return f": a pass over {statistics.rows_of(variable):,}"
+        case reads.Expand() if not op.target_bound:
+            return f": ~{rows_reached(op, statistics):.2g} per row"
+        case Follow(_, expand) if not expand.target_bound:
+            return f": ~{rows_reached(expand, statistics):.2g} per row, judged before rows are made"
+        case reads.OrderBy() if top:
+            return ": only the first are sorted, other columns are read after"
+        case _:
+            return ""
+
+
 def _line(op: Any) -> str:
     match op:
+        case Find(_, variable, None, where):
+            return f"NodeScan {_typed(variable)}{_where(where)}"
+        case Find(_, variable, LookUp() as look_up, where):
+            word = "in" if look_up.several else "="
+            name = f"{variable_text(variable)}.{look_up.property}"
+            wanted = f"{name} {word} {expression_text(look_up.wanted)}"
+            return f"LookUp {_typed(variable)} by {wanted}{_where(where)}"
+        case Follow(_, expand, on_edge, on_target):
+            return operator_text(expand) + _where((*on_edge, *on_target))
+        case Nearest(_, search):
+            return f"{operator_text(search)} (the index may answer)"
         case Weigh(_, expand):
             return f"Count {operator_text(expand)} (edges are counted, not followed)"
         case DistinctOn(_, variables):
@@ -37,6 +95,15 @@ def _line(op: Any) -> str:
             return f"Keep {_numbers(variables)}"
         case _:
             return operator_text(op)
+
+
+def _typed(variable: Variable) -> str:
+    return f"{variable_text(variable)}: {'|'.join(variable.types)}"
+
+
+def _where(predicates: tuple[Expression, ...]) -> str:
+    texts = [expression_text(predicate) for predicate in predicates]
+    return f" where {' and '.join(texts)}" if texts else ""
 
 
 def _numbers(variables: frozenset[int]) -> str:

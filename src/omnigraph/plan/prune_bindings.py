@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omnigraph.ir import reads
-from omnigraph.plan.physical import Keep, with_input
+from omnigraph.plan.physical import Follow, Keep, with_input
 from omnigraph.plan.usage import used_by
 
 _FRESH = (reads.Project, reads.Aggregate)
@@ -22,6 +22,6 @@ def _prune(op: Any, needed: frozenset[int]) -> Any:
     wanted = used_by(op) if isinstance(op, _FRESH) else needed | used_by(op)
     inner = _prune(op.input, wanted)
     changed = with_input(op, inner)
-    if isinstance(op, reads.Expand):
+    if isinstance(op, reads.Expand | Follow):
         return Keep(changed, needed)
     return changed

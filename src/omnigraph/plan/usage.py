@@ -1,4 +1,4 @@
-"""Which variables an operator asks for."""
+"""Which variables an operator asks for, and which it gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
-from omnigraph.plan.physical import DistinctOn, Keep, Weigh
+from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh
 
 _BOUND = (ex.PropertyOf, ex.Whole, ex.TypeName)
 
@@ -22,18 +22,31 @@ def variables_in(expressions: Iterable[ex.Expression]) -> frozenset[int]:
     )
 
 
+def conjuncts_of(predicate: ex.Expression) -> tuple[ex.Expression, ...]:
+    """What must all be true, one by one."""
+    if isinstance(predicate, ex.And):
+        return tuple(part for operand in predicate.operands for part in conjuncts_of(operand))
+    return (predicate,)
+
+
 def used_by(op: Any) -> frozenset[int]:
     """Variables this operator itself reads; its input is not looked at."""
     match op:
         case reads.Expand():
             bound = {op.target.id} if op.target_bound else set()
             return frozenset({op.source.id, *bound})
+        case Follow(_, expand):
+            return used_by(expand)
         case Weigh(_, expand):
             return frozenset({expand.source.id})
+        case Find(_, _, look_up):
+            return frozenset() if look_up is None else variables_in([look_up.wanted])
         case reads.AntiJoin(_, pattern) | reads.Optional(_, pattern):
             return used_inside(pattern)
         case reads.Search():
             return frozenset({op.variable.id}) | variables_in([op.query])
+        case Nearest(_, search):
+            return used_by(search)
         case DistinctOn(_, variables) | Keep(_, variables):
             return variables
         case _:
@@ -47,6 +60,29 @@ def used_inside(pattern: Any) -> frozenset[int]:
         used |= used_by(pattern)
         pattern = pattern.input
     return used
+
+
+def given_by(op: Any) -> frozenset[int]:
+    """Variables bound in the rows of an operator."""
+    given: set[int] = set()
+    while not isinstance(op, reads.Rows):
+        match op:
+            case reads.NodeScan(_, variable) | Find(_, variable):
+                given.add(variable.id)
+            case reads.Expand():
+                given |= _ends(op)
+            case Follow(_, expand):
+                given |= _ends(expand)
+            case reads.Optional(_, _, variables):
+                given |= {variable.id for variable in variables}
+            case _:
+                pass
+        op = op.input
+    return frozenset(given | {variable.id for variable in op.variables})
+
+
+def _ends(op: reads.Expand) -> set[int]:
+    return {v.id for v in (op.target, op.edge, op.path) if v is not None}
 
 
 def expressions_of(op: Any) -> tuple[ex.Expression, ...]:

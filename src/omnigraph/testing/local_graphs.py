@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.graph.queries import QueryText
+from omnigraph.ir.reads import ReadOp
+from omnigraph.plan.physical import PhysicalOp
+from omnigraph.plan.planner import plan_read
+from omnigraph.plan.statistics import Statistics
 from omnigraph.testing.executor_suite import Answer
 from omnigraph.testing.graph_data import GraphData
 
@@ -21,10 +27,28 @@ class LocalGraphs:
 
     def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
         """A `Run` of the suite."""
+        result = self._graph(graph).query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+    def run_otherwise(
+        self, rules: Collection[str], seed: int, graph: GraphData, query: tuple[str, Any]
+    ) -> Answer:
+        """The same without some of the planner's rules, and with counts that are not true."""
+        opened, (source, parameters) = self._graph(graph), query
+        chance = random.Random(seed)
+
+        def plan(op: ReadOp, known: Statistics) -> PhysicalOp:
+            counts = {key: chance.choice((0, 1, 64, 2**20)) for key in known.counts}
+            return plan_read(op, Statistics(known.catalog, counts), rules)
+
+        text = QueryText(source, None, parameters)
+        result = opened.engine.queries.run_planned(opened.snapshot(), text, plan)
+        return result.columns, result.to_pylist()
+
+    def _graph(self, graph: GraphData) -> Graph:
         if graph not in self._open:
             opened = init(self._folder / f"{len(self._open)}.omni", graph.schema)
             if graph.lines:
                 opened.apply(graph.edits())
             self._open[graph] = opened
-        result = self._open[graph].query(source, params=parameters)
-        return result.columns, result.to_pylist()
+        return self._open[graph]

@@ -1,20 +1,20 @@
-"""Where variables come from: all entities of a type, or the few a predicate leaves."""
+"""Where variables come from: all entities of a type, those a predicate leaves, or those named."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from omnigraph.catalog.model import NodeType
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, TableView
+from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
 from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.frame import Binding, Frame, Index
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.reads import NodeScan
-from omnigraph.ir.walk import walk
+from omnigraph.plan.physical import Find, LookUp
 from omnigraph.values.canonical import canonical_text
 
 
@@ -26,78 +26,73 @@ def scan_nodes(
     return _cross(frame, variable, view, view.all_positions, limits)
 
 
-def scan_filtered(
-    scan: NodeScan,
-    predicate: ex.Expression,
-    frame: Frame,
-    views: SnapshotViews,
-    evaluator: Evaluator,
-    limits: QueryLimits,
+def find_nodes(
+    op: Find, frame: Frame, views: SnapshotViews, evaluator: Evaluator, limits: QueryLimits
 ) -> Frame:
-    """The predicate first, where it speaks of the new variable alone: then only its matches."""
-    variable, view = scan.variable, views.of(scan.variable)
-    own, other = _split(predicate, variable)
-    looked_up = _point_lookup(own, variable, view, views, evaluator)
-    if looked_up is None:
+    """Every row with the nodes that are named or left by the predicates."""
+    view, look_up = views.of(op.variable), op.look_up
+    if look_up is None:
         positions = view.all_positions
+    elif look_up.per_row:
+        return _joined(op, look_up, frame, view, evaluator)
     else:
-        positions, answered = looked_up
-        own.remove(answered)
-    alone = Frame(len(positions), {variable.id: Binding(view, positions)})
-    for conjunct in own:
-        alone = alone.keep(evaluator.mask(conjunct, alone))
-    result = _cross(frame, variable, view, alone.bindings[variable.id].positions, limits)
-    for conjunct in other:
-        result = result.keep(evaluator.mask(conjunct, result))
+        positions = _named(look_up, view, evaluator)
+    if op.where and len(positions):
+        alone = Frame(len(positions), {op.variable.id: Binding(view, positions)})
+        for predicate in op.where:
+            alone = alone.keep(evaluator.mask(predicate, alone))
+        positions = alone.bindings[op.variable.id].positions
+    return _cross(frame, op.variable, view, positions, limits)
+
+
+def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> Positions:
+    """Positions of the ids or keys that the query itself gives, ascending."""
+    assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
+    given = evaluator.plain(look_up.wanted)
+    values = given if look_up.several else (given,)
+    ids = {_spelled(look_up, value) for value in values or () if value is not None}
+    found = []
+    start = 0
+    for table in view.tables:
+        if len(ids) == 1:
+            found += [start + p for p in map(table.find_one, ids) if p != MISSING]
+        else:
+            positions = table.find(pa.array(sorted(ids), pa.string()))
+            found += (positions[positions != MISSING] + start).tolist()
+        start += table.count if len(view.tables) > 1 else 0
+    return np.array(sorted(found), np.int32)
+
+
+def _joined(
+    op: Find, look_up: LookUp, frame: Frame, view: EntityView, evaluator: Evaluator
+) -> Frame:
+    """A join on the id: each row with the one node of each type that its value names."""
+    values = evaluator.array(look_up.wanted, frame)
+    ids = values if look_up.property == "id" else _spelled_all(look_up, values)
+    rows: list[Index] = []
+    nodes: list[Positions] = []
+    start = 0
+    for table in view.tables:
+        positions = table.find(ids)
+        hits = np.flatnonzero(positions != MISSING)
+        rows.append(hits)
+        nodes.append((positions[hits] + start).astype(np.int32))
+        start += table.count
+    index, met = np.concatenate(rows), np.concatenate(nodes)
+    result = frame.take(index).bind(op.variable.id, Binding(view, met))
+    for predicate in op.where:
+        result = result.keep(evaluator.mask(predicate, result))
     return result
 
 
-def _split(
-    predicate: ex.Expression, variable: ex.Variable
-) -> tuple[list[ex.Expression], list[ex.Expression]]:
-    """Conjuncts about the new variable alone, and the others."""
-    conjuncts = predicate.operands if isinstance(predicate, ex.And) else (predicate,)
-    own: list[ex.Expression] = []
-    other: list[ex.Expression] = []
-    for conjunct in conjuncts:
-        used = {n.variable.id for n in walk(conjunct) if isinstance(n, _BOUND)}
-        (own if used == {variable.id} else other).append(conjunct)
-    return own, other
+def _spelled(look_up: LookUp, value: Any) -> str:
+    return value if look_up.property == "id" else canonical_text(value)
 
 
-_BOUND = (ex.PropertyOf, ex.Whole, ex.TypeName)
-
-
-def _point_lookup(
-    conjuncts: list[ex.Expression],
-    variable: ex.Variable,
-    view: EntityView,
-    views: SnapshotViews,
-    evaluator: Evaluator,
-) -> tuple[Positions, ex.Expression] | None:
-    """`$x.id = value` or its key: one search in the sorted ids answers this conjunct."""
-    if not isinstance(view, TableView):
-        return None
-    node = views.catalog.node_types[variable.types[0]]
-    for conjunct in conjuncts:
-        match conjunct:
-            case ex.Compare("=", ex.PropertyOf(_, name), value) | ex.Compare(
-                "=", value, ex.PropertyOf(_, name)
-            ) if isinstance(value, ex.Constant | ex.ParameterRef) and _names(node, name):
-                wanted = evaluator.plain(value)
-                if wanted is None:
-                    return np.empty(0, np.int32), conjunct
-                text = wanted if name == "id" else canonical_text(wanted)
-                position = view.find_one(text)
-                found = [] if position == MISSING else [position]
-                return np.array(found, np.int32), conjunct
-            case _:
-                continue
-    return None
-
-
-def _names(node: NodeType, property_name: str) -> bool:
-    return property_name == "id" or node.key == (property_name,)
+def _spelled_all(look_up: LookUp, values: pa.Array) -> pa.Array:
+    encoded = values.dictionary_encode()
+    texts = [canonical_text(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def _cross(
@@ -108,15 +103,14 @@ def _cross(
     limits: QueryLimits,
 ) -> Frame:
     each = len(positions)
+    ascends = view.ranks is None
+    if frame.length == 1 and frame.is_bare and not frame.bindings and frame.weights is None:
+        sorted_by = (variable.id,) if ascends else ()
+        return Frame(each, {variable.id: Binding(view, positions)}, sorted_by=sorted_by)
     if frame.length > 1:
         limits.reserve(frame.length * each, len(frame.bindings) + 1)
-    if frame.length == 1:
-        rows = np.zeros(each, np.int64)
-        column = positions
-    else:
-        rows = np.repeat(np.arange(frame.length), each)
-        column = np.tile(positions, frame.length)
-    sorted_before = frame.length == 1 or bool(frame.sorted_by)
-    ascends = sorted_before and view.ranks is None
+    rows = np.repeat(np.arange(frame.length), each)
+    column = positions if frame.length == 1 else np.tile(positions, frame.length)
+    ascends = ascends and (frame.length == 1 or bool(frame.sorted_by))
     result = frame.take(rows, ordered=True).bind(variable.id, Binding(view, column))
     return replace(result, sorted_by=(*frame.sorted_by, variable.id) if ascends else ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,18 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
 from omnigraph.execute.local.adjacency import Neighbours
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
-from omnigraph.execute.local.frame import Binding, Frame, Index
+from omnigraph.execute.local.frame import Binding, Frame, Index, join_frames
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Direction, EdgeStep, Expand
 
 # Below this many rows nothing can grow so large that it must be counted beforehand.
 _ASK_FIRST = 1000
+# So many new rows are made in one go; more in parts, with a look at the limits in between.
+_AT_ONCE = 32_000_000
+
+Mask = npt.NDArray[np.bool_]
+Judge = Callable[[EntityView, Positions, EntityView | None, Positions | None], Mask]
+"""(target view, nodes met, edge view, edges taken) -> which of them are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +50,51 @@ class Found:
     hop: Hop
 
 
-def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
+def expand_edges(
+    op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits, judge: Judge | None = None
+) -> Frame:
     """One row per pair of ends, or per edge when the edge is bound.
 
-    A bound target must be the node met.
+    A bound target must be the node met. `judge` says which edges and ends are wanted at all.
     """
-    if not op.target_bound and frame.length > _ASK_FIRST:
-        _reserve(op, frame, views, limits)
+    if op.target_bound or frame.length <= _ASK_FIRST:
+        return _expand(op, frame, views, judge)
+    columns = len(frame.bindings) + 1
+    ways = hops(op.steps, views, per_edge=op.edge is not None)
+    most = sum(frame.length * way.neighbours.largest for way in ways)
+    if most <= _AT_ONCE and limits.fits(most, columns):
+        return _expand(op, frame, views, judge)
+    totals = np.cumsum(count_edges(op, frame, views))
+    total = int(totals[-1])
+    if judge is None:
+        limits.reserve(total, columns)
+    if total <= _AT_ONCE:
+        return _expand(op, frame, views, judge)
+    return _expand_in_parts(op, frame, views, limits, judge, totals)
+
+
+def _expand_in_parts(
+    op: Expand,
+    frame: Frame,
+    views: SnapshotViews,
+    limits: QueryLimits,
+    judge: Judge | None,
+    totals: npt.NDArray[np.int64],
+) -> Frame:
+    """Some sources at a time: the limits are looked at, and what is judged away takes no room."""
+    edges = np.searchsorted(totals, np.arange(_AT_ONCE, int(totals[-1]), _AT_ONCE))
+    bounds = np.unique(np.concatenate([[0], edges, [frame.length]]))
+    parts: list[Frame] = []
+    made = 0
+    for start, end in pairwise(bounds.tolist()):
+        limits.check()
+        parts.append(_expand(op, frame.take(np.arange(start, end), ordered=True), views, judge))
+        made += parts[-1].length
+        limits.reserve(made, len(frame.bindings) + 1)
+    return join_frames(parts)
+
+
+def _expand(op: Expand, frame: Frame, views: SnapshotViews, judge: Judge | None) -> Frame:
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
     ways = hops(op.steps, views, per_edge=op.edge is not None)
@@ -59,35 +105,48 @@ def expand_edges(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
         met = [_follow(hop, source, target_view) for hop in ways]
     rows = _joined([found.rows for found in met])
     nodes = _joined([found.nodes for found in met])
-    order = None if len(met) == 1 else np.lexsort((nodes, rows))
-    if order is not None and op.edge is None:
-        # Several ways to one node are one pair of ends.
-        order = order[_first_of_runs(rows[order], nodes[order])]
-    rows, nodes = (a if order is None else a[order] for a in (rows, nodes))
+    edges = None if op.edge is None else _edge_positions(op, met, views)
+    if judge is not None:
+        good = judge(target_view, nodes, None if op.edge is None else views.of(op.edge), edges)
+        rows, nodes = rows[good], nodes[good]
+        edges = None if edges is None else edges[good]
+    if len(met) > 1:
+        order = np.lexsort((nodes, rows))
+        if edges is None:
+            # Several ways to one node are one pair of ends.
+            order = order[_first_of_runs(rows[order], nodes[order])]
+        rows, nodes = rows[order], nodes[order]
+        edges = None if edges is None else edges[order]
+    return _with_ends(op, frame, rows, Binding(target_view, nodes), edges, views)
+
+
+def _with_ends(
+    op: Expand,
+    frame: Frame,
+    rows: Index,
+    target: Binding,
+    edges: Positions | None,
+    views: SnapshotViews,
+) -> Frame:
     result = frame.take(rows, ordered=True)
+    if op.target_bound and edges is None:
+        return result
+    bindings = dict(result.bindings)
+    sorted_by = frame.sorted_by
     if not op.target_bound:
-        ascends = frame.sorted_by and target_view.ranks is None and op.edge is None
-        result = replace(
-            result.bind(op.target.id, Binding(target_view, nodes)),
-            sorted_by=(*frame.sorted_by, op.target.id) if ascends else (),
-        )
-    if op.edge is not None:
-        edges = _edge_positions(op, met, views)
-        edges = edges if order is None else edges[order]
-        result = result.bind(op.edge.id, Binding(views.of(op.edge), edges))
+        bindings[op.target.id] = target
+        ascends = sorted_by and target.view.ranks is None and edges is None
+        sorted_by = (*sorted_by, op.target.id) if ascends else ()
+    if edges is not None:
+        assert op.edge is not None
+        bindings[op.edge.id] = Binding(views.of(op.edge), edges)
+        sorted_by = ()
+    result.bindings, result.sorted_by = bindings, sorted_by
     return result
 
 
 def _joined(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _reserve(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> None:
-    """Room for the rows to come; they are counted only when the most there can be do not fit."""
-    columns = len(frame.bindings) + 1
-    ways = hops(op.steps, views, per_edge=op.edge is not None)
-    if not limits.fits(sum(frame.length * way.neighbours.largest for way in ways), columns):
-        limits.reserve(int(count_edges(op, frame, views).sum()), columns)
 
 
 def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,6 +92,34 @@ class Frame:
         if all(v in variables for v in self.bindings):
             return self
         return replace(self, bindings={v: b for v, b in self.bindings.items() if v in variables})
+
+
+def join_frames(parts: Sequence[Frame]) -> Frame:
+    """Rows of several frames with the same bindings, one after the other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return Frame(
+        sum(part.length for part in parts),
+        {
+            v: Binding(b.view, np.concatenate([p.bindings[v].positions for p in parts]))
+            for v, b in first.bindings.items()
+        },
+        {
+            v: PathBinding(tuple(path for p in parts for path in p.paths[v].ids))
+            for v in first.paths
+        },
+        {s: np.concatenate([p.scores[s] for p in parts]) for s in first.scores},
+        {n: pa.concat_arrays([p.columns[n] for p in parts]) for n in first.columns},
+        first.sorted_by if all(p.sorted_by == first.sorted_by for p in parts) else (),
+        None if first.weights is None else np.concatenate([_known(p.weights) for p in parts]),
+        None if first.origin is None else np.concatenate([_known(p.origin) for p in parts]),
+    )
+
+
+def _known(values: Index | None) -> Index:
+    assert values is not None
+    return values
 
 
 ONE_ROW = Frame(1)

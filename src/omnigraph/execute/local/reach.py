@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.errors import ResourceLimit
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING, Positions
 from omnigraph.execute.local.expand import Hop, hops, lift, local_positions
@@ -19,15 +20,19 @@ from omnigraph.values.identifiers import node_table
 # An unbounded range that is still finding nodes after this many hops is an error, not an answer.
 HOP_CEILING = 1000
 
+# Between so many sources a search looks whether it may go on.
+_SOURCES_AT_ONCE = 256
+
 _NONE = np.empty(0, np.int32)
 
 
-def expand_reach(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+def expand_reach(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
     """Rows with equal sources share one search."""
     source = frame.bindings[op.source.id]
     distinct, inverse = np.unique(source.positions, return_inverse=True)
-    found = _reach_all(op, Binding(source.view, distinct), views)
+    found = _reach_all(op, Binding(source.view, distinct), views, limits)
     counts = np.array([len(f) for f in found], np.int64)
+    limits.reserve(int(counts[inverse].sum()), len(frame.bindings) + 1)
     rows = np.repeat(np.arange(frame.length), counts[inverse])
     nodes = np.concatenate([found[i] for i in inverse]) if frame.length else _NONE
     if op.target_bound:
@@ -41,22 +46,30 @@ def expand_reach(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
     )
 
 
-def _reach_all(op: Expand, sources: Binding, views: SnapshotViews) -> list[Positions]:
+def _reach_all(
+    op: Expand, sources: Binding, views: SnapshotViews, limits: QueryLimits
+) -> list[Positions]:
     """What each source reaches, ascending; compiled where one edge type leads back to one type."""
     ways = hops(op.steps, views, per_edge=False)
     compiled = kernels.compiled_reach()
     way = ways[0]
     simple = len(ways) == 1 and way.source_type == way.target_type
-    if compiled is None or not simple or sources.view.types != (way.source_type,):
-        return [
-            _NONE if p == MISSING else _reach(op, ways, Binding(sources.view, p[np.newaxis]), views)
-            for p in sources.positions
-        ]
-    bound = np.flatnonzero(sources.positions != MISSING)
     found = [_NONE] * len(sources.positions)
+    bound = np.flatnonzero(sources.positions != MISSING)
+    held = 0
+    if compiled is None or not simple or sources.view.types != (way.source_type,):
+        for index in bound.tolist():
+            one = Binding(sources.view, sources.positions[index : index + 1])
+            found[index] = _reach(op, ways, one, views, limits)
+            held += len(found[index])
+            limits.reserve(held, 0)
+        return found
     view = views.of(op.target)
-    for index, nodes in zip(bound, _compiled(op, way, sources, bound, compiled), strict=True):
-        found[index] = lift(view, way.target_type, nodes)
+    for part in np.array_split(bound, max(1, -(-len(bound) // _SOURCES_AT_ONCE))):
+        for index, nodes in zip(part, _compiled(op, way, sources, part, compiled), strict=True):
+            found[index] = lift(view, way.target_type, nodes)
+            held += len(nodes)
+        limits.reserve(held, 0)
     return found
 
 
@@ -72,7 +85,9 @@ def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -
     return parts[: len(bound)]
 
 
-def _reach(op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews) -> Positions:
+def _reach(
+    op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews, limits: QueryLimits
+) -> Positions:
     """Nodes first met after `minimum` to `maximum` hops, ascending, in the target's view.
 
     The source is at distance 0: no cycle leads back to it, only its own self-loop, as one hop.
@@ -83,6 +98,7 @@ def _reach(op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews) -
     visited: dict[str, Any] = {}
     met: list[Positions] = []
     for depth in range(1, (op.hops.maximum or HOP_CEILING) + 1):
+        limits.check()
         reached = _step(ways, frontier)
         frontier = {}
         for name, nodes in reached.items():

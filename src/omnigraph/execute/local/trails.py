@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omnigraph.errors import ResourceLimit
+from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expand import hops, lift, local_positions
 from omnigraph.execute.local.frame import Binding, Frame, PathBinding
@@ -19,6 +20,9 @@ from omnigraph.values.identifiers import edge_table, node_table
 
 # Enumerating paths is exponential by nature; beyond this the query wants `{m,n}` without a path.
 _PATH_CEILING = 1_000_000
+
+# An id in a path is a Python string: about so many words of memory.
+_ID_WORDS = 8
 
 _Node = tuple[str, int]
 
@@ -34,9 +38,10 @@ class _Path:
 class _Walker:
     """Neighbours of single nodes, smallest ids first."""
 
-    def __init__(self, op: Expand, views: SnapshotViews) -> None:
+    def __init__(self, op: Expand, views: SnapshotViews, limits: QueryLimits) -> None:
         self._ways = hops(op.steps, views, per_edge=True)
         self._views = views
+        self._limits = limits
 
     def node_id(self, node: _Node) -> str:
         ids = self._views.table(node_table(node[0])).ids
@@ -44,6 +49,7 @@ class _Walker:
 
     def steps(self, node: _Node) -> list[tuple[str, tuple[str, int], _Node]]:
         """(edge id, edge, node) of everything one hop away, by node id, then edge id."""
+        self._limits.check()
         found = []
         for way in self._ways:
             if way.source_type != node[0]:
@@ -60,12 +66,13 @@ class _Walker:
         return sorted(found, key=lambda f: (self.node_id(f[2]), f[2][0], f[0], f[1][0]))
 
 
-def expand_paths(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+def expand_paths(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
-    walker = _Walker(op, views)
+    walker = _Walker(op, views, limits)
     ceiling = op.hops.maximum if op.hops.maximum is not None else HOP_CEILING
     rows, nodes, paths = [], [], []
+    held = 0
     for row, start in _starts(source, op, views):
         walk = _shortest if op.mode is ExpandMode.SHORTEST else _trails
         for path in walk(walker, start, ceiling):
@@ -75,6 +82,8 @@ def expand_paths(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
             local = np.array([path.node[1]], np.int32)
             nodes.append(int(lift(target_view, path.node[0], local)[0]))
             paths.append(path.ids)
+            held += len(path.ids)
+            limits.reserve(held, _ID_WORDS)
             if len(rows) > _PATH_CEILING:
                 raise ResourceLimit(
                     f"more than {_PATH_CEILING} paths; bound the range or leave the path out",
