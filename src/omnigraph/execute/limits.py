@@ -25,9 +25,12 @@ class QueryLimits:
     cancelled: threading.Event | None = None
     clock: Clock = SYSTEM_CLOCK
 
-    def check(self) -> None:
+    def check_cancelled(self) -> None:
         if self.cancelled is not None and self.cancelled.is_set():
             raise ResourceLimit("the query was cancelled", limit="cancelled")
+
+    def check(self) -> None:
+        self.check_cancelled()
         if self.deadline is not None and self.clock.monotonic() > self.deadline:
             raise ResourceLimit(
                 "the query ran out of time; narrow it, or give it a longer timeout", limit="timeout"

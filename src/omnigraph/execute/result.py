@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 _BATCH_ROWS = 64 * 1024
+# A text column of one chunk holds at most 2 GiB: a large table is made of several.
+_TABLE_ROWS = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+class LateRows(Protocol):
+    """Rows that are known by position and become values when somebody reads them."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def length(self) -> int: ...
+
+    def values(self, start: int, end: int) -> pa.RecordBatch:
+        """Some of the rows, in order."""
+
+
+@dataclass(slots=True)
 class QueryResult:
-    """The rows of one query at one commit."""
+    """The rows of one query at one commit.
+
+    A large answer holds positions until it is read: `batches()` then makes one batch at a time,
+    everything else makes them all.
+    """
 
     query_name: str
     graph_branch: str
     graph_commit_id: str
-    table: pa.Table
+    rows: pa.Table | LateRows
+    _table: pa.Table | None = field(default=None, init=False, repr=False)
+
+    @property
+    def table(self) -> pa.Table:
+        if isinstance(self.rows, pa.Table):
+            return self.rows
+        if self._table is None:
+            self._table = pa.Table.from_batches(self.batches(_TABLE_ROWS))
+        return self._table
 
     @property
     def columns(self) -> list[str]:
-        return list(self.table.column_names)
+        return list(self.rows.column_names if isinstance(self.rows, pa.Table) else self.rows.names)
 
     @property
     def row_count(self) -> int:
-        return int(self.table.num_rows)
+        return int(self.rows.num_rows if isinstance(self.rows, pa.Table) else self.rows.length)
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -43,4 +71,9 @@ class QueryResult:
         return import_module("polars").from_arrow(self.table)
 
     def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        yield from self.table.to_batches(max_chunksize=rows)
+        """The rows in order, at most so many at a time; only one batch is in memory."""
+        if isinstance(self.rows, pa.Table):
+            yield from self.rows.to_batches(max_chunksize=rows)
+            return
+        for start in range(0, self.rows.length, rows):
+            yield self.rows.values(start, min(start + rows, self.rows.length))

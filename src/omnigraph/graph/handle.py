@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from omnigraph.graph import history, indexes, reads, writes
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
-from omnigraph.graph.queries import QueryText
+from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
@@ -66,7 +67,7 @@ class Graph:
         """Entities of one type: all of them, or those with the given ids."""
         return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
 
-    def query(
+    def query(  # noqa: PLR0913 - the one door of queries
         self,
         source: str,
         name: str | None = None,
@@ -75,14 +76,18 @@ class Graph:
         *,
         at: str | None = None,
         timeout: float | None = None,
+        cancel: threading.Event | None = None,
     ) -> QueryResult:
         """Run one query of a text; `at` is a commit, tag or moment, `timeout` seconds.
+
+        Another thread that sets `cancel` ends the query: it raises `ResourceLimit`.
 
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
         text = QueryText(source, name, params)
-        return self._engine.queries.run(self.snapshot(branch, at=at), text, timeout)
+        bounds = QueryBounds(timeout, cancel)
+        return self._engine.queries.run(self.snapshot(branch, at=at), text, bounds)
 
     def explain(self, source: str, name: str | None = None, branch: str = MAIN) -> str:
         """The plan of a query, one operator a line, in the order rows flow."""
@@ -96,10 +101,12 @@ class Graph:
         branch: str = MAIN,
         *,
         timeout: float | None = None,
+        cancel: threading.Event | None = None,
     ) -> str:
         """Run a query; its plan with the rows and milliseconds of every operator."""
         text = QueryText(source, name, params)
-        return self._engine.queries.profile(self.snapshot(branch), text, timeout)
+        bounds = QueryBounds(timeout, cancel)
+        return self._engine.queries.profile(self.snapshot(branch), text, bounds)
 
     def apply(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,14 @@ class QueryText:
     source: str
     name: str | None = None
     params: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBounds:
+    """How long one run may take, and who may call it off."""
+
+    timeout: float | None = None
+    cancel: threading.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,11 @@ class QueryRunner:
         self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
         self._latest: _Latest | None = None
 
-    def run(self, snapshot: Snapshot, text: QueryText, timeout: float | None) -> QueryResult:
+    def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
         compiled = _compile(snapshot, text)
-        executor = self._executor(snapshot, compiled.bind(text.params), timeout, None)
-        table = executor.table(self._planned(compiled, snapshot))
-        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
+        executor = self._executor(snapshot, compiled.bind(text.params), bounds, None)
+        rows = executor.answer(self._planned(compiled, snapshot))
+        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
 
     def run_planned(
         self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
@@ -84,7 +93,9 @@ class QueryRunner:
         compiled = _compile(snapshot, text)
         assert compiled.plan is not None
         planned = plan(compiled.plan, self._at(snapshot).statistics)
-        table = self._executor(snapshot, compiled.bind(text.params), None, None).table(planned)
+        table = self._executor(snapshot, compiled.bind(text.params), QueryBounds(), None).table(
+            planned
+        )
         return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
@@ -92,12 +103,12 @@ class QueryRunner:
         compiled = _compile(snapshot, text)
         return explained(self._planned(compiled, snapshot), self._at(snapshot).statistics)
 
-    def profile(self, snapshot: Snapshot, text: QueryText, timeout: float | None) -> str:
+    def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
         """The plan with the rows and milliseconds of every operator."""
         compiled = _compile(snapshot, text)
         steps: dict[int, Step] = {}
         plan = self._planned(compiled, snapshot)
-        self._executor(snapshot, compiled.bind(text.params), timeout, steps).table(plan)
+        self._executor(snapshot, compiled.bind(text.params), bounds, steps).table(plan)
         lines = []
         for op, line in plan_lines(plan):
             step = steps.get(id(op), Step())
@@ -108,13 +119,14 @@ class QueryRunner:
         self,
         snapshot: Snapshot,
         parameters: dict[str, Any],
-        timeout: float | None,
+        bounds: QueryBounds,
         steps: dict[int, Step] | None,
     ) -> LocalExecutor:
         evaluator = Evaluator(parameters, self._clock.now_micros() // 1000)
-        seconds = timeout if timeout is not None else self._settings.timeout_seconds
+        seconds = bounds.timeout if bounds.timeout is not None else self._settings.timeout_seconds
         deadline = None if seconds is None else self._clock.monotonic() + seconds
-        limits = QueryLimits(self._settings.memory_bytes, deadline, clock=self._clock)
+        memory = self._settings.memory_bytes
+        limits = QueryLimits(memory, deadline, bounds.cancel, self._clock)
         views = self._at(snapshot).views
         return LocalExecutor(views, evaluator, limits, self._provider, steps)
 

@@ -21,6 +21,7 @@ from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edge
 from omnigraph.execute.local.expand_filters import judge_entries
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import ONE_ROW, Binding, Frame, PathBinding
+from omnigraph.execute.local.late_rows import UnprojectedRows, worth_waiting
 from omnigraph.execute.local.ordering import sort_frame
 from omnigraph.execute.local.ranked_search import fuse_frame, score_frame
 from omnigraph.execute.local.reach import expand_reach
@@ -52,8 +53,18 @@ class LocalExecutor:
     """Filled per operator when somebody wants a profile."""
 
     def table(self, plan: PhysicalOp) -> pa.Table:
-        frame = self.run(plan, ONE_ROW)
-        return pa.table(dict(frame.columns))
+        columns = self.run(plan, ONE_ROW).columns
+        return pa.Table.from_arrays(list(columns.values()), list(columns))
+
+    def answer(self, plan: PhysicalOp) -> pa.Table | UnprojectedRows:
+        """The rows; very many of them with their columns left to be read in parts."""
+        if not isinstance(plan, reads.Project):
+            return self.table(plan)
+        frame = self.run(plan.input, ONE_ROW)
+        if worth_waiting(plan, frame):
+            return UnprojectedRows(frame, plan, self.evaluator, self.limits)
+        arrays = [self.evaluator.array(c.value, frame) for c in plan.columns]
+        return pa.Table.from_arrays(arrays, [c.name for c in plan.columns])
 
     def run(self, op: PhysicalOp, start: Frame) -> Frame:
         """Rows of `op`; a sub-pattern begins with the rows of `start`."""
