@@ -44,9 +44,16 @@ BRANCH_POINTS = (
     "branch.delete_after_unref",
 )
 INIT_POINTS = ("init.after_tables", "init.after_schema", "init.after_manifest")
+CACHE_POINTS = ("cache.before_array",)
 
 ALL_POINTS = (
-    COMMIT_POINTS + ROLLBACK_POINTS + RECOVERY_POINTS + PUBLISH_POINTS + BRANCH_POINTS + INIT_POINTS
+    COMMIT_POINTS
+    + ROLLBACK_POINTS
+    + RECOVERY_POINTS
+    + PUBLISH_POINTS
+    + BRANCH_POINTS
+    + INIT_POINTS
+    + CACHE_POINTS
 )
 
 

@@ -14,6 +14,7 @@ from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.local.stored_topology import open_stored_topology
 from omnigraph.execute.local.views import ViewCache
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
@@ -73,7 +74,11 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         transaction=transaction,
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
         queries=QueryRunner(
-            ViewCache(store, settings.read.cache_bytes),
+            ViewCache(
+                reader,
+                settings.read.cache_bytes,
+                open_stored_topology(settings.read, os.environ),
+            ),
             settings.read,
             provider,
             clock,

@@ -13,7 +13,7 @@ from omnigraph.manifest.branch_state import BranchState, state_from_rows
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.history import HistoryReader
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.records import BranchRef
+from omnigraph.manifest.records import BranchRef, Commit
 from omnigraph.manifest.refs import BranchRefs, TagRefs
 from omnigraph.manifest.schemas import SchemaStore
 from omnigraph.manifest.snapshot import Snapshot
@@ -67,6 +67,16 @@ class ManifestReader:
         with self._lock:
             cached = self._states.get(ref.incarnation)
         return cached[1] if cached is not None else None
+
+    def recent_commit(self, commit_id: str) -> Commit | None:
+        """A commit in the head of a branch that this process has seen."""
+        with self._lock:
+            states = [state for _, state in self._states.values()]
+        for state in states:
+            for stored in reversed(state.commits):
+                if stored.commit_id == commit_id:
+                    return stored.commit
+        return None
 
     def state(self, ref: BranchRef) -> BranchState:
         """The current head of one incarnation, deleted or not."""

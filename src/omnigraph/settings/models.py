@@ -57,7 +57,14 @@ class ReadSettings:
     """What queries may use."""
 
     cache_bytes: int = 4 * 1024**3
-    """Columns and adjacency kept in memory between queries."""
+    """Columns, adjacency and vectors kept in memory between queries."""
+
+    cache_directory: str | None = None
+    """Where sorted ids and adjacency are kept between processes. None: `OMNIGRAPH_CACHE_DIR`, else
+    `~/.cache/omnigraph`; an empty text: nowhere."""
+
+    cache_file_bytes: int = 16 * 1024**3
+    """What the files there may take; those used longest ago go first."""
 
     memory_bytes: int = 8 * 1024**3
     """Rows one query may hold at once; more is an error, not a crash."""

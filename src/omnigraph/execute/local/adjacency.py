@@ -1,103 +1,163 @@
-"""Who is connected to whom: both directions of one edge type between two node views."""
+"""Who is connected to whom: both directions of one edge type between two node tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
 
-from omnigraph.execute.local import kernels
-from omnigraph.execute.local.entity_view import MISSING, TableView
-from omnigraph.execute.local.kernels import Ints, Offsets
+from omnigraph.execute.local.id_changes import MISSING, Positions
+from omnigraph.execute.local.kernels import Ints
+from omnigraph.execute.local.neighbours import Neighbours, StoredNeighbours, group
+from omnigraph.execute.local.stored_topology import StoredTopology
+from omnigraph.execute.local.table_content import TableContent
+
+Contents = tuple[TableContent, TableContent, TableContent]
+"""Of the edge table, of its sources, of its targets."""
+
+OUT, INTO = "out", "into"
+
+# Below this many edges starting a thread costs more than it saves.
+_WORTH_THREADS = 50_000
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """Entries grouped by source position, ascending by neighbour, then by edge."""
+class Adjacency(ABC):
+    """Both directions of one state of three tables, each made when first followed."""
 
-    offsets: Offsets
-    nodes: Ints
-    edges: Ints
-
-    @cached_property
-    def largest(self) -> int:
-        """The most neighbours any node has."""
-        return int(np.diff(self.offsets).max()) if len(self.offsets) > 1 else 0
-
-    @cached_property
-    def entry_of(self) -> Ints | None:
-        """Where nobody has more than one neighbour: the entry of each node, MISSING for none."""
-        if self.largest > 1 or len(self.nodes) == 0:
-            return None
-        entries = self.offsets[:-1].astype(np.int32)
-        entries[np.diff(self.offsets) == 0] = MISSING
-        return entries
-
-    @property
-    def bytes_held(self) -> int:
-        return int(self.offsets.nbytes + self.nodes.nbytes + self.edges.nbytes)
-
-
-class Adjacency:
-    """Built once per state of the three tables; each direction when first followed."""
-
-    def __init__(self, edges: TableView, sources: TableView, targets: TableView) -> None:
-        self._edges = edges
-        self._source_view = sources
-        self._target_view = targets
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.grown: Callable[[], None] = lambda: None
 
     @cached_property
     def out(self) -> Neighbours:
-        source, target, edges = self._ends
-        return _group(source, target, edges, self._source_view.count)
+        return self._made(OUT)
 
     @cached_property
     def into(self) -> Neighbours:
-        source, target, edges = self._ends
-        return _group(target, source, edges, self._target_view.count)
-
-    @cached_property
-    def out_pairs(self) -> Neighbours:
-        return _pairs(self.out)
-
-    @cached_property
-    def into_pairs(self) -> Neighbours:
-        return _pairs(self.into)
+        return self._made(INTO)
 
     @property
-    def bytes_held(self) -> int:
-        built = (self.__dict__.get(name) for name in ("out", "into", "out_pairs", "into_pairs"))
-        distinct = {id(n): n for n in built if n is not None}
-        return sum(n.bytes_held for n in distinct.values())
+    def out_pairs(self) -> Neighbours:
+        """As `out` with each pair of ends once."""
+        return self.out.pairs
 
-    @cached_property
+    @property
+    def into_pairs(self) -> Neighbours:
+        return self.into.pairs
+
+    @property
+    def made(self) -> dict[str, Neighbours]:
+        """The directions that are in memory."""
+        return {way: self.__dict__[way] for way in (OUT, INTO) if way in self.__dict__}
+
+    @property
+    def holdings(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for neighbours in self.made.values():
+            found.update(neighbours.holdings)
+        return found
+
+    def shed(self) -> None:
+        """Give the memory back; what is asked for again is made again."""
+        for way in (OUT, INTO):
+            self.__dict__.pop(way, None)
+
+    @abstractmethod
+    def make(self, direction: str) -> Neighbours: ...
+
+    def _made(self, direction: str) -> Neighbours:
+        found = self.make(direction)
+        self.grown()
+        return found
+
+
+class StoredAdjacency(Adjacency):
+    """Built from the columns of the three tables, or mapped from the cache directory."""
+
+    def __init__(self, contents: Contents, stored: StoredTopology) -> None:
+        super().__init__(contents)
+        self._stored = stored
+        self._names = (contents[0].name, contents[1].name, contents[2].name)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every edge has both its ends."""
+        neighbours = next(iter(self.made.values()), None)
+        return len((neighbours or self.out).nodes) == self.contents[0].count
+
+    def on_disk(self) -> bool:
+        """Map what an earlier process kept; False when there is nothing."""
+        for direction in (OUT, INTO):
+            if direction not in self.__dict__:
+                mapped = self._mapped(direction)
+                if mapped is not None:
+                    self.__dict__[direction] = mapped
+        return bool(self.made)
+
+    def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
+        """Take a direction that somebody derived already."""
+        self.__dict__[direction] = neighbours
+        arrays = (neighbours.offsets, neighbours.nodes, neighbours.edges)
+        self._stored.keep_neighbours(self._names, direction, *arrays)
+
+    def make(self, direction: str) -> StoredNeighbours:
+        mapped = self._mapped(direction)
+        if mapped is not None:
+            return mapped
+        source, target, edges = self._ends()
+        if direction == OUT:
+            built = group(source, target, edges, self.contents[1].count)
+        else:
+            built = group(target, source, edges, self.contents[2].count)
+        arrays = (built.offsets, built.nodes, built.edges)
+        self._stored.keep_neighbours(self._names, direction, *arrays)
+        return built
+
+    def _mapped(self, direction: str) -> StoredNeighbours | None:
+        edges, sources, targets = self.contents
+        keys = sources if direction == OUT else targets
+        found = self._stored.neighbours(self._names, direction, edges.count, keys.count)
+        return None if found is None else StoredNeighbours(*found)
+
     def _ends(self) -> tuple[Ints, Ints, Ints]:
         """(source, target, edge) positions; an edge without both its ends connects nothing."""
-        source = self._source_view.find(self._edges.column("src"))
-        target = self._target_view.find(self._edges.column("dst"))
+        other = self.made
+        if other:
+            return _ends_of(*next(iter(other.items())))
+        source, target = self._find_ends()
         edges = np.arange(len(source), dtype=np.int32)
         whole = (source != MISSING) & (target != MISSING)
         if whole.all():
             return source, target, edges
         return source[whole], target[whole], edges[whole]
 
+    def _find_ends(self) -> tuple[Positions, Positions]:
+        edges, sources, targets = self.contents
 
-def _pairs(neighbours: Neighbours) -> Neighbours:
-    """Parallel edges once: entries are sorted by node, so repeats stand side by side."""
-    count = len(neighbours.offsets) - 1
-    sources = np.repeat(np.arange(count), np.diff(neighbours.offsets))
-    first = np.ones(len(sources), bool)
-    first[1:] = (np.diff(sources) != 0) | (np.diff(neighbours.nodes) != 0)
-    if first.all():
-        return neighbours
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(sources[first], minlength=count), out=offsets[1:])
-    return Neighbours(offsets, neighbours.nodes[first], neighbours.edges[first])
+        def find(end: tuple[TableContent, str]) -> Positions:
+            nodes, column = end
+            return nodes.find(edges.peek(column))
+
+        ends = ((sources, "src"), (targets, "dst"))
+        if edges.count < _WORTH_THREADS:
+            first, second = map(find, ends)
+        else:
+            # Arrow and Lance release the interpreter: two ends take little longer than one.
+            with ThreadPoolExecutor(2) as threads:
+                first, second = threads.map(find, ends)
+        return first, second
 
 
-def _group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> Neighbours:
-    by_node = np.argsort(nodes, kind="stable")
-    offsets, order = kernels.compress(keys[by_node], count)
-    entries = by_node[order]
-    return Neighbours(offsets, nodes[entries], edges[entries])
+def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
+    """The ends of every edge from one direction, in edge order."""
+    keys = np.repeat(np.arange(len(near.offsets) - 1, dtype=np.int32), np.diff(near.offsets))
+    size = int(near.edges.max()) + 1 if len(near.edges) else 0
+    first, second = np.full(size, MISSING, np.int32), np.empty(size, np.int32)
+    first[near.edges], second[near.edges] = keys, near.nodes
+    edges = np.flatnonzero(first != MISSING).astype(np.int32)
+    if len(edges) != size:
+        first, second = first[edges], second[edges]
+    return (first, second, edges) if direction == OUT else (second, first, edges)

@@ -6,7 +6,6 @@ visited sets are integer work. Several types behind one variable form a union of
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
@@ -16,15 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.lance_store.scan import read_row_addresses, read_table
+from omnigraph.execute.local.id_changes import MISSING as MISSING
+from omnigraph.execute.local.id_changes import Positions as Positions
+from omnigraph.execute.local.table_content import Addresses, TableContent
 from omnigraph.lance_store.store import Dataset
-
-Positions = npt.NDArray[np.int32]
-
-MISSING = -1
-
-# Above this many keys one hash of the ids beats a binary search per key.
-_FEW_KEYS = 64
+from omnigraph.lance_store.vector_columns import VectorColumns
 
 
 class EntityView(Protocol):
@@ -63,20 +58,30 @@ class EntityView(Protocol):
 
 
 class TableView:
-    """One table at one version."""
+    """One table at one version: its content, and where the rows are in that version."""
 
-    def __init__(self, type_name: str, dataset: Dataset) -> None:
+    def __init__(
+        self, type_name: str, dataset: Dataset, content: TableContent, vectors: VectorColumns
+    ) -> None:
         self.dataset = dataset
-        self._lock = threading.Lock()
-        self._columns: dict[str, pa.Array] = {}
-        self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
-        self._bytes = 0
+        self.content = content
+        self.vectors = vectors
         self.types = (type_name,)
         self.ranks = None
 
     @property
-    def bytes_held(self) -> int:
-        return self._bytes
+    def is_built(self) -> bool:
+        """Positions can be asked for without reading the table."""
+        return self.content.is_built
+
+    @property
+    def holdings(self) -> dict[int, int]:
+        addresses = self.__dict__.get("addresses")
+        own = 0 if addresses is None else int(addresses.nbytes)
+        return {**self.content.holdings, id(self): own}
+
+    def shed(self) -> None:
+        self.__dict__.pop("addresses", None)
 
     @property
     def tables(self) -> tuple[TableView, ...]:
@@ -92,9 +97,9 @@ class TableView:
             and not pa.types.is_fixed_size_list(field.type)
         )
 
-    @cached_property
+    @property
     def count(self) -> int:
-        return int(self.dataset.count_rows())
+        return self.content.count
 
     @cached_property
     def all_positions(self) -> Positions:
@@ -102,78 +107,28 @@ class TableView:
 
     @property
     def ids(self) -> pa.Array:
-        return self._sorted_ids[0]
+        return self.content.ids
 
     def column(self, name: str) -> pa.Array:
-        if name == "id":
-            return self.ids
-        with self._lock:
-            found = self._columns.get(name)
-        if found is None:
-            stored = _one_chunk(read_table(self.dataset, [name]).column(name))
-            order = self._sorted_ids[1]
-            found = stored if order is None else stored.take(order)
-            with self._lock:
-                self._columns[name] = found
-                self._bytes += found.nbytes
-        return found
+        return self.content.column(name)
 
     @cached_property
-    def addresses(self) -> npt.NDArray[np.uint64]:
+    def addresses(self) -> Addresses:
         """Row address by position: how search names rows."""
-        stored = read_row_addresses(self.dataset)
-        order = self._sorted_ids[1]
-        return stored if order is None else stored[order.to_numpy()]
+        return self.content.addresses_at(self.dataset)
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
         """A text column as small integers by position, and how many; 0 and the last are NULL."""
-        with self._lock:
-            found = self._codes.get(name)
-        if found is None:
-            encoded = self.column(name).dictionary_encode()
-            indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
-            codes = np.zeros(len(indices) + 1, np.int64)
-            codes[:-1] = indices + 1
-            found = (codes, len(encoded.dictionary) + 1)
-            with self._lock:
-                self._codes[name] = found
-                self._bytes += codes.nbytes
-        return found
+        return self.content.codes(name)
 
     def find(self, ids: pa.Array) -> Positions:
-        if len(ids) <= _FEW_KEYS:
-            return np.fromiter((self.find_one(i) for i in ids.to_pylist()), np.int32, len(ids))
-        found = pc.fill_null(pc.index_in(ids, value_set=self.ids), MISSING)
-        return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
+        return self.content.find(ids)
+
+    def find_one(self, wanted: str | None) -> int:
+        return self.content.find_one(wanted)
 
     def type_codes(self, positions: Positions) -> npt.NDArray[np.int64]:
         return np.zeros(len(positions), np.int64)
-
-    @cached_property
-    def _sorted_ids(self) -> tuple[pa.Array, pa.Array | None]:
-        """(ids ascending, storage row of each; None when they are stored that way)."""
-        stored = _one_chunk(read_table(self.dataset, ["id"]).column("id"))
-        order = pc.sort_indices(stored)
-        in_order = np.array_equal(order.to_numpy(), np.arange(len(stored)))
-        ids = stored if in_order else stored.take(order)
-        self._bytes += ids.nbytes
-        return ids, None if in_order else order
-
-    def find_one(self, wanted: str | None) -> int:
-        """By binary search: no hash of all ids is built for a single one."""
-        if wanted is None:
-            return MISSING
-        ids, low, high = self.ids, 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            found = ids[middle].as_py()
-            if found == wanted:
-                return middle
-            if found < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return MISSING
 
 
 class UnionView:
@@ -222,12 +177,3 @@ class UnionView:
 
     def type_codes(self, positions: Positions) -> npt.NDArray[np.int64]:
         return np.searchsorted(self.offsets[1:], positions, side="right")
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return (
-            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
-        )
-    return combined

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
-from omnigraph.execute.local.adjacency import Neighbours
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
 from omnigraph.execute.local.frame import Binding, Frame, Index, join_frames
+from omnigraph.execute.local.neighbours import Neighbours
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Direction, EdgeStep, Expand
 
@@ -164,9 +164,9 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
     counts = np.zeros(frame.length, np.int64)
     for hop in hops(op.steps, views, per_edge=op.edge is not None):
         rows, positions = local_positions(source, hop.source_type)
-        offsets = hop.neighbours.offsets
+        near = hop.neighbours
         everybody = positions is source.view.all_positions
-        degrees = np.diff(offsets) if everybody else kernels.degrees(offsets, positions)
+        degrees = np.diff(near.offsets) if everybody else near.degrees(positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
         if rows is None:
@@ -234,12 +234,8 @@ def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
     near = hop.neighbours
     if positions is source.view.all_positions:
         taken, nodes, edges = kernels.follow_all(near.offsets, near.nodes, near.edges)
-    elif near.entry_of is not None:
-        taken, nodes, edges = kernels.follow_single(
-            near.entry_of, near.nodes, near.edges, positions
-        )
     else:
-        taken, nodes, edges = kernels.follow(near.offsets, near.nodes, near.edges, positions)
+        taken, nodes, edges = near.follow(positions)
     at = taken if rows is None else rows[taken]
     found = Found(at, lift(target_view, hop.target_type, nodes), edges, hop)
     if hop.skip_loops:
@@ -261,13 +257,7 @@ def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
             return_indices=True,
         )
         sources, targets = sources[first], targets[second]
-    near = hop.neighbours
-    if near.entry_of is not None:
-        taken, nodes, edges = kernels.follow_single(near.entry_of, near.nodes, near.edges, sources)
-        hit = nodes == targets[taken]
-        taken, edges = taken[hit], edges[hit]
-    else:
-        taken, edges = kernels.meet(near.offsets, near.nodes, near.edges, sources, targets)
+    taken, edges = hop.neighbours.meet(sources, targets)
     at = taken if rows is None else rows[taken]
     found = Found(at, wanted.positions[at], edges, hop)
     return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found

@@ -92,8 +92,8 @@ def _rank(
     if op.function == "bm25":
         return bm25(table.dataset, op.property, query, None, candidates)
     if wanted is not None:
-        return nearest(table.dataset, op.property, query, wanted, candidates)
-    return exact_nearest(table.dataset, op.property, query, None, candidates)
+        return nearest(table.dataset, op.property, query, wanted, candidates, table.vectors)
+    return exact_nearest(table.dataset, op.property, query, None, candidates, table.vectors)
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:

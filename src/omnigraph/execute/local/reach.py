@@ -125,8 +125,7 @@ def _step(ways: list[Hop], frontier: dict[str, Positions]) -> dict[str, Position
         nodes = frontier.get(way.source_type)
         if nodes is None or len(nodes) == 0:
             continue
-        near = way.neighbours
-        _, met, _ = kernels.follow(near.offsets, near.nodes, near.edges, nodes)
+        _, met, _ = way.neighbours.follow(nodes)
         reached.setdefault(way.target_type, []).append(met)
     return {name: np.unique(np.concatenate(parts)) for name, parts in reached.items()}
 

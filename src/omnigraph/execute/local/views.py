@@ -1,49 +1,58 @@
 """Views and adjacency of one snapshot, taken from a cache that all snapshots share.
 
-The cache key is the exact dataset version, so branches and snapshots that share a table share its
-view; what was used longest ago goes first when the memory bound is crossed.
+Contents and adjacency are kept by content epoch (`topology`), so branches, snapshots and physical
+versions with the same rows share them; only where rows are on disk belongs to one version.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.execute.local.adjacency import Adjacency
+from omnigraph.execute.local.cache_files import CacheFiles
 from omnigraph.execute.local.entity_view import EntityView, TableView, UnionView
+from omnigraph.execute.local.lineage import Lineage
+from omnigraph.execute.local.memory_cache import MemoryCache
+from omnigraph.execute.local.stored_topology import StoredTopology
+from omnigraph.execute.local.topology import DeriveLimits, Topology
 from omnigraph.ir.expressions import Variable, VariableKind
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.vector_columns import VectorColumns
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
+
+NO_FILES = StoredTopology(CacheFiles(None, 0))
+
+# Vectors of the columns that are searched exactly, as a share of the memory for everything.
+_VECTOR_SHARE = 4
 
 
 class ViewCache:
     """Bounded by bytes; shared by the queries of a process."""
 
-    def __init__(self, store: Store, limit_bytes: int) -> None:
-        self.store = store
-        self._limit = limit_bytes
-        self._lock = threading.RLock()
-        self._entries: OrderedDict[Any, Any] = OrderedDict()
+    def __init__(
+        self,
+        reader: ManifestReader,
+        limit_bytes: int,
+        stored: StoredTopology = NO_FILES,
+        limits: DeriveLimits | None = None,
+    ) -> None:
+        self._store = reader.store
+        self.vectors = VectorColumns(limit_bytes // _VECTOR_SHARE)
+        self.memory = MemoryCache(limit_bytes, lambda: self.vectors.used_bytes)
+        self.topology = Topology(
+            reader.store, self.memory, stored, Lineage(reader), limits or DeriveLimits()
+        )
 
-    def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        with self._lock:
-            found = self._entries.get(key)
-            if found is None:
-                found = self._entries[key] = make()
-                self._shrink()
-            else:
-                self._entries.move_to_end(key)
-            return found
-
-    def _shrink(self) -> None:
-        held = sum(entry.bytes_held for entry in self._entries.values())
-        while held > self._limit and len(self._entries) > 1:
-            _, dropped = self._entries.popitem(last=False)
-            held -= dropped.bytes_held
+    def table(self, pin: TablePin) -> TableView:
+        found: TableView | None = self.memory.peek(pin.at)
+        if found is None or found.content.name.epoch != pin.content_epoch:
+            content = self.topology.content(pin)
+            view = TableView(pin.key.type_name, self._store.open(pin.at), content, self.vectors)
+            found = self.memory.keep(pin.at, view)
+        return found
 
 
 class SnapshotViews:
@@ -58,11 +67,7 @@ class SnapshotViews:
     def table(self, key: TableKey) -> TableView:
         found: TableView | None = self._known.get(key)
         if found is None:
-            at = self._snapshot.pin(key).at
-            found = self._cache.get(
-                at, lambda: TableView(key.type_name, self._cache.store.open(at))
-            )
-            self._known[key] = found
+            found = self._known[key] = self._cache.table(self._snapshot.pin(key))
         return found
 
     def of(self, variable: Variable) -> EntityView:
@@ -76,11 +81,11 @@ class SnapshotViews:
         return found
 
     def adjacency(self, edge_name: str) -> Adjacency:
-        edge = self.catalog.edge_types[edge_name]
-        tables = (edge_table(edge.name), node_table(edge.source), node_table(edge.target))
-        found: Adjacency | None = self._known.get(tables)
+        found: Adjacency | None = self._known.get(("adjacency", edge_name))
         if found is None:
-            key = ("adjacency", *(self._snapshot.pin(t).at for t in tables))
-            found = self._cache.get(key, lambda: Adjacency(*(self.table(t) for t in tables)))
-            self._known[tables] = found
+            edge = self.catalog.edge_types[edge_name]
+            tables = (edge_table(edge.name), node_table(edge.source), node_table(edge.target))
+            edges, sources, targets = (self._snapshot.pin(table) for table in tables)
+            found = self._cache.topology.adjacency((edges, sources, targets))
+            self._known["adjacency", edge_name] = found
         return found

@@ -1,0 +1,152 @@
+"""What happened to the rows of a table between two of its states, as ids and as positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Positions = npt.NDArray[np.int32]
+
+MISSING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class IdChanges:
+    """Ids that came, were rewritten and went, from an older state to a newer one."""
+
+    inserted: frozenset[str] = frozenset()
+    updated: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+
+    @property
+    def size(self) -> int:
+        return len(self.inserted) + len(self.updated) + len(self.deleted)
+
+    @property
+    def moves_positions(self) -> bool:
+        return bool(self.inserted or self.deleted)
+
+    def then(self, later: IdChanges) -> IdChanges:
+        """Both in a row; an id that goes and comes back is a rewritten one."""
+        inserted = (self.inserted - later.deleted) | (later.inserted - self.deleted)
+        back = later.inserted & self.deleted
+        updated = ((self.updated | later.updated | back) - later.deleted) - inserted
+        deleted = (self.deleted - later.inserted) | (later.deleted - self.inserted)
+        return IdChanges(inserted, updated, deleted)
+
+
+class RankedIds(Protocol):
+    """A set of ids in order."""
+
+    @property
+    def count(self) -> int: ...
+
+    def rank(self, wanted: str) -> tuple[int, bool]:
+        """How many ids are smaller, and whether the id itself is there."""
+
+
+@dataclass(frozen=True)
+class PositionPatch:
+    """Positions of an older state as positions of a newer one, and back."""
+
+    count: int
+    new_count: int
+    deleted: npt.NDArray[np.int64]
+    """Old positions that went, ascending."""
+    insert_ranks: npt.NDArray[np.int64]
+    """For each id that came, ascending: how many old ids are smaller."""
+    inserted_ids: pa.Array
+    updated: npt.NDArray[np.int64]
+    """Old positions of rewritten rows, ascending."""
+    updated_ids: pa.Array
+
+    @property
+    def moves(self) -> bool:
+        return bool(len(self.deleted) or len(self.insert_ranks))
+
+    @cached_property
+    def inserted(self) -> npt.NDArray[np.int64]:
+        """New positions of the ids that came, ascending."""
+        gone = np.searchsorted(self.deleted, self.insert_ranks, side="left")
+        return self.insert_ranks - gone + np.arange(len(self.insert_ranks))
+
+    def forward(self, old: npt.NDArray[np.integer]) -> Positions:
+        """Old positions, none of them deleted, as new ones."""
+        if not self.moves:
+            return old.astype(np.int32, copy=False)
+        if len(old) * 4 > self.count:
+            moved: Positions = self._forward_table[old]
+            return moved
+        came = np.searchsorted(self.insert_ranks, old, side="right")
+        went = np.searchsorted(self.deleted, old, side="left")
+        return (old + came - went).astype(np.int32)
+
+    def back(self, new: npt.NDArray[np.integer]) -> Positions:
+        """New positions as old ones, MISSING for those that came."""
+        if not self.moves:
+            return new.astype(np.int32, copy=False)
+        before = np.searchsorted(self.inserted, new, side="left")
+        came = before < len(self.inserted)
+        came[came] = self.inserted[before[came]] == new[came]
+        rest = np.asarray(new, np.int64) - before
+        # The k-th surviving row: each deleted row before it pushes it one further.
+        survivors_before = self.deleted - np.arange(len(self.deleted))
+        old = rest + np.searchsorted(survivors_before, rest, side="right")
+        old[came] = MISSING
+        return old.astype(np.int32)
+
+    def is_deleted(self, old: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        return np.isin(old, self.deleted)
+
+    @cached_property
+    def _forward_table(self) -> Positions:
+        steps = np.zeros(self.count + 1, np.int32)
+        np.add.at(steps, self.insert_ranks, 1)
+        np.add.at(steps, self.deleted + 1, -1)
+        return (np.arange(self.count, dtype=np.int32) + np.cumsum(steps[:-1])).astype(np.int32)
+
+
+def position_patch(old: RankedIds, changes: IdChanges) -> PositionPatch | None:
+    """None when the changes do not fit the rows they are said to start from."""
+    came = sorted(changes.inserted)
+    ranks = [old.rank(wanted) for wanted in came]
+    went = [old.rank(wanted) for wanted in changes.deleted]
+    rewritten = sorted(changes.updated)
+    rows = [old.rank(wanted) for wanted in rewritten]
+    if any(there for _, there in ranks) or not all(there for _, there in (*went, *rows)):
+        return None
+    return PositionPatch(
+        count=old.count,
+        new_count=old.count + len(came) - len(went),
+        deleted=np.sort(np.array([rank for rank, _ in went], np.int64)),
+        insert_ranks=np.array([rank for rank, _ in ranks], np.int64),
+        inserted_ids=pa.array(came, pa.string()),
+        updated=np.array([rank for rank, _ in rows], np.int64),
+        updated_ids=pa.array(rewritten, pa.string()),
+    )
+
+
+def patched_array(
+    old: pa.Array, patch: PositionPatch, came: pa.Array, rewritten: pa.Array
+) -> pa.Array:
+    """A column of the new state: slices of the old one with the changed values between them."""
+    cuts: list[tuple[int, int, pa.Array | None]] = [(int(at), 1, None) for at in patch.deleted]
+    cuts += [(int(at), 1, rewritten.slice(i, 1)) for i, at in enumerate(patch.updated)]
+    cuts += [(int(at), 0, came.slice(i, 1)) for i, at in enumerate(patch.insert_ranks)]
+    # At one place what came stands before the row that was there.
+    cuts.sort(key=lambda cut: (cut[0], cut[1]))
+    parts: list[pa.Array] = []
+    start = 0
+    for at, skipped, value in cuts:
+        if at > start:
+            parts.append(old.slice(start, at - start))
+        if value is not None:
+            parts.append(value)
+        start = max(start, at + skipped)
+    parts.append(old.slice(start))
+    return pa.concat_arrays(parts)
