@@ -171,6 +171,8 @@ def check_few(near: Neighbours, expected: Neighbours) -> None:
 
 def run_history(folder: Path, moves: list[Move], stored: StoredTopology) -> None:
     graph = init(folder, SCHEMA)
+    everybody = [person(name, None) for name in PEOPLE]
+    graph.apply({"Person": Edit(insert=everybody), "City": Edit(insert=[{"name": CITIES[0]}])})
     branches, derived = ["main"], ViewCache(graph.engine.reader, 1 << 30, stored, ALWAYS)
     seen = []
     for move in moves:
