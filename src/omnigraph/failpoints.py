@@ -45,6 +45,12 @@ BRANCH_POINTS = (
 )
 INIT_POINTS = ("init.after_tables", "init.after_schema", "init.after_manifest")
 CACHE_POINTS = ("cache.before_array",)
+LOAD_POINTS = (
+    "load.after_prepare",
+    "load.after_check",
+    "load.after_write_first",
+    "load.after_write",
+)
 
 ALL_POINTS = (
     COMMIT_POINTS
@@ -54,6 +60,7 @@ ALL_POINTS = (
     + BRANCH_POINTS
     + INIT_POINTS
     + CACHE_POINTS
+    + LOAD_POINTS
 )
 
 

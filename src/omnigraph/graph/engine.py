@@ -19,6 +19,7 @@ from omnigraph.execute.local.views import ViewCache
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
+from omnigraph.load.local_load import LocalLoader
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
@@ -41,6 +42,7 @@ class Engine:
     lifecycle: BranchLifecycle
     queries: QueryRunner
     embedder: Embedder
+    loader: LocalLoader
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -83,6 +85,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
             provider,
             clock,
         ),
+        loader=LocalLoader(reader, commits, transaction, provider, settings.load),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock
         ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -14,11 +16,14 @@ from omnigraph.commit.request import WriteReceipt
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
-from omnigraph.graph import history, indexes, reads, writes
+from omnigraph.export.export_graph import ExportReceipt
+from omnigraph.graph import history, indexes, loading, reads, writes
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
+from omnigraph.lance_store.blob_reads import StoredBlob
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
@@ -124,6 +129,84 @@ class Graph:
         """
         options = writes.ApplyOptions(branch, self.actor, message, if_commit, idempotency_key)
         return writes.apply(self.writable(), edits, options)
+
+    def load(  # noqa: PLR0913 - the options of one operation
+        self,
+        data: Any,
+        mode: str = "append",
+        branch: str = MAIN,
+        *,
+        from_branch: str | None = None,
+        engine: str = "auto",
+        type: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        progress: bool | Callable[[int, int], None] | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """Load files or tables as one commit: all of it, or nothing and an error with its place.
+
+        Args:
+            data: A path, glob or directory (`.ndjson .csv .parquet`), an Arrow table or reader, a
+                pandas or polars frame, or a list of these.
+            mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
+                types that occur in the input.
+            branch: Where the entities go.
+            from_branch: Fork `branch` from here when there is none.
+            engine: `local` runs in this process; `auto` chooses.
+            type: The type of a table, or of a Parquet or CSV file whose name does not say it.
+            columns: Names in Parquet and CSV files -> properties.
+            progress: True for a bar on stderr, None for one on terminals only, or a function that
+                gets (bytes, rows) of every block.
+            message: For the commit.
+            if_commit: Refuse unless this is the head of the branch.
+            idempotency_key: The same key again gives the first commit.
+        """
+        options = LoadOptions(
+            LoadMode.parse(mode),
+            branch,
+            self.actor,
+            message,
+            if_commit,
+            idempotency_key,
+            type,
+            columns,
+        )
+        return loading.load(self.writable(), data, options, from_branch, (engine, progress))
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | BinaryIO | None = None,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+        types: Sequence[str] | None = None,
+        format: str = "ndjson",
+    ) -> ExportReceipt:
+        """Write a branch, or `at` a commit, tag or moment, so that a load gives the same graph.
+
+        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout.
+        """
+        return loading.export(self._engine, self.snapshot(branch, at=at), path, types, format)
+
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+    ) -> StoredBlob:
+        """A stored blob: `size`, and `read(offset, length)` of any range.
+
+        Example:
+            >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
+        """
+        snapshot = self.snapshot(branch, at=at)
+        return loading.blob(self._engine, snapshot, (kind, type, id, property))
 
     def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
         """Add types: `catalog` holds all present ones unchanged, and new ones."""

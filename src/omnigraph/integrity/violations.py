@@ -33,21 +33,24 @@ class Violation:
     """One rule broken by one entity."""
 
     rule: str
-    table: TableKey
+    table: TableKey | None
+    """None when a line does not even say which type it is of."""
     entity_id: str | None
     property: str | None
     message: str
     place: Place | None = None
 
     def __str__(self) -> str:
-        name = "" if self.entity_id is None else f" {self.entity_id!r}"
         at = "" if self.place is None else f"{self.place}: "
+        if self.table is None:
+            return f"{at}{self.message}"
+        name = "" if self.entity_id is None else f" {self.entity_id!r}"
         return f"{at}{self.table.type_name}{name}: {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "rule": self.rule,
-            "type": self.table.type_name,
+            "type": self.table.type_name if self.table else None,
             "entity_id": self.entity_id,
             "property": self.property,
             "message": self.message,

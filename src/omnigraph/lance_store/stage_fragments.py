@@ -49,16 +49,17 @@ def write_rows(target: WriteTarget, rows: pa.Table) -> tuple[str, ...]:
     options = dict(target.storage_options) or None
     with storage_errors(f"writing rows for {target.uri}"):
         dataset = lance.dataset(target.uri, version=target.version, storage_options=options)
-        return write_to(dataset, rows)
+    return write_to(dataset, rows)
 
 
 def write_to(dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
     """`write_rows` for whoever has the dataset open."""
     if rows.num_rows == 0:
         return ()
-    fragments = write_fragments(
-        to_lance_rows(rows), dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
-    )
+    with storage_errors("writing rows"):
+        fragments = write_fragments(
+            to_lance_rows(rows), dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
+        )
     return tuple(json.dumps(fragment.to_json()) for fragment in fragments)
 
 

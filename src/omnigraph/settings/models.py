@@ -74,11 +74,26 @@ class ReadSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """What a local load may use."""
+
+    memory_bytes: int = 2 * 1024**3
+    """For the batch-wide checks; what does not fit is on disk."""
+
+    temp_directory: str | None = None
+    """Where rows wait until they are checked; the system's own by default."""
+
+    blob_bases: tuple[str, ...] = ()
+    """Directories whose files a blob property may name instead of `base64:…`; they are copied."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything the engine can be told."""
 
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()
     read: ReadSettings = ReadSettings()
+    load: LoadSettings = LoadSettings()
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)

@@ -1,0 +1,130 @@
+"""A snapshot -> NDJSON or Parquet: streamed, in a stable order, whole files or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.errors import InvalidArgument, StorageFailure
+from omnigraph.export.ndjson import lines
+from omnigraph.export.parquet import write_parquet
+from omnigraph.export.sorted_rows import sorted_rows
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.models import LoadSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReceipt:
+    """What was exported. `path` is None when it went to a stream."""
+
+    path: str | None
+    format: str
+    graph_commit_id: str
+    entities: tuple[tuple[str, int], ...]
+
+    @property
+    def total_entities(self) -> int:
+        return sum(count for _, count in self.entities)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "format": self.format,
+            "graph_commit_id": self.graph_commit_id,
+            "entities": [{"name": name, "entities": count} for name, count in self.entities],
+            "total_entities": self.total_entities,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Exports one snapshot: types in the order of the schema, entities in the order of ids."""
+
+    store: Store
+    snapshot: Snapshot
+    settings: LoadSettings
+    types: Sequence[str] | None = None
+
+    def ndjson_chunks(self) -> Iterator[bytes]:
+        """The whole export, some lines at a time."""
+        for entity in self._entities():
+            yield from lines(entity, self._rows(entity))
+
+    def to_stream(self, stream: BinaryIO) -> ExportReceipt:
+        for chunk in self.ndjson_chunks():
+            stream.write(chunk)
+        stream.flush()
+        return self._receipt(None, "ndjson")
+
+    def to_path(self, path: str | os.PathLike[str], export_format: str) -> ExportReceipt:
+        """A file for NDJSON, a directory for Parquet; it appears when it is complete."""
+        target = Path(path).expanduser()
+        try:
+            if export_format == "ndjson":
+                self._to_file(target)
+            elif export_format == "parquet":
+                self._to_directory(target)
+            else:
+                raise InvalidArgument(
+                    f"no export format {export_format!r}; there is: ndjson, parquet"
+                )
+        except OSError as error:
+            raise StorageFailure(
+                f"{target}: {error.strerror or error}", file=str(target)
+            ) from error
+        return self._receipt(str(target), export_format)
+
+    def _to_file(self, target: Path) -> None:
+        if target.is_dir():
+            raise InvalidArgument(f"{target} is a directory; NDJSON is one file", file=str(target))
+        fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        unfinished = Path(name)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                self.to_stream(file)
+            unfinished.chmod(0o644)
+            unfinished.replace(target)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def _to_directory(self, target: Path) -> None:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InvalidArgument(
+                f"{target} exists and is no empty directory; Parquet is one file per type",
+                file=str(target),
+            )
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            for entity in self._entities():
+                write_parquet(unfinished, entity, self._rows(entity))
+            unfinished.chmod(0o755)
+            unfinished.replace(target)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+
+    def _rows(self, entity: EntityType) -> Iterator[Any]:
+        return sorted_rows(self.store, self.snapshot, entity, self.settings)
+
+    def _entities(self) -> list[EntityType]:
+        return chosen_types(self.snapshot.catalog, self.types)
+
+    def _receipt(self, path: str | None, export_format: str) -> ExportReceipt:
+        counts = [(t.name, self.snapshot.pin(t.table_key).row_count) for t in self._entities()]
+        return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, tuple(counts))
+
+
+def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:
+    """All types in schema order, or the named ones in that order."""
+    if types is None:
+        return list(catalog.entity_types())
+    wanted = {catalog.resolve(name).name for name in types}
+    return [entity for entity in catalog.entity_types() if entity.name in wanted]

@@ -1,0 +1,88 @@
+"""Load, export and blobs of an open graph."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.export.export_graph import Exporter, ExportReceipt
+from omnigraph.graph.engine import Engine
+from omnigraph.lance_store.blob_reads import StoredBlob, find_blob
+from omnigraph.load.options import LoadOptions, LoadReceipt
+from omnigraph.load.progress import watch_with
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.scalars import BlobType
+
+_ENGINES = ("auto", "local")
+
+
+def load(
+    engine: Engine,
+    data: Any,
+    options: LoadOptions,
+    from_branch: str | None,
+    run: tuple[str, bool | Callable[[int, int], None] | None],
+) -> LoadReceipt:
+    """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
+    chosen, progress = run
+    if chosen not in _ENGINES:
+        raise InvalidArgument(f"no load engine {chosen!r} here; there is: {', '.join(_ENGINES)}")
+    created = from_branch is not None and _fork_missing(engine, options, from_branch)
+    try:
+        receipt = engine.loader.load(data, options, watch_with(progress))
+    except BaseException:
+        if created:
+            engine.lifecycle.delete(options.branch, options.actor)
+        raise
+    return replace(receipt, base_branch=from_branch, branch_created=created)
+
+
+def _fork_missing(engine: Engine, options: LoadOptions, source: str) -> bool:
+    try:
+        engine.reader.branch(options.branch)
+    except NotFound:
+        engine.lifecycle.create(options.branch, source, options.actor)
+        return True
+    return False
+
+
+def export(
+    engine: Engine,
+    snapshot: Snapshot,
+    target: str | os.PathLike[str] | BinaryIO | None,
+    types: Sequence[str] | None,
+    export_format: str,
+) -> ExportReceipt:
+    exporter = Exporter(engine.store, snapshot, engine.loader.settings, types)
+    if isinstance(target, str | os.PathLike):
+        return exporter.to_path(target, export_format)
+    if export_format != "ndjson":
+        raise InvalidArgument("a stream gets ndjson; give a directory for parquet")
+    return exporter.to_stream(sys.stdout.buffer if target is None else target)
+
+
+def blob(engine: Engine, snapshot: Snapshot, address: tuple[str, str, str, str]) -> StoredBlob:
+    kind, type_name, identity, name = address
+    entity = snapshot.catalog.resolve(type_name)
+    found = EntityKind.EDGE if isinstance(entity, EdgeType) else EntityKind.NODE
+    if kind != found.value:
+        raise InvalidArgument(f"{type_name} is a type of {found.value}s, not of {kind}s")
+    declared = next((p for p in entity.properties if p.name == name), None)
+    if declared is None or not isinstance(declared.type, BlobType):
+        blobs = ", ".join(p.name for p in entity.properties if isinstance(p.type, BlobType))
+        raise InvalidArgument(f"{type_name} has no blob {name!r}; it has: {blobs or 'none'}")
+    stored = find_blob(engine.store.open(snapshot.pin(entity.table_key).at), identity, name)
+    if stored is None:
+        raise NotFound(
+            f"{type_name} {identity!r} is not there or has no {name!r}",
+            type=type_name,
+            id=identity,
+            property=name,
+        )
+    return stored

@@ -1,0 +1,180 @@
+"""Arrow tables of any origin (Parquet, pandas, polars, a reader) -> typed rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.errors import InvalidArgument
+from omnigraph.load.json_columns import Mask, parse_type, typed_column
+from omnigraph.load.line_values import BlobBases, value_reader
+from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
+from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
+
+_ENDS = {"from": SOURCE, "to": TARGET}
+
+
+def fit_table(
+    entity: EntityType, table: pa.Table, first_row: int, file: str, blobs: BlobBases
+) -> Parsed:
+    """Rows of `table` as rows of `entity`; rows are numbered from `first_row`."""
+    names = table.column_names
+    if isinstance(entity, EdgeType):
+        table = table.rename_columns([_ENDS.get(name, name) for name in names])
+    schema = raw_schema(entity)
+    _check_names(entity, table, schema, file)
+    lines: Lines = np.arange(table.num_rows, dtype=np.int64) + first_row
+    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
+    collected = Collected()
+    columns = []
+    bad = np.zeros(table.num_rows, dtype=bool)
+    for field in schema:
+        if field.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        kind = kinds.get(field.name, ScalarType(ScalarKind.STRING))
+        column, reasons = _fit(_one(table.column(field.name)), kind, field.type, blobs)
+        columns.append(column)
+        for row, reason in reasons.items():
+            bad[row] = True
+            message = f"{field.name!r}: {reason}"
+            problem = Problem("type", int(lines[row]), message, entity, field.name)
+            collected.problems.append(problem)
+    fitted = pa.table(columns, schema=schema)
+    if bad.any():
+        fitted, lines = fitted.filter(pa.array(~bad)), lines[~bad]
+    if fitted.num_rows:
+        collected.rows.append(TypedRows(entity, fitted, lines))
+    return collected.parsed(file, table.nbytes)
+
+
+def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: str) -> None:
+    for name in table.column_names:
+        if name not in schema.names:
+            known = ", ".join(p.name for p in entity.properties) or "none"
+            raise InvalidArgument(
+                f"{file}: {entity.name} has no property {name!r}; there is: {known}",
+                file=file,
+                property=name,
+            )
+        if table.column_names.count(name) > 1:
+            raise InvalidArgument(f"{file}: column {name!r} occurs twice", file=file)
+
+
+def _fit(
+    column: pa.Array, kind: ValueType, target: pa.DataType, blobs: BlobBases
+) -> tuple[pa.Array, dict[int, str]]:
+    """(the typed column, reasons of rows that do not fit, which are null in it)."""
+    column = _plain(column)
+    if column.type == target and not pa.types.is_nested(target):
+        return column, {}
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), target), {}
+    fast = _fast(column, kind, target)
+    if fast is not None:
+        fitted, bad = fast
+        if bad is None:
+            return fitted, {}
+    return _one_by_one(column, kind, target, blobs)
+
+
+def _fast(
+    column: pa.Array, kind: ValueType, target: pa.DataType
+) -> tuple[pa.Array, Mask | None] | None:
+    source = column.type
+    if isinstance(kind, BlobType):
+        binary = pa.types.is_binary(source) or pa.types.is_large_binary(source)
+        return (column.cast(target), None) if binary else None
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+        return _cut_to_millis(column), None
+    if isinstance(kind, VectorType) and pa.types.is_fixed_size_list(source):
+        column, source = _as_list(column)
+    wanted = parse_type(kind)
+    if not _same_family(source, wanted):
+        return None
+    try:
+        return typed_column(kind, column.cast(wanted))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:
+    """A cast between these changes no value without failing."""
+    if pa.types.is_list(wanted):
+        listed = pa.types.is_list(source) or pa.types.is_large_list(source)
+        return bool(listed and _same_family(source.value_type, wanted.value_type))
+    families: tuple[Callable[[pa.DataType], bool], ...] = (
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
+    )
+    if any(family(source) and family(wanted) for family in families):
+        return True
+    numbers = pa.types.is_floating(source) or pa.types.is_integer(source)
+    return bool(pa.types.is_floating(wanted) and numbers)
+
+
+def _one_by_one(
+    column: pa.Array, kind: ValueType, target: pa.DataType, blobs: BlobBases
+) -> tuple[pa.Array, dict[int, str]]:
+    read = value_reader(kind, blobs)
+    values: list[Any] = []
+    reasons: dict[int, str] = {}
+    for row, value in enumerate(column.to_pylist()):
+        fitted = None
+        if value is not None:
+            try:
+                fitted = read(_python_value(value))
+            except InvalidArgument as error:
+                reasons[row] = error.message
+        values.append(fitted)
+    return pa.array(values, target), reasons
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, dt.datetime) and value.tzinfo is None:
+        # Columns of other tools say UTC by saying nothing.
+        return value.replace(tzinfo=dt.UTC)
+    return value
+
+
+def _cut_to_millis(column: pa.Array) -> pa.Array:
+    stored = column.cast(pa.timestamp(column.type.unit)).view(pa.int64())
+    per_milli = {"us": 1_000, "ns": 1_000_000}.get(column.type.unit)
+    if per_milli is None:
+        return column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp("ms"))
+    numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False)
+    cut = pa.array(np.floor_divide(numbers, per_milli))
+    return pc.if_else(stored.is_valid(), cut, None).view(pa.timestamp("ms"))
+
+
+def _as_list(column: pa.Array) -> tuple[pa.Array, pa.DataType]:
+    listed = column.cast(pa.list_(column.type.value_type))
+    return listed, listed.type
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Without dictionaries, views and extension types."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(column.storage)
+    if pa.types.is_dictionary(kind):
+        return _plain(column.cast(kind.value_type))
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

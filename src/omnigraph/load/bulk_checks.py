@@ -1,0 +1,231 @@
+"""Graph rules of `integrity.rules` for inputs of any size: joins in DuckDB on the narrow columns.
+
+The same rules, messages and final image as `integrity.graph_checks`, which looks rows up one by one
+and is the better way for small writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.integrity.rules import (
+    DistinctIds,
+    EdgesPerSource,
+    EndpointExists,
+    UniqueTuple,
+    graph_rules,
+)
+from omnigraph.integrity.violations import Place, Report, Violation
+from omnigraph.load.key_index import KeyIndex, quoted
+from omnigraph.load.spool import PLACE
+from omnigraph.values.identifiers import TableKey, node_table
+
+PlaceOf = Callable[[int], Place]
+
+
+class BulkChecks:
+    """Evaluates on one final image: input rows and the stored rows in `index`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: KeyIndex,
+        written: frozenset[TableKey],
+        replaced: frozenset[TableKey],
+        place_of: PlaceOf,
+    ) -> None:
+        self._catalog = catalog
+        self._index = index
+        self._written = written
+        self._replaced = replaced
+        self._place_of = place_of
+
+    def duplicate_ids(self, key: TableKey, report: Report) -> None:
+        """Ids that several input rows give."""
+        rows = self._index.input(key)
+        twice = (
+            f"SELECT {ID}, min({PLACE}) AS first, count(*) AS n FROM {rows} "
+            f"WHERE {ID} IS NOT NULL GROUP BY {ID} HAVING count(*) > 1"
+        )
+        total = self._index.count(f"SELECT sum(n - 1) FROM ({twice})")
+        if total == 0:
+            return
+        found = self._index.rows(
+            f"SELECT r.{ID}, r.{PLACE}, d.first FROM {rows} r JOIN ({twice}) d ON r.{ID} = d.{ID} "
+            f"WHERE r.{PLACE} <> d.first ORDER BY r.{PLACE} LIMIT {report.room}"
+        )
+        first = (
+            self._violation(
+                DistinctIds.name,
+                key,
+                (identity, ID, place),
+                f"the id occurs twice in one write, first at {self._place_of(earlier)}",
+            )
+            for identity, place, earlier in found
+        )
+        report.add(DistinctIds.name, total, first)
+
+    def graph_rules(self, report: Report) -> None:
+        for entity in self._catalog.entity_types():
+            for rule in graph_rules(entity):
+                match rule:
+                    case UniqueTuple() if rule.table in self._written:
+                        self._unique(rule, report)
+                    case EndpointExists() if rule.table in self._written:
+                        self._endpoints(rule, report)
+                    case EdgesPerSource():
+                        self._cardinality(rule, report)
+                    case _:
+                        pass
+
+    def cascade(self, edge: EdgeType) -> None:
+        """Fill `gone` with the stored edges whose node is not there any more."""
+        sources = self._is_missing(node_table(edge.source), f"e.{SOURCE}")
+        targets = self._is_missing(node_table(edge.target), f"e.{TARGET}")
+        key = edge.table_key
+        self._index.run(
+            f"INSERT INTO {self._index.gone(key)} SELECT {ID} FROM {self._index.stored(key)} e "
+            f"WHERE ({sources}) OR ({targets})"
+        )
+
+    def _is_missing(self, node: TableKey, value: str) -> str:
+        """SQL: no node with this id is in the final image."""
+        tables = [self._index.input(node)]
+        if node not in self._replaced:
+            tables.append(self._index.stored(node))
+        return " AND ".join(
+            f"NOT EXISTS (SELECT 1 FROM {name} x WHERE x.{ID} = {value})" for name in tables
+        )
+
+    def _survivors(self, key: TableKey) -> str:
+        """SQL: stored rows that the write leaves as they are."""
+        name = self._index.stored(key)
+        columns = quoted(self._index.columns(key))
+        if key in self._replaced:
+            return f"SELECT {columns} FROM {name} WHERE false"
+        given = f"SELECT {ID} FROM {self._index.input(key)} WHERE {ID} IS NOT NULL"
+        return (
+            f"SELECT {columns} FROM {name} s WHERE s.{ID} NOT IN ({given}) "
+            f"AND s.{ID} NOT IN (SELECT {ID} FROM {self._index.gone(key)})"
+        )
+
+    def _endpoints(self, rule: EndpointExists, report: Report) -> None:
+        word = "from" if rule.column == SOURCE else "to"
+        rows = self._index.input(rule.table)
+        missing = f"FROM {rows} e WHERE {self._is_missing(rule.node, f'e.{rule.column}')}"
+        total = self._index.count(f"SELECT count(*) {missing}")
+        if total == 0:
+            return
+        found = self._index.rows(
+            f"SELECT e.{ID}, e.{rule.column}, e.{PLACE} {missing} "
+            f"ORDER BY e.{PLACE} LIMIT {report.room}"
+        )
+        first = (
+            self._violation(
+                rule.name,
+                rule.table,
+                (identity, word, place),
+                f"{word!r}: there is no {rule.node.type_name} {value!r}",
+            )
+            for identity, value, place in found
+        )
+        report.add(rule.name, total, first)
+
+    def _unique(self, rule: UniqueTuple, report: Report) -> None:
+        names = quoted(rule.columns)
+        same = " AND ".join(f'f."{n}" = g."{n}"' for n in rule.columns)
+        whole = " AND ".join(f'"{n}" IS NOT NULL' for n in rule.columns)
+        image = (
+            f"SELECT {names}, {ID} AS owner, {PLACE} AS place FROM {self._index.input(rule.table)} "
+            f"WHERE {whole} UNION ALL SELECT {names}, {ID}, NULL "
+            f"FROM ({self._survivors(rule.table)}) WHERE {whole}"
+        )
+        shared = (
+            f"SELECT {names}, arg_min(owner, coalesce(place, -1)) AS other, "
+            "min(coalesce(place, -1)) AS first "
+            f"FROM image GROUP BY {names} HAVING count(*) > 1 AND count(place) > 0"
+        )
+        clash = (
+            f"WITH image AS MATERIALIZED ({image}), g AS ({shared}) SELECT {{}} "
+            f"FROM image f JOIN g ON {same} WHERE f.place IS NOT NULL AND f.place <> g.first"
+        )
+        total = self._index.count(clash.format("count(*)"))
+        if total == 0:
+            return
+        wanted = f"f.owner, f.place, g.other, {quoted(rule.columns, 'f.')}"
+        found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.place LIMIT {report.room}")
+        first = (self._taken(rule, row) for row in found)
+        report.add(rule.name, total, first)
+
+    def _taken(self, rule: UniqueTuple, row: tuple[Any, ...]) -> Violation:
+        owner, place, other, *values = row
+        pairs = zip(rule.columns, values, strict=True)
+        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
+        name = rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns)
+        message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already"
+        return self._violation(rule.name, rule.table, (owner, name, place), message)
+
+    def _cardinality(self, rule: EdgesPerSource, report: Report) -> None:
+        touched = self._touched_sources(rule)
+        if not touched:
+            return
+        low, high = rule.minimum, rule.maximum
+        image = (
+            f"SELECT {SOURCE} FROM {self._index.input(rule.table)} "
+            f"UNION ALL SELECT {SOURCE} FROM ({self._survivors(rule.table)})"
+        )
+        broken = f"n < {low}" if high is None else f"n < {low} OR n > {high}"
+        counted = (
+            f"WITH touched AS (SELECT DISTINCT {SOURCE} FROM ({' UNION ALL '.join(touched)}) t "
+            f"WHERE NOT ({self._is_missing(rule.node, f't.{SOURCE}')})), "
+            f"n AS (SELECT {SOURCE}, count(*) AS n FROM ({image}) GROUP BY {SOURCE}), "
+            f"c AS (SELECT touched.{SOURCE} AS source, coalesce(n.n, 0) AS n "
+            f"FROM touched LEFT JOIN n ON touched.{SOURCE} = n.{SOURCE}) "
+            f"SELECT {{}} FROM c WHERE {broken}"
+        )
+        total = self._index.count(counted.format("count(*)"))
+        if total == 0:
+            return
+        found = self._index.rows(
+            f"{counted.format('source, n')} ORDER BY source LIMIT {report.room}"
+        )
+        bounds = f"{low}..{'' if high is None else high}"
+        first = (
+            Violation(
+                rule.name,
+                rule.table,
+                source,
+                None,
+                f"{rule.node.type_name} {source!r} would have {n} "
+                f"edges of {rule.table.type_name}, @card({bounds})",
+            )
+            for source, n in found
+        )
+        report.add(rule.name, total, first)
+
+    def _touched_sources(self, rule: EdgesPerSource) -> list[str]:
+        """SQL of the sources whose number of edges may have changed, and of new ones."""
+        parts = []
+        edges = self._index.input(rule.table)
+        if rule.table in self._written:
+            parts.append(f"SELECT {SOURCE} FROM {edges}")
+        if rule.minimum > 0:
+            stored = self._index.stored(rule.table)
+            if rule.table in self._replaced:
+                parts.append(f"SELECT {ID} AS {SOURCE} FROM {self._index.stored(rule.node)}")
+            given = f"SELECT {ID} FROM {edges} WHERE {ID} IS NOT NULL"
+            gone = f"SELECT {ID} FROM {self._index.gone(rule.table)}"
+            parts.append(
+                f"SELECT {SOURCE} FROM {stored} WHERE {ID} IN ({given}) OR {ID} IN ({gone})"
+            )
+            parts.append(f"SELECT {ID} AS {SOURCE} FROM {self._index.input(rule.node)}")
+        return parts
+
+    def _violation(
+        self, rule: str, key: TableKey, where: tuple[str | None, str | None, int], message: str
+    ) -> Violation:
+        identity, name, place = where
+        return Violation(rule, key, identity, name, message, self._place_of(place))

@@ -1,0 +1,87 @@
+"""Ids of the input against themselves and against the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.errors import KeyConflict
+from omnigraph.integrity.violations import FIRST_VIOLATIONS, Violation
+from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.store import Store
+from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.prepare import PreparedInput
+from omnigraph.load.spool import PLACE
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+_RULE = "duplicate_id"
+_NAMED_IDS = 10
+
+
+def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> None:
+    """Of several input rows with one id only the last stays in the index."""
+    for key in sorted(tables):
+        rows = index.input(key)
+        index.run(
+            f"DELETE FROM {rows} WHERE {ID} IS NOT NULL AND {PLACE} NOT IN "
+            f"(SELECT max({PLACE}) FROM {rows} WHERE {ID} IS NOT NULL GROUP BY {ID})"
+        )
+
+
+def refuse_existing(
+    prepared: PreparedInput, snapshot: Snapshot, store: Store, *, small: bool
+) -> None:
+    """`KeyConflict` when the graph has some of the ids already."""
+    index = prepared.index
+    found: list[tuple[TableKey, str, int]] = []
+    total = 0
+    for key in sorted(prepared.given_ids):
+        pin = snapshot.pin(key)
+        if pin.row_count == 0:
+            continue
+        rows = index.input(key)
+        if small:
+            ids = index.table(f"SELECT {ID} FROM {rows} WHERE {ID} IS NOT NULL").column(ID)
+            stored = find_rows(store.open(pin.at), pc.unique(ids))
+            index.insert(index.stored(key), _narrow(index, key, stored))
+        taken = f"FROM {rows} r SEMI JOIN {index.stored(key)} s ON r.{ID} = s.{ID}"
+        clashes = index.count(f"SELECT count(*) {taken}")
+        if clashes == 0:
+            continue
+        total += clashes
+        first = index.rows(
+            f"SELECT r.{ID}, r.{PLACE} {taken} ORDER BY r.{PLACE} LIMIT {FIRST_VIOLATIONS}"
+        )
+        found += [(key, identity, place) for identity, place in first]
+    if found:
+        raise _conflict(prepared, found, total)
+
+
+def _narrow(index: KeyIndex, key: TableKey, stored: object) -> object:
+    table = stored.select([ID])  # type: ignore[attr-defined]
+    with index.shown(table) as shown:
+        others = [f'NULL AS "{name}"' for name in index.columns(key) if name != ID]
+        return index.table(f"SELECT {', '.join([ID, *others])} FROM {shown}")
+
+
+def _conflict(
+    prepared: PreparedInput, found: list[tuple[TableKey, str, int]], total: int
+) -> KeyConflict:
+    found = sorted(found, key=lambda entry: entry[2])[:FIRST_VIOLATIONS]
+    message = "exists already; load with mode merge to replace it"
+    violations = [
+        Violation(_RULE, key, identity, ID, message, prepared.place(place))
+        for key, identity, place in found
+    ]
+    more = f" (and {total - 1} more)" if total > 1 else ""
+    return KeyConflict(
+        f"{violations[0]}{more}",
+        type=found[0][0].type_name,
+        ids=[identity for _, identity, _ in found][:_NAMED_IDS],
+        violations=[violation.to_dict() for violation in violations],
+        total=total,
+        counts={_RULE: total},
+    )

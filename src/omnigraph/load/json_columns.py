@@ -1,0 +1,209 @@
+"""Columns as Arrow's JSON reader gives them -> typed columns, for whole blocks at once.
+
+Arrow reads some values in its own way. Each converter therefore says which rows it vouches for; the
+others are read again, one by one, by `line_values`, which is the truth. Numbers are read as doubles
+and rounded afterwards, as Python does, because decimal -> float32 directly rounds differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.values.arrow_types import arrow_type
+from omnigraph.values.scalars import (
+    BlobType,
+    EnumType,
+    ListType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+
+Mask = npt.NDArray[np.bool_]
+_F32_MAX = 3.4028234663852886e38
+_LARGEST_INTEGER = 2.0**1000
+_FIRST_DAY = -719162
+_LAST_DAY = 2932896
+_FIRST_MILLI = _FIRST_DAY * 86_400_000
+_LAST_MILLI = (_LAST_DAY + 1) * 86_400_000 - 1
+_MOMENT = (
+    r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
+    r"(Z|[+-](0\d|1\d|2[0-3]):[0-5]\d)$"
+)
+_PLAIN = frozenset(
+    {
+        ScalarKind.STRING,
+        ScalarKind.BOOL,
+        ScalarKind.I32,
+        ScalarKind.I64,
+        ScalarKind.U32,
+        ScalarKind.U64,
+        ScalarKind.F64,
+    }
+)
+
+
+def parse_type(kind: ValueType) -> pa.DataType:
+    """What to ask Arrow's JSON reader for."""
+    match kind:
+        case VectorType():
+            return pa.list_(pa.float64())
+        case ListType(element):
+            return pa.list_(_scalar_parse_type(element))
+        case ScalarType(scalar):
+            return _scalar_parse_type(scalar)
+        case EnumType() | BlobType():
+            return pa.string()
+
+
+def typed_column(kind: ValueType, raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """(the column, rows it does not vouch for); the latter are null in the column."""
+    match kind:
+        case VectorType(width):
+            return _vector(raw, width)
+        case ListType(element):
+            return _list(raw, element, arrow_type(kind))
+        case ScalarType(scalar):
+            return _SCALARS.get(scalar, _as_is)(raw)
+        case EnumType():
+            return _as_is(raw)
+        case BlobType():
+            # Decoding is Python's work either way.
+            return pa.nulls(len(raw), pa.large_binary()), _mask(raw.is_valid())
+
+
+def _scalar_parse_type(kind: ScalarKind) -> pa.DataType:
+    if kind in (ScalarKind.DATE, ScalarKind.DATETIME):
+        return pa.string()
+    if kind is ScalarKind.F32:
+        return pa.float64()
+    return arrow_type(ScalarType(kind))
+
+
+def _mask(condition: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _any(bad: Mask) -> Mask | None:
+    return bad if bad.any() else None
+
+
+def _as_is(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    return raw, None
+
+
+def _f64(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    return raw, _any(_strange_doubles(_doubles(raw)))
+
+
+def _f32(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    values = _doubles(raw)
+    bad = _strange_doubles(values) | (np.abs(values) > _F32_MAX)
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    return pa.array(rounded, mask=bad | _mask(raw.is_null())), _any(bad)
+
+
+def _doubles(raw: pa.Array) -> npt.NDArray[np.float64]:
+    return np.asarray(pc.fill_null(raw, 0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _strange_doubles(values: npt.NDArray[np.float64]) -> Mask:
+    """Not finite, too large for an integer to be taken, or `-0`, which may be the integer 0."""
+    strange: Mask = ~np.isfinite(values) | (np.abs(values) > _LARGEST_INTEGER)
+    strange |= (values == 0) & np.signbit(values)
+    return strange
+
+
+def _date(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    shaped = pc.match_substring_regex(raw, pattern=r"^\d{4}-\d{2}-\d{2}$")
+    days, bad = _parse_text(raw, _mask(shaped), pa.date32(), pa.int32())
+    numbers = _integers(days)
+    bad |= _mask(days.is_valid()) & ((numbers < _FIRST_DAY) | (numbers > _LAST_DAY))
+    return _without(days.view(pa.date32()), bad), _any(bad)
+
+
+def _moment(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
+    shaped = pc.match_substring_regex(raw, pattern=_MOMENT)
+    micros = pa.timestamp("us", "UTC")
+    moments, bad = _parse_text(raw, _mask(shaped), micros, pa.int64())
+    numbers = _integers(moments) // 1000
+    valid = _mask(moments.is_valid())
+    bad |= valid & ((numbers < _FIRST_MILLI) | (numbers > _LAST_MILLI))
+    column = pa.array(numbers, mask=~valid | bad).view(pa.timestamp("ms"))
+    return column, _any(bad)
+
+
+def _parse_text(
+    raw: pa.Array, shaped: Mask, target: pa.DataType, stored: pa.DataType
+) -> tuple[pa.Array, Mask]:
+    """(the texts as integers, rows that hold a text Arrow does not read)."""
+    given = _mask(raw.is_valid())
+    readable = _without(raw, given & ~shaped)
+    try:
+        return readable.cast(target).view(stored), given & ~shaped
+    except pa.ArrowInvalid:
+        # Some day of no calendar: rare, so no row of this block is vouched for.
+        return pa.nulls(len(raw), stored), given
+
+
+def _integers(column: pa.Array) -> npt.NDArray[np.int64]:
+    filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    return np.asarray(filled, dtype=np.int64)
+
+
+def _without(column: pa.Array, bad: Mask) -> pa.Array:
+    if not bad.any():
+        return column
+    return pc.if_else(pa.array(bad), pa.scalar(None, column.type), column)
+
+
+def _list(raw: pa.Array, element: ScalarKind, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    if element not in _PLAIN:
+        return pa.nulls(len(raw), target), _any(_mask(raw.is_valid()))
+    items = raw.flatten()
+    bad_items = _mask(items.is_null())
+    if element is ScalarKind.F64:
+        bad_items |= _strange_doubles(_doubles(items))
+    bad = np.zeros(len(raw), dtype=bool)
+    if bad_items.any():
+        bad[pc.list_parent_indices(raw).to_numpy(zero_copy_only=False)[bad_items]] = True
+        raw = _without(raw, bad)
+        # A row that became null keeps its items underneath; rebuild, so that none is null.
+        raw = pa.array(raw.to_pylist(), raw.type)
+    return raw.cast(target), _any(bad)
+
+
+def _vector(raw: pa.Array, width: int) -> tuple[pa.Array, Mask | None]:
+    given = _mask(raw.is_valid())
+    fits = given & _mask(pc.equal(pc.list_value_length(raw), width))
+    full = raw if fits.all() else raw.filter(pa.array(fits))
+    values = full.flatten()
+    numbers = np.asarray(pc.fill_null(values, np.nan).to_numpy(zero_copy_only=False))
+    strange = (_strange_doubles(numbers) | (np.abs(numbers) > _F32_MAX)).reshape(-1, width)
+    fits[np.flatnonzero(fits)[strange.any(axis=1)]] = False
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = numbers.astype(np.float32).reshape(-1, width)[~strange.any(axis=1)]
+    bad = given & ~fits
+    if fits.all():
+        return pa.FixedSizeListArray.from_arrays(pa.array(rounded.reshape(-1)), width), None
+    filled = np.zeros((len(raw), width), dtype=np.float32)
+    filled[fits] = rounded
+    column = pa.FixedSizeListArray.from_arrays(
+        pa.array(filled.reshape(-1)), width, mask=pa.array(~fits)
+    )
+    return column, _any(bad)
+
+
+_SCALARS: dict[ScalarKind, Callable[[pa.Array], tuple[pa.Array, Mask | None]]] = {
+    ScalarKind.F32: _f32,
+    ScalarKind.F64: _f64,
+    ScalarKind.DATE: _date,
+    ScalarKind.DATETIME: _moment,
+}

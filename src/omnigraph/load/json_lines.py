@@ -1,0 +1,239 @@
+"""NDJSON: a block of lines -> typed rows.
+
+Lines are grouped by how they begin, each group is read by Arrow's JSON reader with the schema of
+its type, and every line that this way does not vouch for is read by `line_values`. The result is
+the same as reading every line there; only the time differs.
+
+Why the fast way cannot misread: its lines begin with `{"type":"T"` (or `{"edge":…`) and end with
+`}`. If a newline stood inside an object or list, a `{` would follow a `}` there, which is no JSON;
+inside a string a newline is refused. So objects end where lines end, and as many rows as lines
+means one row a line. Duplicate keys, unknown keys and values of another kind make Arrow fail, and
+the lines are then read the slow way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.load.json_columns import parse_type, typed_column
+from omnigraph.load.line_values import BadLine, BlobBases, Row, read_line, rows_to_table
+from omnigraph.load.typed_rows import Collected, Lines, Parsed, TypedRows, raw_schema
+
+_BEGINNING = re.compile(rb'(\{"(?:type|edge)": ?"([A-Za-z_][A-Za-z0-9_]*)")[,}]')
+_UNKNOWN_BEGINNINGS = 64
+_PIECES = 16
+_SMALLEST_PIECE = 256
+_ENDINGS = (b"}\n", b"}\r\n")
+
+Indices = npt.NDArray[np.int64]
+
+
+class JsonLines:
+    """Parses blocks of lines for one catalog. Holds no state between blocks; pickles."""
+
+    def __init__(self, catalog: Catalog, blobs: BlobBases) -> None:
+        self._catalog = catalog
+        self._blobs = blobs
+
+    def parse(self, data: bytes, first_line: int, file: str) -> Parsed:
+        """`data` holds whole lines, the last one with or without its newline."""
+        size = len(data)
+        if not data.endswith(b"\n"):
+            data += b"\n"
+        lines = _split(data)
+        collected = Collected()
+        slow: list[Indices] = []
+        for entity, members in self._groups(lines, slow):
+            self._parse_group(entity, lines, members, first_line, collected, slow)
+        if slow:
+            self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, collected)
+        return collected.parsed(file, size)
+
+    def parse_slowly(self, data: bytes, first_line: int, file: str) -> Parsed:
+        """The definition of what `parse` does."""
+        lines = _split(data if data.endswith(b"\n") else data + b"\n")
+        collected = Collected()
+        self._read_slowly(lines, np.arange(len(lines)), first_line, collected)
+        return collected.parsed(file, len(data))
+
+    def _groups(self, lines: pa.Array, slow: list[Indices]) -> Iterator[tuple[EntityType, Indices]]:
+        """Lines by their type, found by their first bytes; the others go to `slow`."""
+        rest = np.arange(len(lines))
+        unknown: list[int] = []
+        while len(rest) and len(unknown) < _UNKNOWN_BEGINNINGS:
+            found = _BEGINNING.match(lines[int(rest[0])].as_py())
+            entity = self._named(found[2].decode()) if found else None
+            if found is None or entity is None:
+                unknown.append(int(rest[0]))
+                rest = rest[1:]
+                continue
+            among = lines if len(rest) == len(lines) else lines.take(pa.array(rest))
+            same = pc.starts_with(among, pattern=found[1] + b",")
+            if b"}" in found[0]:
+                same = pc.or_(same, pc.starts_with(among, pattern=found[1] + b"}"))
+            mask = same.to_numpy(zero_copy_only=False)
+            yield entity, rest[mask]
+            rest = rest[~mask]
+        slow.append(np.array(unknown, dtype=np.int64))
+        slow.append(rest)
+
+    def _named(self, name: str) -> EntityType | None:
+        return self._catalog.node_types.get(name) or self._catalog.edge_types.get(name)
+
+    def _parse_group(
+        self,
+        entity: EntityType,
+        lines: pa.Array,
+        members: Indices,
+        first_line: int,
+        collected: Collected,
+        slow: list[Indices],
+    ) -> None:
+        mine = lines if len(members) == len(lines) else lines.take(pa.array(members))
+        whole = pc.or_(*(pc.ends_with(mine, pattern=ending) for ending in _ENDINGS))
+        mask = whole.to_numpy(zero_copy_only=False)
+        if not mask.all():
+            slow.append(members[~mask])
+            members, mine = members[mask], mine.filter(whole)
+        for part in _read_in_pieces(entity, mine):
+            numbers = members[part.start : part.start + part.length]
+            if part.table is None:
+                slow.append(numbers)
+                continue
+            table, bad = _typed(entity, part.table)
+            if bad is not None:
+                slow.append(numbers[bad])
+                numbers, table = numbers[~bad], table.filter(pa.array(~bad))
+            if len(numbers):
+                collected.rows.append(TypedRows(entity, table, numbers + first_line))
+
+    def _read_slowly(
+        self, lines: pa.Array, members: Indices, first_line: int, collected: Collected
+    ) -> None:
+        found: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
+        for member in members.tolist():
+            text: bytes = lines[member].as_py().strip()
+            if not text or text.startswith(b"//"):
+                continue
+            try:
+                entity, row = read_line(text, self._catalog, self._blobs)
+            except BadLine as bad:
+                collected.problems.append(bad.at(member + first_line))
+                continue
+            _, rows, numbers = found.setdefault(entity.name, (entity, [], []))
+            rows.append(row)
+            numbers.append(member + first_line)
+        for entity, rows, numbers in found.values():
+            places: Lines = np.array(numbers, dtype=np.int64)
+            collected.rows.append(TypedRows(entity, rows_to_table(entity, rows), places))
+
+
+class _Piece:
+    """Consecutive lines of a group; `table` is None when Arrow could not read them."""
+
+    __slots__ = ("length", "start", "table")
+
+    def __init__(self, start: int, length: int, table: pa.Table | None) -> None:
+        self.start, self.length, self.table = start, length, table
+
+
+def _split(data: bytes) -> pa.Array:
+    """The lines with their newlines, as slices of `data`."""
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_Piece]:
+    """All at once if possible; else in pieces, so that one bad line costs little."""
+    schema = _parse_schema(entity)
+    if len(lines) == 0:
+        return
+    table = _read(schema, lines)
+    if table is not None or len(lines) <= _SMALLEST_PIECE:
+        yield _Piece(0, len(lines), table)
+        return
+    size = max(_SMALLEST_PIECE, -(-len(lines) // _PIECES))
+    for start in range(0, len(lines), size):
+        piece = lines.slice(start, size)
+        yield _Piece(start, len(piece), _read(schema, piece))
+
+
+def _read(schema: pa.Schema, lines: pa.Array) -> pa.Table | None:
+    offsets = np.frombuffer(lines.buffers()[1], dtype=np.int64)
+    first, last = offsets[lines.offset], offsets[lines.offset + len(lines)]
+    data = lines.buffers()[2].slice(first, last - first)
+    try:
+        table = pj.read_json(
+            pa.BufferReader(data),
+            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return table if table.num_rows == len(lines) else None
+
+
+def _parse_schema(entity: EntityType) -> pa.Schema:
+    properties = [pa.field(ID, pa.string())]
+    properties += [pa.field(p.name, parse_type(p.type)) for p in entity.properties]
+    data = pa.field("data", pa.struct(properties))
+    if isinstance(entity, EdgeType):
+        ends = [pa.field(name, pa.string()) for name in ("from", "to")]
+        return pa.schema([pa.field("edge", pa.string()), *ends, data])
+    return pa.schema([pa.field("type", pa.string()), data])
+
+
+def _typed(entity: EntityType, table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
+    """(the typed rows, which of them are to be read the slow way)."""
+    data = _one(table.column("data"))
+    raw = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
+    columns = {ID: raw[ID]}
+    bad: npt.NDArray[np.bool_] | None = None
+    if isinstance(entity, EdgeType):
+        columns |= {SOURCE: _one(table.column("from")), TARGET: _one(table.column("to"))}
+    for declared in entity.properties:
+        columns[declared.name], strange = typed_column(declared.type, raw[declared.name])
+        if strange is not None:
+            bad = strange if bad is None else bad | strange
+    for column in columns.values():
+        bad = _or(bad, _broken_text(column))
+    schema = raw_schema(entity)
+    return pa.table([columns[name] for name in schema.names], schema=schema), bad
+
+
+def _or(
+    a: npt.NDArray[np.bool_] | None, b: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_] | None:
+    return a if b is None else b if a is None else a | b
+
+
+def _broken_text(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Arrow copies bytes that are no UTF-8 into strings: whole columns are then read again."""
+    if not _holds_text(column.type):
+        return None
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.ones(len(column), dtype=bool)
+    return None
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or (pa.types.is_list(kind) and _holds_text(kind.value_type))
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,0 +1,131 @@
+"""What the batch-wide checks look at, in DuckDB: bounded memory, the rest on disk.
+
+`i<n>` holds the checked columns of the input rows of a type with their places, `s<n>` those of the
+stored rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.integrity.rules import checked_columns
+from omnigraph.load.spool import PLACE
+from omnigraph.values.identifiers import TableKey
+
+_ROWS_PER_BATCH = 1_000_000
+
+
+class KeyIndex:
+    """One per load."""
+
+    def __init__(self, catalog: Catalog, folder: Path, memory_bytes: int) -> None:
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory_bytes // (1 << 20)}MiB",
+                "temp_directory": str(folder / "duckdb"),
+                "preserve_insertion_order": "false",
+            },
+        )
+        self._numbers = {t.table_key: n for n, t in enumerate(catalog.entity_types())}
+        self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
+        self._catalog = catalog
+        self._present: set[str] = set()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def input(self, key: TableKey) -> str:
+        """The table of input rows; empty when there are none."""
+        name = f"i{self._numbers[key]}"
+        self._create(name, key, f", {PLACE} BIGINT")
+        return name
+
+    def stored(self, key: TableKey) -> str:
+        name = f"s{self._numbers[key]}"
+        self._create(name, key, "")
+        return name
+
+    def gone(self, key: TableKey) -> str:
+        name = f"gone{self._numbers[key]}"
+        if name not in self._present:
+            self.run(f"CREATE TABLE {name} ({ID} VARCHAR)")
+            self._present.add(name)
+        return name
+
+    def columns(self, key: TableKey) -> tuple[str, ...]:
+        return self._columns[key]
+
+    def add_input(self, entity: EntityType, table: pa.Table) -> None:
+        key = entity.table_key
+        self.insert(self.input(key), table.select([*self._columns[key], PLACE]))
+
+    def forget_stored(self) -> None:
+        """A newer snapshot has other rows."""
+        for name in [n for n in self._present if not n.startswith("i")]:
+            self.run(f"DROP TABLE {name}")
+            self._present.remove(name)
+
+    def insert(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+        with self.shown(rows) as shown:
+            self.run(f"INSERT INTO {name} SELECT * FROM {shown}")
+
+    def shown(self, rows: Any) -> _Shown:
+        """Arrow rows as a table that queries can name."""
+        return _Shown(self._connection, rows)
+
+    def run(self, sql: str) -> None:
+        self._connection.execute(sql).fetchall()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return list(self._connection.execute(sql).fetchall())
+
+    def count(self, sql: str) -> int:
+        return int(self.rows(sql)[0][0] or 0)
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """A large answer, a batch at a time; run nothing else until it is read."""
+        reader: pa.RecordBatchReader = self._connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
+        yield from reader
+
+    def table(self, sql: str) -> pa.Table:
+        return self._connection.sql(sql).to_arrow_table()
+
+    def _create(self, name: str, key: TableKey, more: str) -> None:
+        if name in self._present:
+            return
+        schema = table_schema(self._catalog.entity_type(key))
+        empty = schema.empty_table().select(list(self._columns[key]))
+        with self.shown(empty) as shown:
+            self.run(f"CREATE TABLE {name} AS SELECT * FROM {shown}")
+        if more:
+            self.run(f"ALTER TABLE {name} ADD COLUMN {PLACE} BIGINT")
+        self._present.add(name)
+
+
+class _Shown:
+    """A registered Arrow object, for the time of a `with`."""
+
+    def __init__(self, connection: Any, rows: Any) -> None:
+        self._connection = connection
+        self._rows = rows
+
+    def __enter__(self) -> str:
+        self._connection.register("shown", self._rows)
+        return "shown"
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.unregister("shown")
+
+
+def quoted(names: Sequence[str], prefix: str = "") -> str:
+    """Columns for SQL: property names may be any word of DuckDB's."""
+    return ", ".join(f'{prefix}"{name}"' for name in names)

@@ -1,0 +1,195 @@
+"""The part of a load that needs the graph: check the prepared rows against it and write them.
+
+`Landing.build` is what the transaction calls, again when others committed meanwhile. What was
+parsed stays parsed, and what was written is written again only when it has to be different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from omnigraph import failpoints
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import AdoptRows
+from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.integrity.deltas import Deltas, TableDelta
+from omnigraph.integrity.rules import (
+    EdgesPerSource,
+    UniqueTuple,
+    edges_touching,
+    graph_rules,
+)
+from omnigraph.integrity.validate import Claims, claims, validate_deltas
+from omnigraph.integrity.violations import Report
+from omnigraph.lance_store.scan import read_batches
+from omnigraph.lance_store.store import Store
+from omnigraph.load.bulk_checks import BulkChecks
+from omnigraph.load.existing_ids import drop_earlier_rows, refuse_existing
+from omnigraph.load.options import LoadMode
+from omnigraph.load.prepare import PreparedInput
+from omnigraph.load.recheck import Recheck
+from omnigraph.load.spool import PLACE
+from omnigraph.load.write_tables import TableWriter
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import EntityKind, TableKey
+
+SMALL_INPUT = 20_000
+"""So many rows are looked up one by one; more are joined with whole columns."""
+
+
+@dataclass
+class Landing:
+    """One load on its way into one branch."""
+
+    prepared: PreparedInput
+    store: Store
+    mode: LoadMode
+    recheck: Recheck
+    small_input: int = SMALL_INPUT
+    _landed: tuple[Snapshot, ChangeSet] | None = field(default=None, init=False)
+    _earlier_rows_dropped: bool = field(default=False, init=False)
+
+    @property
+    def written(self) -> frozenset[TableKey]:
+        return frozenset(self.prepared.spools)
+
+    @property
+    def replaced(self) -> frozenset[TableKey]:
+        return self.written if self.mode is LoadMode.OVERWRITE else frozenset()
+
+    def claims(self) -> Claims:
+        """What the transaction has to take and hold."""
+        gone = [k for k in self.replaced if k.kind is EntityKind.NODE]
+        return claims(self.prepared.catalog, self.written, gone, self.replaced)
+
+    def build(self, snapshot: Snapshot) -> ChangeSet:
+        if snapshot.catalog != self.prepared.catalog:
+            raise ExpectedVersionMismatch(
+                "the schema changed while this load was prepared; repeat it", table="schema"
+            )
+        if self._landed is not None and self._still_holds(*self._landed, snapshot):
+            self._landed = (snapshot, self._landed[1])
+            return self._landed[1]
+        self.prepared.index.forget_stored()
+        self._check(snapshot)
+        failpoints.hit("load.after_check")
+        changes = ChangeSet(tuple(self._write(snapshot)))
+        failpoints.hit("load.after_write")
+        self._landed = (snapshot, changes)
+        return changes
+
+    def _still_holds(self, before: Snapshot, changes: ChangeSet, now: Snapshot) -> bool:
+        """What was checked and written for `before` is right for `now`, too."""
+        homes = all(
+            isinstance(e, AdoptRows)
+            and (e.location, e.branch) == (now.pin(e.key).location, now.pin(e.key).branch)
+            for e in changes.effects
+        )
+        relied_on = {*self.claims().tables, *self.claims().reads}
+        return homes and self.recheck.undisturbed(self.prepared, relied_on, before, now)
+
+    def _check(self, snapshot: Snapshot) -> None:
+        prepared, report = self.prepared, Report()
+        checks = BulkChecks(
+            prepared.catalog, prepared.index, self.written, self.replaced, prepared.place
+        )
+        if self.mode is LoadMode.MERGE:
+            if not self._earlier_rows_dropped:
+                drop_earlier_rows(prepared.index, prepared.given_ids)
+                self._earlier_rows_dropped = True
+        else:
+            for key in sorted(prepared.given_ids):
+                checks.duplicate_ids(key, report)
+            self._raise(report)
+        small = prepared.total <= self.small_input and not self.replaced
+        if not small:
+            self._read_stored(snapshot)
+        if self.mode is LoadMode.APPEND:
+            refuse_existing(prepared, snapshot, self.store, small=small)
+        if small:
+            validate_deltas(snapshot, self.store, self._deltas(), report=report)
+            return
+        for edge in self._cascading():
+            checks.cascade(prepared.catalog.edge_types[edge.type_name])
+        checks.graph_rules(report)
+        self._raise(report)
+
+    def _raise(self, report: Report) -> None:
+        files = self.prepared.files
+        report.violations.sort(
+            key=lambda v: (files.index(v.place.file), v.place.line or 0) if v.place else (0, 0)
+        )
+        report.raise_if_any()
+
+    def _deltas(self) -> Deltas:
+        """The narrow columns of all rows, in memory: the input is small."""
+        found: Deltas = {}
+        for key, spool in self.prepared.spools.items():
+            columns = [*self.prepared.index.columns(key), PLACE]
+            rows = pa.concat_tables(chunk.select(columns) for chunk in spool.chunks())
+            if self.mode is LoadMode.MERGE:
+                rows = self._latest(key, rows)
+            numbers = rows.column(PLACE)
+
+            def place(row: int, numbers: pa.ChunkedArray = numbers) -> object:
+                return self.prepared.place(numbers[row].as_py())
+
+            found[key] = TableDelta(key, rows.drop_columns([PLACE]), places=place)  # type: ignore[arg-type]
+        return found
+
+    def _latest(self, key: TableKey, rows: pa.Table) -> pa.Table:
+        index = self.prepared.index
+        with index.shown(rows) as shown:
+            kept = f"SELECT {PLACE} FROM {index.input(key)}"
+            return index.table(f"SELECT * FROM {shown} WHERE {PLACE} IN ({kept})").cast(rows.schema)
+
+    def _cascading(self) -> list[TableKey]:
+        """Edge types that lose edges when node types are replaced."""
+        catalog = self.prepared.catalog
+        nodes = [key for key in self.replaced if key.kind is EntityKind.NODE]
+        found = {e.table_key for node in nodes for e in edges_touching(catalog, node)}
+        return sorted(found - self.written)
+
+    def _read_stored(self, snapshot: Snapshot) -> None:
+        index = self.prepared.index
+        for key in sorted(self._needed()):
+            pin = snapshot.pin(key)
+            if pin.row_count == 0:
+                continue
+            columns = list(index.columns(key))
+            dataset = self.store.open(pin.at)
+            for batch in read_batches(dataset, columns):
+                index.insert(index.stored(key), pa.Table.from_batches([batch]))
+
+    def _needed(self) -> Iterable[TableKey]:
+        """Tables whose stored rows some check or change list looks at."""
+        claimed = self.claims()
+        everything = {*claimed.tables, *claimed.reads}
+        free = {
+            key
+            for key in self.written - self.replaced - self.prepared.given_ids
+            if key.kind is EntityKind.EDGE and not self._counts_rows(key)
+        }
+        return everything - free
+
+    def _counts_rows(self, key: TableKey) -> bool:
+        rules = graph_rules(self.prepared.catalog.entity_type(key))
+        return any(isinstance(rule, UniqueTuple | EdgesPerSource) for rule in rules)
+
+    def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
+        writer = TableWriter(self.prepared, self.store, snapshot)
+        for key, spool in self.prepared.spools.items():
+            match self.mode:
+                case LoadMode.APPEND:
+                    yield writer.append(spool)
+                case LoadMode.MERGE:
+                    yield writer.merge(spool)
+                case LoadMode.OVERWRITE:
+                    yield writer.replace(spool)
+            failpoints.hit("load.after_write_first")
+            del key
+        for edge in self._cascading():
+            yield writer.remove_gone(edge)

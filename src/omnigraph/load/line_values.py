@@ -1,0 +1,206 @@
+"""One line or cell at a time, in plain Python: slow, and the truth that fast paths must equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.load.typed_rows import Problem, raw_schema
+from omnigraph.values.blob_text import MANAGED, parse_blob
+from omnigraph.values.coercion import coerce, describe
+from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
+
+_NODE_KEYS = frozenset({"type", "data"})
+_EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
+_TEXT = ScalarType(ScalarKind.STRING)
+
+Row = dict[str, Any]
+
+
+class BadLine(Exception):
+    """Why a line is no entity."""
+
+    def __init__(
+        self,
+        rule: str,
+        message: str,
+        entity: EntityType | None = None,
+        property_name: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+        self.entity = entity
+        self.property_name = property_name
+
+    def at(self, line: int) -> Problem:
+        return Problem(self.rule, line, self.message, self.entity, self.property_name)
+
+
+class BlobBases:
+    """Which external addresses a load may copy from; none unless the settings say so."""
+
+    def __init__(self, bases: tuple[str, ...] = ()) -> None:
+        self._bases = [_local_path(base).resolve() for base in bases]
+
+    def read(self, text: str) -> bytes:
+        path = None if text.startswith(MANAGED) else self._allowed(text)
+        if path is None:
+            return parse_blob(text)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise InvalidArgument(f"{describe(text)} cannot be read: {error.strerror}") from error
+
+    def _allowed(self, text: str) -> Path | None:
+        """The file it names, if that is below an allowed base once every link is followed."""
+        try:
+            path = _local_path(text).resolve()
+        except (ValueError, OSError, RuntimeError):
+            return None
+        return path if any(path.is_relative_to(base) for base in self._bases) else None
+
+
+def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> tuple[EntityType, Row]:
+    """One NDJSON line -> its type and typed values; `BadLine` says what is wrong."""
+    body = _decode(text)
+    if not isinstance(body, dict):
+        raise BadLine("syntax", f"a line is an object, not {describe(body)}")
+    entity = _entity(body, catalog)
+    allowed = _EDGE_KEYS if isinstance(entity, EdgeType) else _NODE_KEYS
+    unknown = next((key for key in body if key not in allowed), None)
+    if unknown is not None:
+        raise BadLine(
+            "syntax", f"{unknown!r} is none of {', '.join(sorted(allowed))}", entity, unknown
+        )
+    data = body.get("data")
+    if data is not None and not isinstance(data, dict):
+        raise BadLine("syntax", f"'data' is an object, not {describe(data)}", entity, "data")
+    row = typed_row(entity, data or {}, blobs)
+    if isinstance(entity, EdgeType):
+        row[SOURCE] = _typed(entity, "from", body.get("from"), _TEXT, blobs)
+        row[TARGET] = _typed(entity, "to", body.get("to"), _TEXT, blobs)
+    return entity, row
+
+
+def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> Row:
+    """Values by property name; absent and null are the same."""
+    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
+    kinds[ID] = _TEXT
+    row: Row = {}
+    for name, value in given.items():
+        kind = kinds.get(name)
+        if kind is None:
+            known = ", ".join(p.name for p in entity.properties) or "none"
+            raise BadLine(
+                "property", f"no property {name!r}; there is: {known}"[:300], entity, name
+            )
+        if name == ID and value is None:
+            raise BadLine("key", "'id' may be left out, but not be null", entity, ID)
+        row[name] = _typed(entity, name, value, kind, blobs)
+    return row
+
+
+def rows_to_table(entity: EntityType, rows: list[Row]) -> pa.Table:
+    """Typed rows as the raw table of their type."""
+    schema = raw_schema(entity)
+    columns = [pa.array([row.get(f.name) for row in rows], f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def value_reader(kind: ValueType, blobs: BlobBases) -> Callable[[Any], Any]:
+    """How one JSON value becomes a value of this type; raises `InvalidArgument`."""
+    if isinstance(kind, BlobType):
+        return lambda value: blobs.read(coerce(value, _TEXT))
+    if isinstance(kind, EnumType):
+        # Which values are allowed is a rule of the type, judged with the others.
+        return lambda value: _storable_text(coerce(value, _TEXT))
+    if kind == _TEXT:
+        return lambda value: _storable_text(coerce(value, kind))
+    return lambda value: _storable(coerce(value, kind))
+
+
+def _typed(entity: EntityType, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> Any:
+    if value is None:
+        return None
+    try:
+        return value_reader(kind, blobs)(value)
+    except InvalidArgument as error:
+        raise BadLine("type", f"{name!r}: {error.message}", entity, name) from error
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [_storable_text(item) for item in value]
+    return value
+
+
+def _storable_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument("half of a surrogate pair is no text") from error
+    return text
+
+
+def _decode(text: bytes) -> Any:
+    try:
+        return json.loads(
+            text.decode(), object_pairs_hook=_no_duplicates, parse_constant=_refuse_constant
+        )
+    except UnicodeDecodeError as error:
+        raise BadLine("syntax", f"not UTF-8: byte {error.start + 1} of the line") from error
+    except json.JSONDecodeError as error:
+        raise BadLine("syntax", f"not JSON: {error.msg} at column {error.pos + 1}") from error
+    except RecursionError:
+        raise BadLine("syntax", "not JSON: nested too deeply") from None
+    except ValueError as error:
+        # An integer of thousands of digits, or what the two hooks refuse.
+        raise BadLine("syntax", f"not JSON: {error}"[:200]) from error
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} occurs twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _entity(body: Mapping[str, Any], catalog: Catalog) -> EntityType:
+    kinds = [key for key in ("type", "edge") if key in body]
+    if len(kinds) != 1:
+        raise BadLine("syntax", "an entity has either 'type' (a node) or 'edge'")
+    name = body[kinds[0]]
+    if not isinstance(name, str):
+        raise BadLine("syntax", f"{kinds[0]!r} is a string, not {describe(name)}")
+    try:
+        entity = catalog.resolve(name)
+    except NotFound as error:
+        raise BadLine("unknown_type", error.message) from error
+    if isinstance(entity, EdgeType) != (kinds[0] == "edge"):
+        right = "edge" if isinstance(entity, EdgeType) else "type"
+        raise BadLine("unknown_type", f"{name!r} is written as {right!r}, not as {kinds[0]!r}")
+    return entity
+
+
+def _local_path(text: str) -> Path:
+    parsed = urlparse(text)
+    if parsed.scheme == "file":
+        return Path(unquote(parsed.path))
+    if "://" in text:
+        raise ValueError("not a local file")
+    return Path(text)

@@ -1,0 +1,96 @@
+"""A load on this machine: prepare, then land in one commit through the one write path."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnigraph import failpoints
+from omnigraph.commit.request import WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.landing import SMALL_INPUT, Landing
+from omnigraph.load.line_values import BlobBases
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.prepare import PreparedInput, prepare
+from omnigraph.load.progress import Watch
+from omnigraph.load.recheck import Recheck
+from omnigraph.load.sources import ReadOptions, find_sources
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.settings.models import LoadSettings
+
+ENGINE = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLoader:
+    """The parts of an open graph that a load uses."""
+
+    reader: ManifestReader
+    commits: CommitGraph
+    transaction: Transaction
+    provider: EmbeddingProvider
+    settings: LoadSettings
+    small_input: int = SMALL_INPUT
+
+    def load(
+        self,
+        data: Any,
+        options: LoadOptions,
+        watch: Watch,
+    ) -> LoadReceipt:
+        """Read `data`, check all of it, and commit it as one."""
+        sources = find_sources(data, options.type_name)
+        ref, state = self.reader.branch(options.branch)
+        catalog = self.reader.snapshot(ref, state).catalog
+        settings = self.settings
+        with tempfile.TemporaryDirectory(
+            prefix="omnigraph-load-", dir=settings.temp_directory
+        ) as folder:
+            index = KeyIndex(catalog, Path(folder), settings.memory_bytes)
+            prepared = PreparedInput(catalog, index, Path(folder))
+            try:
+                reading = ReadOptions(options.columns, BlobBases(settings.blob_bases))
+                with watch(sources) as progress:
+                    prepare(prepared, sources, reading, self.provider, progress)
+                failpoints.hit("load.after_prepare")
+                return self._land(prepared, options)
+            finally:
+                prepared.close()
+
+    def _land(self, prepared: PreparedInput, options: LoadOptions) -> LoadReceipt:
+        landing = Landing(
+            prepared,
+            self.reader.store,
+            options.mode,
+            Recheck(self.reader, self.commits),
+            self.small_input,
+        )
+        claimed = landing.claims()
+        request = WriteRequest(
+            branch=options.branch,
+            operation="load",
+            tables=claimed.tables,
+            reads=claimed.reads,
+            actor_id=options.actor,
+            message=options.message,
+            if_commit=options.if_commit,
+            idempotency_key=options.idempotency_key,
+            repreparable=options.mode is not LoadMode.OVERWRITE,
+            long_build=True,
+        )
+        receipt = self.transaction.run(request, landing.build)
+        counts = sorted((key, spool.rows) for key, spool in prepared.spools.items())
+        return LoadReceipt(
+            branch=options.branch,
+            base_branch=None,
+            branch_created=False,
+            mode=options.mode.value,
+            engine=ENGINE,
+            counts=tuple(counts),
+            commit=receipt.commit,
+        )

@@ -1,0 +1,91 @@
+"""What a caller asks a load for, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.manifest.records import Commit
+from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
+
+
+class LoadMode(StrEnum):
+    """What the input means for what is stored."""
+
+    APPEND = "append"
+    """Every entity is new; an id that exists is a `KeyConflict`."""
+    MERGE = "merge"
+    """Insert or replace by id; of several lines with one id the last wins."""
+    OVERWRITE = "overwrite"
+    """The types that occur in the input hold exactly the input afterwards."""
+
+    @staticmethod
+    def parse(text: str) -> LoadMode:
+        try:
+            return LoadMode(text)
+        except ValueError:
+            known = ", ".join(mode.value for mode in LoadMode)
+            raise InvalidArgument(f"no load mode {text!r}; there is: {known}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """Where and how a load lands."""
+
+    mode: LoadMode = LoadMode.APPEND
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+    type_name: str | None = None
+    columns: Mapping[str, str] | None = None
+    """CSV and Parquet: name in the file -> property."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReceipt:
+    """What a load did. `commit` is None when nothing changed."""
+
+    branch: str
+    base_branch: str | None
+    branch_created: bool
+    mode: str
+    engine: str
+    counts: tuple[tuple[TableKey, int], ...]
+    commit: Commit | None
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        return self._loaded(EntityKind.NODE)
+
+    @property
+    def edges(self) -> list[dict[str, Any]]:
+        return self._loaded(EntityKind.EDGE)
+
+    @property
+    def total_entities(self) -> int:
+        return sum(count for _, count in self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "branch": self.branch,
+            "base_branch": self.base_branch,
+            "branch_created": self.branch_created,
+            "mode": self.mode,
+            "engine": self.engine,
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "total_entities": self.total_entities,
+            "commit": self.commit.to_dict() if self.commit else None,
+        }
+
+    def _loaded(self, kind: EntityKind) -> list[dict[str, Any]]:
+        return [
+            {"name": key.type_name, "entities_loaded": count}
+            for key, count in self.counts
+            if key.kind is kind
+        ]

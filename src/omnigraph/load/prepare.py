@@ -1,0 +1,143 @@
+"""Read every source once: parse, complete, check each row, and put it on local disk.
+
+Needs the schema and nothing else of the graph, so it happens before the transaction, and a write
+that has to be prepared again does not parse again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.changes.fill_embeddings import fill_embeddings
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.violations import Place, Report, Violation
+from omnigraph.load.complete_rows import as_stored, with_ids
+from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.read_ahead import read_ahead
+from omnigraph.load.sources import ReadOptions, Source, read_source
+from omnigraph.load.spool import PLACE, Spool, file_and_line, place_of
+from omnigraph.load.typed_rows import Lines, Parsed, Problem, TypedRows
+from omnigraph.values.identifiers import TableKey
+
+_TOO_MANY = 10_000
+"""Rubbish is not read to its end."""
+
+Progress = Callable[[int, int], None]
+"""(bytes read, rows read) since the last call."""
+
+
+@dataclass
+class PreparedInput:
+    """All rows of a load on local disk, each good by itself."""
+
+    catalog: Catalog
+    index: KeyIndex
+    folder: Path
+    files: list[str] = field(default_factory=list)
+    spools: dict[TableKey, Spool] = field(default_factory=dict)
+    given_ids: set[TableKey] = field(default_factory=set)
+    """Types some of whose rows came with an id or a key: only those can clash."""
+
+    @property
+    def total(self) -> int:
+        return sum(spool.rows for spool in self.spools.values())
+
+    def place(self, number: int) -> Place:
+        file, line = file_and_line(number)
+        return Place(self.files[file], line)
+
+    def close(self) -> None:
+        self.index.close()
+
+
+def prepare(
+    prepared: PreparedInput,
+    sources: Sequence[Source],
+    options: ReadOptions,
+    provider: EmbeddingProvider,
+    progress: Progress,
+) -> None:
+    """Fill `prepared`, or raise `ValidationFailed` with the place of the first broken rows."""
+    report = Report()
+    for source in sources:
+        prepared.files.append(source.name)
+        for block in read_ahead(read_source(source, prepared.catalog, options)):
+            _take(prepared, block, report, provider)
+            progress(block.bytes_read, sum(len(rows.lines) for rows in block.rows))
+            if report.total > _TOO_MANY:
+                break
+    for spool in prepared.spools.values():
+        spool.close()
+    report.violations.sort(key=_order(prepared.files))
+    report.raise_if_any()
+
+
+def _take(
+    prepared: PreparedInput, block: Parsed, report: Report, provider: EmbeddingProvider
+) -> None:
+    for problem in block.problems:
+        report.add(problem.rule, 1, [_violation(problem, block.file)])
+    for rows in block.rows:
+        table = with_ids(rows.entity, rows.table)
+        if report.total == 0:
+            # Nothing is written any more once a rule is broken, so nobody needs the vectors.
+            table = fill_embeddings(rows.entity, table, provider)
+        check_rows(rows.entity, table, report, _places(block.file, rows.lines))
+        if report.total == 0:
+            _keep(prepared, rows, table)
+
+
+def _keep(prepared: PreparedInput, rows: TypedRows, table: pa.Table) -> None:
+    entity = rows.entity
+    spool = _spool(prepared, entity)
+    places = place_of(len(prepared.files) - 1, 0) + rows.lines.astype(np.int64)
+    stored = as_stored(entity, table).append_column(spool.schema.field(PLACE), pa.array(places))
+    spool.append(stored)
+    prepared.index.add_input(entity, _checkable(prepared, rows, stored))
+
+
+def _checkable(prepared: PreparedInput, rows: TypedRows, stored: pa.Table) -> pa.Table:
+    """The rows without ids that were made a moment ago: those are nobody else's."""
+    keyed = not isinstance(rows.entity, EdgeType) and bool(rows.entity.key)
+    given = rows.table.column(ID)
+    if keyed or given.null_count < len(given):
+        prepared.given_ids.add(rows.entity.table_key)
+    if keyed or given.null_count == 0:
+        return stored
+    ids = pc.if_else(given.is_valid(), stored.column(ID), pa.scalar(None, pa.string()))
+    return stored.set_column(0, ID, ids)
+
+
+def _spool(prepared: PreparedInput, entity: EntityType) -> Spool:
+    key = entity.table_key
+    if key not in prepared.spools:
+        path = prepared.folder / f"{key.kind.value}-{len(prepared.spools)}.arrow"
+        prepared.spools[key] = Spool(entity, path)
+    return prepared.spools[key]
+
+
+def _places(file: str, lines: Lines) -> Callable[[int], Place | None]:
+    return lambda row: Place(file, int(lines[row]))
+
+
+def _violation(problem: Problem, file: str) -> Violation:
+    table = problem.entity.table_key if problem.entity is not None else None
+    place = Place(file, problem.line)
+    return Violation(problem.rule, table, None, problem.property, problem.message, place)
+
+
+def _order(files: list[str]) -> Callable[[Violation], tuple[int, int]]:
+    def order(violation: Violation) -> tuple[int, int]:
+        place = violation.place
+        return (0, 0) if place is None else (files.index(place.file), place.line or 0)
+
+    return order

@@ -1,0 +1,193 @@
+"""What a caller hands to a load -> a list of sources, each of one format."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.load.arrow_columns import fit_table
+from omnigraph.load.csv_files import csv_blocks
+from omnigraph.load.json_lines import JsonLines
+from omnigraph.load.line_values import BlobBases
+from omnigraph.load.text_files import file_errors, line_blocks
+from omnigraph.load.typed_rows import Blocks
+
+_FORMATS = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".parquet": "parquet",
+    ".csv": "csv",
+}
+_ROWS_PER_BATCH = 64 * 1024
+_MEMORY = "<table>"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file, or one table in memory; NDJSON says itself which types it holds."""
+
+    format: str
+    name: str
+    type_name: str | None = None
+    path: Path | None = None
+    table: Any = field(default=None, compare=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, for progress; 0 when unknown."""
+        try:
+            return self.path.stat().st_size if self.path is not None else 0
+        except OSError:
+            return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How sources are to be read."""
+
+    columns: Mapping[str, str] | None = None
+    """CSV header -> property."""
+    blobs: BlobBases = field(default_factory=BlobBases)
+
+
+def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
+    """Paths, globs, directories, lists of them, Arrow tables and readers, pandas, polars."""
+    if isinstance(data, str | os.PathLike):
+        return _from_path(data, type_name)
+    table = _as_arrow(data)
+    if table is not None:
+        if type_name is None:
+            raise InvalidArgument("a table needs type=: which type do its rows have?")
+        return [Source("arrow", _MEMORY, type_name, table=table)]
+    if isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
+        found = [source for item in data for source in find_sources(item, type_name)]
+        if found:
+            return found
+        raise InvalidArgument("nothing to load: the list is empty")
+    raise InvalidArgument(
+        f"cannot load {type(data).__name__}: give paths, an Arrow table or reader, or a data frame"
+    )
+
+
+def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Blocks:
+    """The blocks of one source."""
+    if source.format == "ndjson":
+        assert source.path is not None
+        parser = JsonLines(catalog, options.blobs)
+        for before, lines in line_blocks(source.path):
+            yield parser.parse(lines, before + 1, source.name)
+        return
+    entity = _entity(source, catalog)
+    if source.format == "csv":
+        assert source.path is not None
+        yield from csv_blocks(source.path, entity, options.columns, options.blobs)
+        return
+    first = 1
+    for table in _batches(source):
+        renamed = _renamed(table, options.columns)
+        yield fit_table(entity, renamed, first, source.name, options.blobs)
+        first += table.num_rows
+
+
+def _entity(source: Source, catalog: Catalog) -> EntityType:
+    assert source.type_name is not None
+    try:
+        return catalog.resolve(source.type_name)
+    except NotFound as error:
+        raise InvalidArgument(
+            f"{source.name}: {error.message} (the type comes from type= or the file's name)",
+            file=source.name,
+            type=source.type_name,
+        ) from error
+
+
+def _renamed(table: pa.Table, columns: Mapping[str, str] | None) -> pa.Table:
+    if not columns:
+        return table
+    return table.rename_columns([columns.get(name, name) for name in table.column_names])
+
+
+def _batches(source: Source) -> Iterator[pa.Table]:
+    if source.format == "parquet":
+        assert source.path is not None
+        yield from _parquet(source.path)
+        return
+    reader = source.table
+    batches = reader.to_batches(_ROWS_PER_BATCH) if isinstance(reader, pa.Table) else reader
+    for batch in batches:
+        yield pa.Table.from_batches([batch])
+
+
+def _parquet(path: Path) -> Iterator[pa.Table]:
+    try:
+        with file_errors(path), pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidArgument(
+            f"{path}: not a readable Parquet file: {str(error)[:200]}", file=str(path)
+        ) from error
+
+
+def _from_path(data: str | os.PathLike[str], type_name: str | None) -> list[Source]:
+    text = os.fspath(data)
+    if "://" in text and not text.startswith("file://"):
+        raise InvalidArgument(f"{text}: only local files can be loaded here", file=text)
+    path = Path(text.removeprefix("file://")).expanduser()
+    if path.is_dir():
+        inside = sorted(p for p in path.iterdir() if _format(p) is not None and p.is_file())
+        if not inside:
+            raise InvalidArgument(f"{path}: the directory holds no data file", file=str(path))
+        return [_file(p, type_name) for p in inside]
+    if not path.exists() and glob.has_magic(text):
+        matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns
+        if not matches:
+            raise NotFound(f"{text}: no file matches", file=text)
+        return [source for match in matches for source in _from_path(match, type_name)]
+    return [_file(path, type_name)]
+
+
+def _format(path: Path) -> str | None:
+    name = path.name.removesuffix(".gz")
+    return _FORMATS.get(Path(name).suffix.lower())
+
+
+def _file(path: Path, type_name: str | None) -> Source:
+    kind = _format(path)
+    if kind is None or (kind == "parquet" and path.name.endswith(".gz")):
+        if not path.exists():
+            raise NotFound(f"{path}: no such file", file=str(path))
+        raise InvalidArgument(
+            f"{path}: unknown kind of file; there is .ndjson .jsonl .json .csv (also .gz) .parquet",
+            file=str(path),
+        )
+    if kind == "ndjson":
+        return Source(kind, str(path), None, path)
+    stem = path.name.removesuffix(".gz")
+    return Source(kind, str(path), type_name or Path(stem).stem, path)
+
+
+def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader | None:
+    if isinstance(data, pa.Table | pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    family = type(data).__module__.partition(".")[0]
+    if family == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if family == "polars":
+        frame = data.collect() if hasattr(data, "collect") else data
+        return frame.to_arrow()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    return None

@@ -1,0 +1,75 @@
+"""Text files as blocks of whole lines; gzip is read on the fly."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from omnigraph.errors import InvalidArgument, NotFound
+
+BLOCK_BYTES = 16 * 1024 * 1024
+_LONGEST_LINE = 256 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Whatever the file system or gzip says, said with the file's name."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"{path}: no such file", file=str(path)) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidArgument(f"{path}: not a whole gzip file: {error}", file=str(path)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidArgument(f"{path}: cannot be read: {reason}", file=str(path)) from error
+
+
+def line_blocks(
+    path: Path, start: int = 0, end: int | None = None, size: int = BLOCK_BYTES
+) -> Iterator[tuple[int, bytes]]:
+    """(how many lines came before, whole lines), for the lines that begin in [start, end).
+
+    A range is for workers that share one plain file: each line belongs to one range, and the lines
+    before the range are not counted.
+    """
+    with file_errors(path), _open(path) as file:
+        position = _skip_to_line(file, start)
+        lines_before = 0
+        while end is None or position < end:
+            block = file.read(size if end is None else min(size, end - position))
+            if not block:
+                return
+            if not block.endswith(b"\n"):
+                block += file.readline(_LONGEST_LINE)
+                if len(block) >= _LONGEST_LINE and not block.endswith(b"\n"):
+                    raise _too_long(path, lines_before + block.count(b"\n") + 1)
+            yield lines_before, block.removeprefix(_BOM) if position == 0 else block
+            lines_before += block.count(b"\n")
+            position += len(block)
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.name.endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _skip_to_line(file: IO[bytes], start: int) -> int:
+    """The first beginning of a line at or after `start`."""
+    if start == 0:
+        return 0
+    file.seek(start - 1)
+    skipped = file.readline()
+    return start - 1 + len(skipped)
+
+
+def _too_long(path: Path, line: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"{path}:{line}: a line of more than {_LONGEST_LINE >> 20} MiB", file=str(path), line=line
+    )

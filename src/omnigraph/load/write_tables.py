@@ -1,0 +1,122 @@
+"""Prepared rows -> fragments of their tables, with the list of ids that come, change and go."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.changes.row_compare import differing_rows
+from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.lance_store.store import Dataset, Store
+from omnigraph.load.prepare import PreparedInput
+from omnigraph.load.spool import PLACE, Spool
+from omnigraph.manifest.records import TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey
+
+_COMPARED_ROWS = 256 * 1024
+
+
+class TableWriter:
+    """Writes for the pins of one snapshot."""
+
+    def __init__(self, prepared: PreparedInput, store: Store, snapshot: Snapshot) -> None:
+        self._prepared = prepared
+        self._index = prepared.index
+        self._store = store
+        self._snapshot = snapshot
+
+    def append(self, spool: Spool) -> AdoptRows:
+        """Every row is new: checked before."""
+        pin, dataset, changes = self._begin(spool.entity.table_key)
+        fragments: tuple[str, ...] = ()
+        for chunk in spool.chunks():
+            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
+            changes.add(Op.INSERT, chunk.column(ID))
+        return _adopt(pin, AdoptMode.APPEND, fragments, changes.finish())
+
+    def replace(self, spool: Spool) -> AdoptRows:
+        """The rows are the whole table afterwards."""
+        key = spool.entity.table_key
+        pin, dataset, changes = self._begin(key)
+        fragments: tuple[str, ...] = ()
+        for chunk in spool.chunks():
+            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
+            ids = chunk.column(ID)
+            kept = self._stored_among(key, ids)
+            changes.add(Op.UPDATE, ids.filter(kept))
+            changes.add(Op.INSERT, ids.filter(pc.invert(kept)))
+        gone = (
+            f"SELECT s.{ID} FROM {self._index.stored(key)} s "
+            f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
+        )
+        for batch in self._index.batches(gone):
+            changes.add(Op.DELETE, batch.column(0))
+        return _adopt(pin, AdoptMode.REPLACE, fragments, changes.finish())
+
+    def merge(self, spool: Spool) -> AdoptRows:
+        """Only rows that are new or differ from what is stored; of several the last."""
+        key = spool.entity.table_key
+        pin, dataset, changes = self._begin(key)
+        fragments: tuple[str, ...] = ()
+        for chunk in spool.chunks(_COMPARED_ROWS):
+            rows = self._latest(key, chunk).drop_columns([PLACE])
+            if pin.row_count and key in self._prepared.given_ids:
+                rows = _differing(dataset, rows, changes)
+            else:
+                changes.add(Op.INSERT, rows.column(ID))
+            fragments += write_to(dataset, rows)
+        return _adopt(pin, AdoptMode.UPSERT, fragments, changes.finish())
+
+    def remove_gone(self, key: TableKey) -> AdoptRows:
+        """Edges that a cascade removes."""
+        pin, _, changes = self._begin(key)
+        for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
+            changes.add(Op.DELETE, batch.column(0))
+        return _adopt(pin, AdoptMode.UPSERT, (), changes.finish())
+
+    def _begin(self, key: TableKey) -> tuple[TablePin, Dataset, ChangeListWriter]:
+        pin = self._snapshot.pin(key)
+        path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
+        return pin, self._store.open(pin.at), ChangeListWriter(path)
+
+    def _stored_among(self, key: TableKey, ids: pa.ChunkedArray) -> pa.Array:
+        with self._index.shown(pa.table({ID: ids})) as shown:
+            both = self._index.table(
+                f"SELECT {ID} FROM {shown} SEMI JOIN {self._index.stored(key)} s USING ({ID})"
+            )
+        return pc.is_in(ids, value_set=both.column(ID).combine_chunks())
+
+    def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
+        if key not in self._prepared.given_ids:
+            return chunk
+        with self._index.shown(chunk.select([PLACE])) as shown:
+            kept = self._index.table(
+                f"SELECT {PLACE} FROM {shown} SEMI JOIN {self._index.input(key)} i USING ({PLACE})"
+            ).column(PLACE)
+        if len(kept) == chunk.num_rows:
+            return chunk
+        return chunk.filter(pc.is_in(chunk.column(PLACE), value_set=kept.combine_chunks()))
+
+
+def _differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
+    ids = rows.column(ID)
+    stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
+    position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
+    exists = position.is_valid()
+    additions, rewrites = rows.filter(pc.invert(exists)), rows.filter(exists)
+    replaced = stored.take(position.drop_null())
+    rewrites = rewrites.filter(pa.array(differing_rows(replaced, rewrites)))
+    changes.add(Op.INSERT, additions.column(ID))
+    changes.add(Op.UPDATE, rewrites.column(ID))
+    return pa.concat_tables([additions, rewrites])
+
+
+def _adopt(
+    pin: TablePin, mode: AdoptMode, fragments: tuple[str, ...], changes: ChangeList
+) -> AdoptRows:
+    return AdoptRows(pin.key, mode, pin.location, pin.branch, fragments, changes)
