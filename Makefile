@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench lock clean
+.PHONY: help setup demo test test-all check bench docs lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ check: $(INSTALLED) ## format, lint, import layers, types
 
 bench: $(INSTALLED) ## measure; results go to bench/results
 	$(BIN)/python -m bench
+
+docs: $(INSTALLED) ## write the reference part of docs/cli.md anew
+	$(BIN)/python -m omnigraph.cli.reference docs/cli.md
 
 lock: $(INSTALLED) ## pin every dependency anew
 	$(BIN)/python -m pip install --quiet uv

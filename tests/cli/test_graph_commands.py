@@ -176,3 +176,21 @@ def test_help_and_no_arguments(cli) -> None:
     assert "omnigraph init --schema" in answer.out
     for title in ("Start:", "Ask and change:", "Branches and history:"):
         assert title in answer.out
+
+
+def test_changes_of_a_commit_and_between_states(cli, people) -> None:
+    people.branches.create("side")
+    people.apply({"Person": Edit(upsert=[{"name": "Ada", "age": 37}], delete=["Bob"])}, "side")
+    head = people.snapshot("side").graph_commit_id
+    text = cli("commit", "changes", head, "--store", people.uri, "--type", "Person").out
+    assert "~ Person Ada" in text
+    assert "age: 36 -> 37" in text
+    assert "- Person Bob" in text
+    body = cli("branch", "diff", "side", "--store", people.uri, "--json").json
+    assert (body["from"], body["to"]) == ("main", "side")
+    assert body["changes"] == people.diff("main", "side").to_dict()["changes"]
+    assert [c["op"] for c in body["changes"][:2]] == ["update", "delete"]
+    reverse = cli("branch", "diff", "side", "main", "--store", people.uri, "-n", "1", "--json").json
+    assert len(reverse["changes"]) == 1
+    more = ("--cursor", reverse["next_cursor"], "--store", people.uri, "--json")
+    assert len(cli("branch", "diff", "side", "main", *more).json["changes"]) >= 1

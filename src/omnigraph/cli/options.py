@@ -38,10 +38,17 @@ Param = Annotated[
     typer.Option("--param", "-p", metavar="NAME=VALUE", help="One parameter; repeat for more."),
 ]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this long.")
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this long."),
 ]
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="T", help="Only this type; repeatable.")
+]
+Page = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most this many.")
+]
+Cursor = Annotated[
+    str | None, typer.Option("--cursor", help="Go on where an earlier answer stopped.")
 ]
 Message = Annotated[str | None, typer.Option("--message", "-m", help="Says why, in the history.")]
 IfCommit = Annotated[

@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.json_values import finite, json_form
 from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
+from omnigraph.values.json_values import finite, json_form
 
 EXIT_FAILED = 1
 EXIT_LOST_PRECONDITION = 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +10,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.json_values import json_value
 
 Image = dict[str, Any]
 """A whole entity: `id`, for edges `from` and `to`, and every property."""
@@ -55,9 +54,9 @@ class Change:
             "op": self.op,
         }
         if self.before is not None:
-            found["before"] = json_image(self.before)
+            found["before"] = json_value(self.before)
         if self.after is not None:
-            found["after"] = json_image(self.after)
+            found["after"] = json_value(self.after)
         return found
 
     @property
@@ -114,28 +113,6 @@ class ChangeFilter:
 
     def wants_op(self, op: str) -> bool:
         return self.ops is None or op in self.ops
-
-
-def json_image(image: Image) -> Image:
-    return {name: json_value(value) for name, value in image.items()}
-
-
-def json_value(value: Any) -> Any:
-    """A property value in JSON: moments in RFC 3339, bytes in base64."""
-    match value:
-        case dt.datetime():
-            text = value.isoformat(timespec="milliseconds")
-            return text if value.tzinfo else f"{text}Z"
-        case dt.date():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case list():
-            return [json_value(item) for item in value]
-        case dict():
-            return json_image(value)
-        case _:
-            return value
 
 
 def _names(

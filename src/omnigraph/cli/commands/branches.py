@@ -1,4 +1,4 @@
-"""`branch create|list|delete`."""
+"""`branch create|list|delete|diff`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.change_lines import print_changes
 from omnigraph.cli.command import command
-from omnigraph.cli.options import Store, Uri
+from omnigraph.cli.options import Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import print_table
@@ -16,6 +17,9 @@ from omnigraph.values.clock import micros_to_rfc3339
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]
+
+First = Annotated[str, typer.Argument(metavar="A", help="The state to start from.")]
+Second = Annotated[str | None, typer.Argument(metavar="B", help="The state to compare with.")]
 
 group = typer.Typer(help="Branches of the whole graph.", no_args_is_help=True)
 
@@ -88,3 +92,30 @@ def delete(session: Session, name: Name, store: Store = None) -> None:
         print_json({"name": name, "deleted": True})
     else:
         print_result(f"deleted branch {name}")
+
+
+@command(group, "diff")
+def diff(
+    session: Session,
+    first: First,
+    second: Second = None,
+    types: Types = None,
+    limit: Page = None,
+    cursor: Cursor = None,
+    store: Store = None,
+) -> None:
+    """Show what turns one state into another, entity by entity.
+
+    States are branches, commits, tags or moments. With one name: what that state has that main
+    has not.
+
+    For example:
+
+    \b
+      omnigraph branch diff review/ages --store people.omni
+      omnigraph branch diff v1 main --type Person --json --store people.omni
+    """
+    before, after = ("main", first) if second is None else (first, second)
+    graph = open_to_read(session, address(session, None, store), f"{before} -> {after}")
+    page = graph.diff(before, after, types, limit=limit, cursor=cursor)
+    print_changes(session, page, {"from": before, "to": after})

@@ -1,4 +1,4 @@
-"""`commit list|show`."""
+"""`commit list|show|changes`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.change_lines import print_changes
 from omnigraph.cli.command import command
-from omnigraph.cli.options import Branch, Store, Uri
+from omnigraph.cli.options import Branch, Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import print_table
@@ -112,3 +113,24 @@ def show(session: Session, commit_id: Id, store: Store = None) -> None:
         print_result(f"{name:24} {'-' if shown is None else shown}")
     for change in commit.changes:
         print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")
+
+
+@command(group, "changes")
+def changes(
+    session: Session,
+    commit_id: Id,
+    types: Types = None,
+    limit: Page = None,
+    cursor: Cursor = None,
+    store: Store = None,
+) -> None:
+    """Show what a commit changed, entity by entity, against its first parent.
+
+    For example:
+
+    \b
+      omnigraph commit changes 01JD2YF8Q6Z3 --store people.omni
+    """
+    graph = open_to_read(session, address(session, None, store))
+    page = graph.commits.changes(commit_id, types, limit=limit, cursor=cursor)
+    print_changes(session, page, {"graph_commit_id": commit_id})

@@ -14,7 +14,9 @@ from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.errors import InvalidArgument
 from omnigraph.syntax.span import SourceText
 
-Files = Annotated[list[str], typer.Argument(help="Files to format, `-` for standard input.")]
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE", help="Files to format, `-` for standard input.")
+]
 Check = Annotated[
     bool, typer.Option("--check", help="Change nothing; exit 1 when a file is not formatted.")
 ]

@@ -16,7 +16,7 @@ from omnigraph.values.clock import micros_to_rfc3339
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
 Target = Annotated[
-    str, typer.Argument(metavar="[TARGET]", help="What to tag: a branch, commit or tag.")
+    str, typer.Argument(metavar="TARGET", help="What to tag: a branch, commit or tag.")
 ]
 
 group = typer.Typer(help="Names for commits that stay.", no_args_is_help=True)

@@ -1,4 +1,4 @@
-"""Values of results in the JSON forms that data files use."""
+"""Values in the JSON forms that data files use; what is printed can be loaded again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,21 @@ from typing import Any
 from omnigraph.values.temporal import write_moment
 
 
+def json_value(value: Any) -> Any:
+    """A property value in JSON: moments in RFC 3339, bytes as `base64:…`."""
+    match value:
+        case list() | tuple():
+            return [json_value(item) for item in value]
+        case dict():
+            return {name: json_value(item) for name, item in value.items()}
+        case dt.date() | bytes():
+            return json_form(value)
+        case _:
+            return value
+
+
 def json_form(value: Any) -> Any:
-    """What `json` itself cannot write."""
+    """One value that `json` itself cannot write; fit for `json.dumps(default=…)`."""
     match value:
         case dt.datetime():
             # Arrow gives moments without a zone; they are UTC.
@@ -22,8 +35,8 @@ def json_form(value: Any) -> Any:
             return "base64:" + base64.b64encode(value).decode("ascii")
         case _ if callable(getattr(value, "to_dict", None)):
             return value.to_dict()
-        case set() | frozenset() | tuple():
-            return list(value)
+        case set() | frozenset():
+            return sorted(value)
         case _:
             return str(value)
 

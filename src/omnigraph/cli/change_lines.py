@@ -1,0 +1,50 @@
+"""Changes of entities for people: one line each, `+` new, `~` changed, `-` gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.tables import CELL_LIMIT, cell_text
+
+if TYPE_CHECKING:
+    from omnigraph.diff.change import Change, ChangePage
+
+_SIGNS = {"insert": "+", "update": "~", "delete": "-"}
+
+
+def print_changes(session: Session, page: ChangePage, head: dict[str, Any]) -> None:
+    """The changes of two states, with what the answer is about in front."""
+    if session.json:
+        print_json({**head, **page.to_dict()})
+        return
+    for change in page:
+        print_result(change_line(change))
+    counts = {op: sum(change.op == op for change in page) for op in _SIGNS}
+    session.note(", ".join(f"{number} {op}" for op, number in counts.items()))
+    if page.next_cursor is not None:
+        session.note(f"there is more: --cursor {page.next_cursor}")
+
+
+def change_line(change: Change) -> str:
+    return f"{_SIGNS[change.op]} {change.type.name} {cell_text(change.id)}  {_details(change)}"
+
+
+def _details(change: Change) -> str:
+    before, after = change.before or {}, change.after or {}
+    if change.op == "update":
+        parts = [
+            f"{n}: {_short(before.get(n))} -> {_short(after.get(n))}"
+            for n in change.changed_properties
+        ]
+    else:
+        image = after or before
+        parts = [f"{n}: {_short(v)}" for n, v in image.items() if n != "id" and v is not None]
+    return ", ".join(parts)
+
+
+def _short(value: Any) -> str:
+    text = cell_text(value)
+    limit = CELL_LIMIT // 4
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

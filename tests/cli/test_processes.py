@@ -1,0 +1,157 @@
+"""Real processes: start-up, pipes, signals and permissions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Edit
+
+CLI = [sys.executable, "-m", "omnigraph.cli"]
+NAMES = "query q() { match { $p: P } return { $p.name } }"
+
+
+def run(*words: object, **options) -> subprocess.CompletedProcess[str]:
+    command = [*CLI, *(str(word) for word in words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> str:
+    graph = omnigraph.init(tmp_path / "many.omni", "node P { name: String @key }")
+    graph.apply({"P": Edit(insert=[{"name": f"person {n:06}"} for n in range(20_000)])})
+    return graph.uri
+
+
+def test_help_does_not_load_the_engine() -> None:
+    code = (
+        "import sys; from omnigraph.cli.main import app; "
+        "app(['--help'], standalone_mode=False); "
+        "heavy = {'lance', 'pyarrow', 'numpy', 'rich', 'lark', 'ruamel.yaml', 'httpx'}; "
+        "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_day_with_a_graph(tmp_path: Path) -> None:
+    schema = tmp_path / "s.pg"
+    schema.write_text("node P { name: String @key }\n")
+    uri = tmp_path / "g.omni"
+    assert run("init", "--schema", schema, uri).returncode == 0
+    assert run("branch", "create", "side", "--store", uri).returncode == 0
+    answer = run("query", "-e", NAMES, "--store", uri, "--branch", "side", "--json")
+    assert json.loads(answer.stdout)["rows"] == []
+    assert str(uri) in answer.stderr
+
+
+@pytest.mark.parametrize("format", ["jsonl", "table"])
+def test_a_reader_that_goes_away_is_no_trouble(many: str, format: str) -> None:
+    command = [*CLI, "query", "-e", NAMES, "--store", many, "-f", format, "--quiet"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr.read() == ""
+        assert child.wait(60) == 141
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(many: str) -> None:
+    command = [*CLI, "query", "-q", "-", "--store", many]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        child.stdin.write("query")
+        child.stdin.flush()
+        _wait_until_it_reads(child.pid)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 130
+        assert child.stderr is not None
+        assert "Traceback" not in child.stderr.read()
+
+
+def _wait_until_it_reads(pid: int) -> None:
+    """Until the pipe to the child is empty and the child sleeps in a read of it."""
+    import time
+
+    for _ in range(600):
+        state = Path(f"/proc/{pid}/syscall")
+        if state.exists() and state.read_text().startswith("0 0x0 "):
+            return
+        time.sleep(0.05)
+
+
+def test_output_survives_any_locale(many: str) -> None:
+    omnigraph.open(many).apply({"P": Edit(insert=[{"name": "Čen 陳"}])})
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    text = 'query q() { match { $p: P { name: "Čen 陳" } } return { $p.name } }'
+    answer = subprocess.run(
+        [*CLI, "query", "-q", "-", "--store", many, "-f", "csv"],
+        input=text.encode(),
+        capture_output=True,
+        env=environment,
+    )
+    assert answer.stdout.decode() == "p.name\nČen 陳\n"
+
+
+AS_NOBODY = """
+import os
+import omnigraph.graph.open
+from omnigraph.cli.main import run
+if os.geteuid() == 0:  # root ignores permissions; the interpreter may be out of others' reach
+    os.setgid(65534)
+    os.setuid(65534)
+run()
+"""
+
+
+def test_a_graph_that_may_not_be_written() -> None:
+    def as_nobody(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", AS_NOBODY, *(str(word) for word in words)]
+        environment = {**os.environ, "HOME": name}
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        uri = Path(name) / "g.omni"
+        omnigraph.init(uri, "node P { name: String @key }")
+        folders = [Path(root) for root, *_ in os.walk(uri)]
+        for folder in folders:
+            folder.chmod(0o555)
+        try:
+            write = as_nobody("branch", "create", "x", "--store", uri)
+        finally:
+            for folder in folders:
+                folder.chmod(0o755)
+        assert write.returncode == 1
+        assert "not writable" in write.stderr
+
+
+def test_completion_knows_commands_and_choices() -> None:
+    def complete(line: str) -> list[str]:
+        environment = {
+            **os.environ,
+            "_OMNIGRAPH_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        }
+        code = "import sys; sys.argv[0] = 'omnigraph'; from omnigraph.cli.main import run; run()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+        )
+        return done.stdout.split()
+
+    assert complete("omnigraph br") == ["branch"]
+    assert complete("omnigraph query run -f j") == ["json", "jsonl"]
