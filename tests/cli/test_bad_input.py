@@ -93,6 +93,7 @@ CASES = [
     # init
     Case("init --schema {d}/good.pg {g}", "already"),
     Case("init --schema {d}/good.pg {d}/file.omni", "is a file"),
+    Case("init --schema {d}/good.pg /proc/nope/g.omni", "/proc/nope"),
     Case("init --schema {d}/good.pg", "no graph is named", 2),
     Case("init {d}/new.omni", "--schema", 2),
     Case("init --schema {d}/missing.pg {d}/new.omni", "missing.pg"),

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,39 +103,6 @@ def test_output_survives_any_locale(many: str) -> None:
         env=environment,
     )
     assert answer.stdout.decode() == "p.name\nČen 陳\n"
-
-
-AS_NOBODY = """
-import os
-import omnigraph.graph.open
-from omnigraph.cli.main import run
-if os.geteuid() == 0:  # root ignores permissions; the interpreter may be out of others' reach
-    os.setgid(65534)
-    os.setuid(65534)
-run()
-"""
-
-
-def test_a_graph_that_may_not_be_written() -> None:
-    def as_nobody(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", AS_NOBODY, *(str(word) for word in words)]
-        environment = {**os.environ, "HOME": name}
-        return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        uri = Path(name) / "g.omni"
-        omnigraph.init(uri, "node P { name: String @key }")
-        folders = [Path(root) for root, *_ in os.walk(uri)]
-        for folder in folders:
-            folder.chmod(0o555)
-        try:
-            write = as_nobody("branch", "create", "x", "--store", uri)
-        finally:
-            for folder in folders:
-                folder.chmod(0o755)
-        assert write.returncode == 1
-        assert "not writable" in write.stderr
 
 
 def test_completion_knows_commands_and_choices() -> None:
