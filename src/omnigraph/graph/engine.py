@@ -23,6 +23,7 @@ from omnigraph.load.local_load import LocalLoader
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.mutate.mutation import Mutator
 from omnigraph.pipeline.embed import Embedder
 from omnigraph.pipeline.embed_plan import History
 from omnigraph.settings.models import Settings
@@ -43,6 +44,7 @@ class Engine:
     queries: QueryRunner
     embedder: Embedder
     loader: LocalLoader
+    mutator: Mutator
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -67,6 +69,10 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
     provider = choose_provider(settings.embedding, os.environ, clock)
     transaction = Transaction(reader, publisher, board, arming, settings, clock)
+    views = ViewCache(
+        reader, settings.read.cache_bytes, open_stored_topology(settings.read, os.environ)
+    )
+    queries = QueryRunner(views, settings.read, provider, clock)
     return Engine(
         store=store,
         reader=reader,
@@ -75,18 +81,10 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         recovery=recovery,
         transaction=transaction,
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
-        queries=QueryRunner(
-            ViewCache(
-                reader,
-                settings.read.cache_bytes,
-                open_stored_topology(settings.read, os.environ),
-            ),
-            settings.read,
-            provider,
-            clock,
-        ),
+        queries=queries,
         loader=LocalLoader(reader, commits, transaction, provider, settings.load),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock
         ),
+        mutator=Mutator(reader, transaction, provider, queries.read, clock),
     )

@@ -27,6 +27,7 @@ from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.mutate.mutation import Mutation, MutationReceipt
 from omnigraph.pipeline.embed import EmbedReceipt, EmbedRequest
 from omnigraph.values.identifiers import MAIN
 
@@ -112,6 +113,28 @@ class Graph:
         text = QueryText(source, name, params)
         bounds = QueryBounds(timeout, cancel)
         return self._engine.queries.profile(self.snapshot(branch), text, bounds)
+
+    def mutate(  # noqa: PLR0913 - the public surface
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MutationReceipt:
+        """Run one mutation of a text: all of its statements in one commit, or nothing.
+
+        Example:
+            >>> graph.mutate('query add() { insert Person { name: "Ada" } }').affected_nodes
+            1
+        """
+        mutation = Mutation(
+            source, name, params, branch, self.actor, message, if_commit, idempotency_key
+        )
+        return self.writable().mutator.run(mutation)
 
     def apply(
         self,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
@@ -97,6 +99,11 @@ class QueryRunner:
             planned
         )
         return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
+
+    def read(self, snapshot: Snapshot, plan: ReadOp, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of a plan that is no query of its own: the pattern of a statement."""
+        executor = self._executor(snapshot, dict(parameters), QueryBounds(), None)
+        return executor.table(plan_read(plan, self._at(snapshot).statistics))
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
         """The physical plan, one operator a line, in the order rows flow."""

@@ -269,7 +269,7 @@ class TextMatch:
     """`search` (any term), `fuzzy` (any term within `edits`), `match_text` (all terms)."""
 
     function: str
-    field: PropertyOf
+    field: PropertyOf | RowProperty | ColumnRef
     query: Expression
     edits: int | None = None
     type: ExpressionType = BOOL

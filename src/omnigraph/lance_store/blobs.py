@@ -33,3 +33,8 @@ def scan_options(dataset: Dataset) -> dict[str, Any]:
     """What a scan must ask for so that blobs come back as bytes, not as descriptors."""
     has_blobs = any(isinstance(field.type, pa.ExtensionType) for field in dataset.schema)
     return {"blob_handling": "all_binary"} if has_blobs else {}
+
+
+def as_scanned(field: pa.Field) -> pa.Field:
+    """A column of a dataset's schema as scans with `scan_options` give it."""
+    return field.with_type(pa.large_binary()) if isinstance(field.type, pa.ExtensionType) else field

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.lance_store.blobs import scan_options
+from omnigraph.lance_store.blobs import as_scanned, scan_options
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 
@@ -136,6 +136,6 @@ def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[i
 
 
 def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:
-    fields = [dataset.schema.field(name) for name in columns]
+    fields = [as_scanned(dataset.schema.field(name)) for name in columns]
     fields += [pa.field(ROW_ID, pa.uint64()), pa.field(ROW_ADDRESS, pa.uint64())]
     return pa.schema(fields).empty_table()

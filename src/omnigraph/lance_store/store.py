@@ -78,6 +78,11 @@ class Store:
                 dropped, _ = self._handles.popitem(last=False)
                 self._first_fragments.pop(dropped, None)
 
+    def forget(self, at: DatasetVersion) -> None:
+        with self._lock:
+            self._handles.pop(at, None)
+            self._first_fragments.pop(at, None)
+
     def first_fragment(self, at: DatasetVersion) -> Any | None:
         """Metadata of the fragment with the lowest id; listing thousands is slow, so it is kept."""
         dataset = self.open(at)

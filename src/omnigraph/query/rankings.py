@@ -75,7 +75,9 @@ class Rankings:
                 found = text_field(checker, call, codes.BM25_ARGUMENTS)
                 if found is None:
                     return None
-                return SearchSpec("bm25", found[0].variable, found[0].property, found[1])
+                field, query = found
+                assert isinstance(field, ex.PropertyOf), "rankings occur in reads only"
+                return SearchSpec("bm25", field.variable, field.property, query)
             case _:
                 return self._fusion(checker, call)
 

@@ -124,12 +124,12 @@ def known_function(checker: ExpressionChecker, call: ast.Call) -> FunctionKind |
 
 def text_field(
     checker: ExpressionChecker, call: ast.Call, code: str
-) -> tuple[ex.PropertyOf, ex.Expression] | None:
+) -> tuple[ex.PropertyOf | ex.RowProperty, ex.Expression] | None:
     """The String property and the query text of `search`, `bm25` and their like."""
     field, query = checker.check(call.arguments[0]), checker.check(call.arguments[1])
     if field is None or query is None:
         return None
-    if not isinstance(field, ex.PropertyOf) or field.type != ex.STRING:
+    if not isinstance(field, ex.PropertyOf | ex.RowProperty) or field.type != ex.STRING:
         checker.found.error(
             code,
             f"{call.function} looks into a String property",

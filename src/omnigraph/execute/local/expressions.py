@@ -15,7 +15,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local.entity_objects import entity_objects
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.frame import Frame
-from omnigraph.execute.local.ranked_search import match_text
+from omnigraph.execute.local.ranked_search import match_column, match_text
 from omnigraph.execute.local.scalar_functions import arithmetic, call_function
 from omnigraph.execute.local.value_arrays import (
     any_equal,
@@ -117,10 +117,11 @@ class Evaluator:
                 return call_function(name, values, as_arrow_type(kind))
             case ex.Convert(operand, kind):
                 return _convert(self.value(operand, frame), kind)
-            case ex.TextMatch(function, field, query, edits):
-                binding = frame.bindings[field.variable.id]
-                wanted = self.scalar(query)
-                return match_text(binding, field.property, function, wanted, edits)
+            case ex.TextMatch(function, ex.PropertyOf(variable, name), query, edits):
+                binding = frame.bindings[variable.id]
+                return match_text(binding, name, function, self.scalar(query), edits)
+            case ex.TextMatch(function, ex.ColumnRef(name), query, edits):
+                return match_column(frame.columns[name], function, self.scalar(query), edits)
             case ex.KeyText(operand):
                 texts = [
                     None if v is None else canonical_text(v)

@@ -41,6 +41,13 @@ def match_text(
     return pa.array(found[binding.positions], mask=unknown)
 
 
+def match_column(texts: pa.Array, function: str, query: str | None, edits: int | None) -> pa.Array:
+    """The same for texts that are no entity's: each is judged by itself."""
+    if query is None:
+        return pa.nulls(len(texts), pa.bool_())
+    return text_mask(texts, text_query(function, query, edits))
+
+
 def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Frame:
     """Every row with its entity's score; rows without one go unless they are kept.
 

@@ -1,0 +1,179 @@
+"""`g.mutate`: one mutation query becomes one commit, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument, NotFound, TypeCheckError
+from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.validate import Claims, claims, validate_changes
+from omnigraph.ir import expressions as ex
+from omnigraph.ir.writes import Delete, DeleteMatched, Insert, Update
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import Commit
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.mutate.statements import ReadPlan, Setting, run_statements
+from omnigraph.query.compiler import CompiledQuery, compile_query
+from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import TableKey, edge_table, node_table
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """Which query of which text, with what, and how it lands."""
+
+    source: str
+    name: str | None = None
+    params: Mapping[str, object] | None = None
+    branch: str = "main"
+    actor_id: str | None = None
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MutationReceipt:
+    """What a mutation did: distinct entities that are new, other or gone. No commit, no change."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None
+    commit: Commit | None
+    repeated: bool = False
+    """The idempotency key was used before; this is the first receipt."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "branch": self.branch,
+            "query_name": self.query_name,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.actor_id,
+            "commit": self.commit.to_dict() if self.commit else None,
+        }
+
+
+class Mutator:
+    """Runs mutation queries of one graph."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        transaction: Transaction,
+        provider: EmbeddingProvider,
+        read: ReadPlan,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._transaction = transaction
+        self._provider = provider
+        self._read = read
+        self._clock = clock
+
+    def run(self, mutation: Mutation) -> MutationReceipt:
+        catalog, compiled = self._compile(mutation)
+        claimed = _claims(catalog, compiled)
+        parameters = compiled.bind(mutation.params)
+        setting = Setting(
+            self._reader.store,
+            parameters,
+            Evaluator(parameters, self._clock.now_micros() // 1000),
+            self._provider,
+            self._clock,
+            self._read,
+        )
+
+        def build(snapshot: Snapshot) -> ChangeSet:
+            current = compiled
+            if snapshot.catalog is not catalog:
+                current = _compile(mutation, snapshot.catalog)
+                _require_same(claimed, _claims(snapshot.catalog, current))
+            changes = run_statements(setting, snapshot, current.statements)
+            complete = with_cascades(snapshot, setting.store, changes)
+            validate_changes(snapshot, setting.store, complete, cascaded=True)
+            return complete
+
+        request = WriteRequest(
+            branch=mutation.branch,
+            operation="mutate",
+            tables=claimed.tables,
+            reads=claimed.reads,
+            actor_id=mutation.actor_id,
+            message=mutation.message,
+            if_commit=mutation.if_commit,
+            idempotency_key=mutation.idempotency_key,
+            repreparable=all(isinstance(s, Insert) for s in compiled.statements),
+        )
+        return _receipt(compiled.name, mutation, self._transaction.run(request, build))
+
+    def _compile(self, mutation: Mutation) -> tuple[Catalog, CompiledQuery]:
+        """By the schema we saw last; look again only when the text does not fit it.
+
+        The transaction compares the catalog anyway, so the common case needs no request for it.
+        """
+        ref = self._reader.ref(mutation.branch)
+        known = self._reader.last_known(ref)
+        if known is not None:
+            catalog = self._reader.schemas.read(known.schema_id).catalog
+            try:
+                return catalog, _compile(mutation, catalog)
+            except (TypeCheckError, NotFound):
+                pass
+        catalog = self._reader.snapshot(*self._reader.branch(mutation.branch)).catalog
+        return catalog, _compile(mutation, catalog)
+
+
+def _compile(mutation: Mutation, catalog: Catalog) -> CompiledQuery:
+    compiled = compile_query(mutation.source, catalog, mutation.name)
+    if compiled.is_read:
+        raise InvalidArgument(f"query {compiled.name!r} only reads: use query for it")
+    return compiled
+
+
+def _claims(catalog: Catalog, compiled: CompiledQuery) -> Claims:
+    written: set[TableKey] = set()
+    deleted: set[TableKey] = set()
+    for statement in compiled.statements:
+        match statement:
+            case Insert(table) | Update(table):
+                written.add(table)
+            case Delete(table):
+                deleted.add(table)
+            case DeleteMatched(_, variables):
+                for variable in variables:
+                    is_node = variable.kind is ex.VariableKind.NODE
+                    table_of = node_table if is_node else edge_table
+                    deleted |= {table_of(name) for name in variable.types}
+    found = claims(catalog, written, deleted)
+    return Claims(found.tables, tuple(sorted({*found.reads, *compiled.operation.reads})))
+
+
+def _require_same(claimed: Claims, needed: Claims) -> None:
+    if claimed != needed:
+        raise ExpectedVersionMismatch(
+            "the schema changed while this mutation was prepared; repeat it", table="schema"
+        )
+
+
+def _receipt(name: str, mutation: Mutation, receipt: WriteReceipt) -> MutationReceipt:
+    commit = receipt.commit
+    return MutationReceipt(
+        receipt.branch,
+        name,
+        receipt.affected_nodes,
+        receipt.affected_edges,
+        commit.actor_id if commit else mutation.actor_id,
+        commit,
+        receipt.repeated,
+    )

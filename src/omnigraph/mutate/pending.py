@@ -1,0 +1,107 @@
+"""What the statements so far have done, over a snapshot that has not changed.
+
+A row is either pending (inserted or updated), deleted, or as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import ID, table_schema
+from omnigraph.catalog.model import EntityType
+from omnigraph.changes.effects import EditRows
+from omnigraph.errors import InvalidArgument, KeyConflict
+
+
+class PendingTable:
+    """One table's part. Inserted rows stay Python values until somebody wants to read them."""
+
+    def __init__(self, entity: EntityType) -> None:
+        self.entity = entity
+        self.schema = table_schema(entity)
+        self._inserted: dict[str, Mapping[str, Any]] = {}
+        self._rows: pa.Table | None = None
+        self._ids: set[str] = set()
+        self._strict: set[str] = set()
+        self._deleted: set[str] = set()
+
+    def holds(self, entity_id: str) -> bool:
+        return entity_id in self._ids
+
+    def insert(self, row: Mapping[str, Any], *, strict: bool) -> None:
+        """Put a whole row; `strict` when its id must be new, here and in storage."""
+        entity_id = row[ID]
+        if strict and entity_id in self._ids:
+            raise KeyConflict(
+                f"{self.entity.table_key}: {entity_id!r} is inserted twice",
+                type=self.entity.name,
+                ids=[entity_id],
+                total=1,
+            )
+        if strict:
+            self._strict.add(entity_id)
+        self._inserted.pop(entity_id, None)  # the later insert also comes later
+        self._inserted[entity_id] = row
+        self._ids.add(entity_id)
+
+    def take_inserted(self) -> pa.Table | None:
+        """Inserted rows nobody has seen as a table yet; put them back with `put`."""
+        if not self._inserted:
+            return None
+        rows = list(self._inserted.values())
+        self._inserted = {}
+        return pa.table(
+            [self._column(field, [row.get(field.name) for row in rows]) for field in self.schema],
+            schema=self.schema,
+        )
+
+    def put(self, rows: pa.Table) -> None:
+        """Rows of distinct ids, whole; earlier pending rows of the same ids give way."""
+        earlier = self._rows
+        self._ids.update(rows.column(ID).to_pylist())
+        if earlier is not None:
+            stays = pc.invert(pc.is_in(earlier.column(ID), value_set=rows.column(ID)))
+            rows = pa.concat_tables([earlier.filter(stays), rows])
+        self._rows = rows
+
+    def delete(self, ids: pa.Array) -> None:
+        self._deleted.update(ids.to_pylist())
+
+    @property
+    def rows(self) -> pa.Table | None:
+        """Pending rows; call `take_inserted` and `put` first."""
+        assert not self._inserted
+        return self._rows
+
+    def untouched(self, stored: pa.Table) -> pa.Table:
+        """Stored rows that are neither pending nor deleted."""
+        touched = self._ids | self._deleted
+        if not touched or stored.num_rows == 0:
+            return stored
+        known = pc.is_in(stored.column(ID), value_set=pa.array(touched, pa.string()))
+        return stored.filter(pc.invert(known))
+
+    def effect(self) -> EditRows | None:
+        rows = self.rows
+        deletes = pa.array(sorted(self._deleted), pa.string()) if self._deleted else None
+        if rows is None:
+            return EditRows(self.entity.table_key, deletes=deletes) if deletes else None
+        if not self._strict:
+            return EditRows(self.entity.table_key, upserts=rows, deletes=deletes)
+        is_new = pc.is_in(rows.column(ID), value_set=pa.array(self._strict, pa.string()))
+        new, others = rows.filter(is_new), rows.filter(pc.invert(is_new))
+        return EditRows(self.entity.table_key, new, others if others.num_rows else None, deletes)
+
+    def _column(self, field: pa.Field, values: list[Any]) -> pa.Array:
+        try:
+            return pa.array(values, field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
+            raise InvalidArgument(
+                f"{self.entity.name}.{field.name}: {error}",
+                type=self.entity.name,
+                property=field.name,
+            ) from error

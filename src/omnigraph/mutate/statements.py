@@ -1,0 +1,252 @@
+"""Execute write statements in order, each seeing what the earlier ones did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.annotations import embedding_of
+from omnigraph.catalog.arrow_schema import ID
+from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.fill_embeddings import fill_embeddings
+from omnigraph.embed.fill import fill_vectors
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import InvalidArgument
+from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.integrity.rules import Required
+from omnigraph.integrity.violations import Report, Violation
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+from omnigraph.ir.writes import Assignment, Delete, DeleteMatched, Insert, Update, WriteOp
+from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.store import Dataset, Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.mutate.overlay import overlaid
+from omnigraph.mutate.pending import PendingTable
+from omnigraph.mutate.predicates import frame_of, over_rows
+from omnigraph.mutate.row_search import matching_rows
+from omnigraph.values.arrow_types import is_blob
+from omnigraph.values.blob_text import parse_blob
+from omnigraph.values.canonical import entity_id
+from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import TableKey, edge_table, node_table
+
+ReadPlan = Callable[[Snapshot, reads.ReadOp, Mapping[str, Any]], pa.Table]
+"""Runs a read plan on a snapshot with these parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a mutation runs with: fixed before its first statement."""
+
+    store: Store
+    parameters: Mapping[str, Any]
+    evaluator: Evaluator
+    provider: EmbeddingProvider
+    clock: Clock
+    read: ReadPlan
+
+
+def run_statements(
+    setting: Setting, snapshot: Snapshot, statements: Iterable[WriteOp]
+) -> ChangeSet:
+    """The change set of all statements together; cascades and checks are for the caller."""
+    run = _Run(setting, snapshot)
+    for statement in statements:
+        match statement:
+            case Insert():
+                run.insert(statement)
+            case Update():
+                run.update(statement)
+            case Delete():
+                run.delete(statement)
+            case DeleteMatched():
+                run.delete_matched(statement)
+    return run.changes()
+
+
+class _Run:
+    """One pass over the statements."""
+
+    def __init__(self, setting: Setting, snapshot: Snapshot) -> None:
+        self._setting = setting
+        self._snapshot = snapshot
+        self._pending: dict[TableKey, PendingTable] = {}
+
+    def insert(self, op: Insert) -> None:
+        pending = self._of(op.table)
+        entity = pending.entity
+        row = {
+            a.property: self._plain(entity, a, pending.schema)
+            for a in (*op.defaults, *op.assignments)
+        }
+        keyed = isinstance(entity, NodeType) and bool(entity.key)
+        named = ID in row
+        if row.get(ID) is None:
+            row[ID] = self._new_id(entity, row)
+        if op.skip_on_match and (keyed or named) and self._exists(pending, row[ID]):
+            return
+        pending.insert(row, strict=not keyed)
+
+    def update(self, op: Update) -> None:
+        pending = self._settled(op.table)
+        rows = matching_rows(
+            self._dataset(op.table),
+            pending,
+            op.predicate,
+            self._setting.evaluator,
+            pending.schema.names,
+        )
+        if rows.num_rows:
+            pending.put(self._assigned(pending.entity, rows, op.assignments))
+
+    def delete(self, op: Delete) -> None:
+        pending = self._settled(op.table)
+        evaluator = self._setting.evaluator
+        rows = matching_rows(self._dataset(op.table), pending, op.predicate, evaluator, [ID])
+        pending.delete(rows.column(ID))
+
+    def delete_matched(self, op: DeleteMatched) -> None:
+        columns = []
+        for variable in op.variables:
+            identity = ex.PropertyOf(variable, ID, ex.STRING)
+            columns.append(reads.Column(f"id{variable.id}", identity))
+            columns.append(reads.Column(f"type{variable.id}", ex.TypeName(variable)))
+        plan = reads.Distinct(reads.Project(op.pattern, tuple(columns)))
+        with overlaid(self._setting.store, self._snapshot, self.changes()) as snapshot:
+            found = self._setting.read(snapshot, plan, self._setting.parameters)
+        for variable in op.variables:
+            table = node_table if variable.kind is ex.VariableKind.NODE else edge_table
+            types = found.column(f"type{variable.id}")
+            for name in variable.types:
+                mine = found.column(f"id{variable.id}").filter(pc.equal(types, name))
+                self._of(table(name)).delete(mine.drop_null())
+
+    def changes(self) -> ChangeSet:
+        effects = [self._settled(key).effect() for key in self._pending]
+        return ChangeSet(tuple(effect for effect in effects if effect is not None))
+
+    # --- tables
+
+    def _of(self, key: TableKey) -> PendingTable:
+        found = self._pending.get(key)
+        if found is None:
+            found = self._pending[key] = PendingTable(self._snapshot.catalog.entity_type(key))
+        return found
+
+    def _settled(self, key: TableKey) -> PendingTable:
+        """With everything inserted so far as rows: one call makes all their vectors."""
+        pending = self._of(key)
+        inserted = pending.take_inserted()
+        if inserted is not None:
+            pending.put(fill_embeddings(pending.entity, inserted, self._setting.provider))
+        return pending
+
+    def _dataset(self, key: TableKey) -> Dataset:
+        return self._setting.store.open(self._snapshot.pin(key).at)
+
+    def _exists(self, pending: PendingTable, wanted: str) -> bool:
+        if pending.holds(wanted):
+            return True
+        stored = find_rows(self._dataset(pending.entity.table_key), pa.array([wanted]))
+        return bool(stored.num_rows)
+
+    # --- values
+
+    def _plain(self, entity: EntityType, assignment: Assignment, schema: pa.Schema) -> Any:
+        """The Python value of an assignment that reads no row."""
+        value = assignment.value
+        if isinstance(value, ex.Constant | ex.ParameterRef):
+            found = self._setting.evaluator.plain(value)
+        else:
+            with _naming(entity, assignment.property):
+                found = self._setting.evaluator.scalar(value)
+        if found is not None and is_blob(schema.field(assignment.property)):
+            with _naming(entity, assignment.property):
+                return parse_blob(found if isinstance(found, str) else bytes(found).decode())
+        return found
+
+    def _new_id(self, entity: EntityType, row: Mapping[str, Any]) -> str:
+        if not isinstance(entity, NodeType) or not entity.key:
+            if ID in row:
+                _refuse_null(entity, ID)
+            return self._setting.clock.new_ulid()
+        for name in entity.key:
+            if row.get(name) is None:
+                _refuse_null(entity, name)
+        return entity_id([row[name] for name in entity.key])
+
+    def _assigned(
+        self, entity: EntityType, rows: pa.Table, assignments: tuple[Assignment, ...]
+    ) -> pa.Table:
+        """The rows with new values; every expression sees the row as it was."""
+        result = rows
+        for assignment in assignments:
+            judged = over_rows(assignment.value)
+            field = rows.schema.field(assignment.property)
+            with _naming(entity, assignment.property):
+                frame = frame_of(rows, judged.columns)
+                values = self._setting.evaluator.array(judged.expression, frame)
+                if is_blob(field):
+                    values = _blobs(values)
+                values = values.cast(field.type)
+            result = result.set_column(rows.schema.get_field_index(field.name), field, values)
+        return self._embedded(entity, rows, result, {a.property for a in assignments})
+
+    def _embedded(
+        self, entity: EntityType, before: pa.Table, after: pa.Table, assigned: set[str]
+    ) -> pa.Table:
+        """Vectors whose text was changed and that were not given anew are made again."""
+        for declared in entity.properties:
+            embedding = embedding_of(declared)
+            if embedding is None or embedding.source not in assigned or declared.name in assigned:
+                continue
+            index = after.schema.get_field_index(declared.name)
+            field = after.schema.field(index)
+            old, new = before.column(embedding.source), after.column(embedding.source)
+            same = pc.fill_null(pc.equal(old, new), False)
+            kept = pc.if_else(same.combine_chunks(), _whole(after.column(index)), _none(field.type))
+            vectors = fill_vectors(self._setting.provider, new, kept, embedding.model)
+            after = after.set_column(index, field, vectors)
+        return after
+
+
+class _naming:
+    """Errors of a value name the property it was meant for."""
+
+    def __init__(self, entity: EntityType, name: str) -> None:
+        self._where = f"{entity.name}.{name}"
+        self._fields = {"type": entity.name, "property": name}
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidArgument | pa.ArrowInvalid | UnicodeError):
+            raise InvalidArgument(f"{self._where}: {error}", **self._fields) from error
+
+
+def _refuse_null(entity: EntityType, name: str) -> None:
+    report = Report()
+    message = f"{name!r} is required"
+    report.add(Required.name, 1, [Violation(Required.name, entity.table_key, None, name, message)])
+    report.raise_if_any()
+
+
+def _blobs(texts: pa.Array) -> pa.Array:
+    known = {text: parse_blob(bytes(text).decode()) for text in set(texts.drop_null().to_pylist())}
+    return pa.array([None if t is None else known[t] for t in texts.to_pylist()], pa.large_binary())
+
+
+def _none(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(None, kind)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

@@ -1,0 +1,194 @@
+"""`g.mutate`: receipts, preconditions, branches, races."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import failpoints
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    InvalidArgument,
+    NotFound,
+    OmnigraphError,
+    PreconditionFailed,
+    ReadOnlyGraph,
+    ValidationFailed,
+)
+from omnigraph.graph.handle import Graph
+from omnigraph.schema.build import catalog_from_text
+from omnigraph.testing.invariants import assert_at_rest, content
+
+SCHEMA = """
+node Person { name: String @key  email: String? @unique  age: I64? }
+edge Knows: Person -> Person @card(0..1)
+"""
+TEXT = """
+query add($name: String, $age: I64?) { insert Person { name: $name, age: $age } }
+query older($name: String) { update Person set { age: age + 1 } where name = $name }
+query claim($name: String, $email: String) { insert Person { name: $name, email: $email } }
+query meet($a: String, $b: String) { insert Knows { from: $a, to: $b } }
+query forget($name: String) { delete Person where name = $name }
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "g.omni", SCHEMA, actor="ada")
+    graph.apply({"Person": {"insert": [{"name": n, "age": 1} for n in "abc"]}})
+    return graph
+
+
+def ages(graph: Graph, branch: str = "main") -> dict[str, int]:
+    return {i: row["age"] for i, row in content(graph, branch)["Person"].items()}
+
+
+def test_a_receipt_is_exact(graph: Graph) -> None:
+    receipt = graph.mutate(TEXT, "add", {"name": "d", "age": 5}, message="hello")
+    assert receipt.commit == graph.commits.list()[0]
+    assert receipt.to_dict() == {
+        "branch": "main",
+        "query_name": "add",
+        "affected_nodes": 1,
+        "affected_edges": 0,
+        "actor_id": "ada",
+        "commit": receipt.commit.to_dict(),
+    }
+    assert (receipt.commit.message, receipt.commit.operation) == ("hello", "mutate")
+    nothing = graph.mutate(TEXT, "forget", {"name": "nobody"})
+    assert (nothing.commit, nothing.actor_id, nothing.affected_nodes) == (None, "ada", 0)
+
+
+def test_if_commit(graph: Graph) -> None:
+    head = graph.snapshot().graph_commit_id
+    graph.mutate(TEXT, "older", {"name": "a"}, if_commit=head)
+    with pytest.raises(PreconditionFailed):
+        graph.mutate(TEXT, "older", {"name": "a"}, if_commit=head)
+    assert ages(graph)["a"] == 2
+
+
+def test_an_idempotency_key_gives_the_first_receipt(graph: Graph) -> None:
+    first = graph.mutate(TEXT, "older", {"name": "a"}, idempotency_key="k")
+    again = graph.mutate(TEXT, "older", {"name": "a"}, idempotency_key="k")
+    assert (again.commit, again.affected_nodes, again.repeated) == (first.commit, 1, True)
+    assert ages(graph)["a"] == 2
+
+
+def test_a_branch_of_its_own(graph: Graph) -> None:
+    graph.branches.create("side")
+    graph.mutate(TEXT, "older", {"name": "a"}, "side")
+    graph.mutate(TEXT, "forget", {"name": "b"}, branch="side")
+    assert ages(graph) == {"a": 1, "b": 1, "c": 1}
+    assert ages(graph, "side") == {"a": 2, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "kind"),
+    [
+        ("nothing", {}, NotFound),
+        (None, {}, InvalidArgument),
+        ("add", {}, InvalidArgument),
+        ("add", {"name": 5}, InvalidArgument),
+        ("add", {"name": "x", "more": 1}, InvalidArgument),
+        ("add", {"name": "\ud800"}, InvalidArgument),
+    ],
+)
+def test_wrong_calls(graph: Graph, name, params, kind) -> None:
+    before = content(graph)
+    with pytest.raises(kind):
+        graph.mutate(TEXT, name, params)
+    assert content(graph) == before
+
+
+def test_a_read_only_handle_and_a_missing_branch(graph: Graph) -> None:
+    with pytest.raises(ReadOnlyGraph):
+        omnigraph.open(graph.uri, read_only=True).mutate(TEXT, "add", {"name": "x"})
+    with pytest.raises(NotFound):
+        graph.mutate(TEXT, "add", {"name": "x"}, branch="nowhere")
+
+
+def test_a_schema_that_grew_is_noticed(graph: Graph) -> None:
+    other = omnigraph.open(graph.uri)
+
+    other.extend_schema(catalog_from_text(SCHEMA + "node Note { text: String }"))
+    assert graph.mutate('query q() { insert Note { text: "x" } }').affected_nodes == 1
+
+
+# --- races
+
+
+def rival_of(graph: Graph) -> Graph:
+    """As a process on another host: nothing is shared but the storage, no queue either."""
+    rival = omnigraph.open(graph.uri)
+    rival.engine.transaction._queues._root = None
+    return rival
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    original, done = failpoints.hit, threading.Event()
+
+    def hit(name: str) -> None:
+        original(name)
+        if name == "commit.after_stage" and not done.is_set():
+            done.set()
+            action()
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+
+
+def test_inserts_are_prepared_again_updates_are_not(graph: Graph, monkeypatch) -> None:
+    rival = rival_of(graph)
+    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, "older", {"name": "a"}))
+    graph.mutate(TEXT, "add", {"name": "d"})
+    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, "older", {"name": "a"}))
+    with pytest.raises(ExpectedVersionMismatch):
+        graph.mutate(TEXT, "older", {"name": "a"})
+    assert ages(graph) == {"a": 3, "b": 1, "c": 1, "d": None}
+    assert_at_rest(graph)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (("claim", {"name": "x", "email": "e"}), ("claim", {"name": "y", "email": "e"})),
+        (("meet", {"a": "a", "b": "b"}), ("meet", {"a": "a", "b": "c"})),
+        (("meet", {"a": "a", "b": "b"}), ("forget", {"name": "b"})),
+    ],
+)
+def test_exactly_one_wins(graph: Graph, monkeypatch, mine, theirs) -> None:
+    rival = rival_of(graph)
+    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, *theirs))
+    with pytest.raises(ValidationFailed):
+        graph.mutate(TEXT, *mine)
+    assert len(graph.commits.list()) == 3
+    assert_at_rest(graph)
+
+
+def test_threads_count_every_update_once(graph: Graph) -> None:
+    """Lost updates would show: every acknowledged one is in the sum."""
+    handles = [graph, rival_of(graph), rival_of(graph)]
+    done: list[int] = []
+
+    def work(handle: Graph) -> None:
+        for _ in range(5):
+            try:
+                handle.mutate(TEXT, "older", {"name": "a"})
+                done.append(1)
+            except ExpectedVersionMismatch:
+                continue
+            except OmnigraphError:
+                done.append(1000)
+                raise
+
+    threads = [threading.Thread(target=work, args=(h,)) for h in handles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert ages(graph)["a"] == 1 + sum(done)
+    assert done
