@@ -106,9 +106,33 @@ def _distinct(
                 span,
                 "return it too",
             )
-    ties = tuple(_column_ref(c) for c in returned.columns if _sortable(c.value.type))
-    merged = reads.Distinct(reads.Project(rows, columns))
-    return _limited(reads.OrderBy(merged, tuple(keys), ties), returned)
+    ties: list[ex.Expression] = []
+    types: list[reads.Column] = []
+    for given, column in zip(returned.columns, columns, strict=True):
+        ties += [_column_ref(given)] if _sortable(given.value.type) else []
+        if _has_many_types(given.value):
+            beside = _type_beside(given)
+            inherited = isinstance(column.value, ex.ColumnRef)
+            types.append(replace(beside, value=_column_ref(beside)) if inherited else beside)
+            ties.append(_column_ref(beside))
+    merged = reads.Distinct(reads.Project(rows, (*columns, *types)))
+    result = _limited(reads.OrderBy(merged, tuple(keys), tuple(ties)), returned)
+    if not types:
+        return result
+    return reads.Project(result, tuple(reads.Column(c.name, _column_ref(c)) for c in columns))
+
+
+def _has_many_types(value: ex.Expression) -> bool:
+    return isinstance(value, ex.Whole) and len(value.variable.types) > 1
+
+
+def _type_beside(column: reads.Column) -> reads.Column:
+    """Entities of two types may share an id: they differ, and the type decides their order."""
+    assert isinstance(column.value, ex.Whole)
+    variable = column.value.variable
+    return reads.Column(
+        f"_type_of_{column.name}", ex.TypeName(variable, nullable=variable.nullable)
+    )
 
 
 def _sortable(kind: ex.ExpressionType) -> bool:
@@ -170,6 +194,8 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.R
             groups.add_aggregates(column.value, column.name if exact else None)
         else:
             groups.add_key(column)
+            if _has_many_types(column.value):
+                groups.add_key(_type_beside(column))
     for located in [returned.having] if returned.having else []:
         groups.add_aggregates(located.value)
     for key, _ in returned.order:
