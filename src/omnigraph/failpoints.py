@@ -43,6 +43,7 @@ BRANCH_POINTS = (
     "branch.delete_after_mark",
     "branch.delete_after_unref",
 )
+CLEANUP_POINTS = ("cleanup.after_find", "cleanup.after_removal")
 INIT_POINTS = ("init.after_tables", "init.after_schema", "init.after_manifest")
 CACHE_POINTS = ("cache.before_array",)
 LOAD_POINTS = (
@@ -58,6 +59,7 @@ ALL_POINTS = (
     + RECOVERY_POINTS
     + PUBLISH_POINTS
     + BRANCH_POINTS
+    + CLEANUP_POINTS
     + INIT_POINTS
     + CACHE_POINTS
     + LOAD_POINTS

@@ -13,7 +13,6 @@ from omnigraph.errors import (
     NotFound,
     OmnigraphError,
     SnapshotReclaimed,
-    StorageFailure,
 )
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
@@ -48,7 +47,7 @@ def test_a_missing_data_file(graph: Graph, uri: str) -> None:
     for file in table_folder(graph, "Note").glob("data/*"):
         file.unlink()
     fresh = open_graph(uri, settings=workloads.settings())
-    with pytest.raises(StorageFailure, match="reading rows"):
+    with pytest.raises(SnapshotReclaimed, match="reading rows"):
         fresh.read("Note")
     assert fresh.apply(ONE_PERSON).commit is not None
 

@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
 from omnigraph.cli.commands import (
     branches,
+    cleanup,
     commits,
     graphs,
     lint,
@@ -32,6 +33,7 @@ FAMILIES = (
     schema,
     lint,
     status,
+    cleanup,
     recovery,
     version,
 )

@@ -17,6 +17,7 @@ from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import MAIN_REF, BranchRef
 from omnigraph.manifest.refs import Tag
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import WriteSettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import MAIN, check_ref_name
@@ -84,6 +85,7 @@ class BranchLifecycle:
                 snapshot = self._reader.snapshot(ref, state)
             except (NotFound, InvalidName):
                 snapshot = self._commits.snapshot_at(target)
+                self._refuse_reclaimed(snapshot)
             commit = self._commits.find(snapshot.graph_commit_id, snapshot.graph_branch)
             tag = Tag(
                 name=checked,
@@ -98,6 +100,11 @@ class BranchLifecycle:
             if not self._reader.tag_refs.create(tag):
                 raise AlreadyExists(f"tag {checked!r} exists already", tag=checked)
         return tag
+
+    def _refuse_reclaimed(self, snapshot: Snapshot) -> None:
+        """A tag must not name what cleanup has removed; our own handles may outlive the files."""
+        for pin in snapshot.tables.values():
+            self._store.open_private(pin.at)
 
     def _refuse_taken(self, name: str) -> None:
         existing = self._reader.branch_refs.find(name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.intents import IntentKind
+from omnigraph.manifest.publication import CommitDraft
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey
@@ -55,6 +56,16 @@ class WriteReceipt:
             "actor_id": self.commit.actor_id if self.commit else None,
             "commit": self.commit.to_dict() if self.commit else None,
         }
+
+
+def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
+    return CommitDraft(
+        commit_id=commit_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+    )
 
 
 def receipt_of(branch: str, commit: Commit | None, *, repeated: bool = False) -> WriteReceipt:

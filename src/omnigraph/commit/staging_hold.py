@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from omnigraph.changes.changeset import ChangeSet
@@ -43,9 +44,16 @@ def staging_intent(
 class StagingHold:
     """Posted on entry, renewed by a thread, removed on exit."""
 
-    def __init__(self, board: IntentBoard, intent: Intent) -> None:
+    def __init__(
+        self,
+        board: IntentBoard,
+        intent: Intent,
+        post: Callable[[Intent], PostedIntent] | None = None,
+    ) -> None:
+        """`post` puts the intent on the board; given, it may wait for others first."""
         self._board = board
         self._intent = intent
+        self._post = post or board.post
         self._posted: PostedIntent | None = None
         self._epoch = 0
         self._lost = False
@@ -53,7 +61,8 @@ class StagingHold:
         self._renewer = threading.Thread(target=self._renew, name="staging-hold", daemon=True)
 
     def __enter__(self) -> StagingHold:
-        self._posted = self._board.post(self._intent)
+        self._posted = self._post(self._intent)
+        self._intent = self._posted.intent
         self._renewer.start()
         return self
 
@@ -79,15 +88,18 @@ class StagingHold:
 
         def guarded(snapshot: Snapshot) -> ChangeSet:
             changes = build(snapshot)
-            if self._lost:
-                raise WriterFenced(
-                    "this write outlived its lease, so its files may have been cleaned up; "
-                    "repeat it",
-                    operation_id=self._intent.intent_id,
-                )
+            self.check()
             return changes
 
         return guarded
+
+    def check(self) -> None:
+        """Raise when somebody took this process for dead."""
+        if self._lost:
+            raise WriterFenced(
+                "this write outlived its lease, so its files may have been cleaned up; repeat it",
+                operation_id=self._intent.intent_id,
+            )
 
     def _renew(self) -> None:
         pause = self._intent.lease_seconds / _RENEWALS_PER_LEASE

@@ -7,7 +7,7 @@ from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.dataset_branches import create_dataset
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.layout import table_location
+from omnigraph.manifest.layout import reclaimed_marker, table_location
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.values.clock import Clock
 
@@ -20,9 +20,12 @@ def create_table(
     rows = table_schema(entity).empty_table()
     location = table_location(entity.table_key)
     try:
+        if store.files.get(reclaimed_marker(location)) is not None:
+            raise AlreadyExists(f"dataset {location} existed", dataset=location)
         created = create_dataset(store, location, rows, indexed)
     except AlreadyExists:
-        # A crashed or racing creation, another branch, or a dropped type has the plain path.
+        # A crashed or racing creation, another branch, or a dropped type has the plain path, or
+        # had it: old commits name versions there.
         created = create_dataset(store, f"{location}-{clock.new_ulid()}", rows, indexed)
     return TablePin(
         key=entity.table_key,

@@ -29,8 +29,9 @@ from omnigraph.commit.intents import (
 from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
-from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, receipt_of
+from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, draft_of, receipt_of
 from omnigraph.commit.staging import ChangedIds, StagedTable, record_changes, stage
+from omnigraph.commit.staging_age import outstayed
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.commit.table_creation import create_table
 from omnigraph.commit.table_forks import fork_unowned
@@ -46,7 +47,7 @@ from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
+from omnigraph.manifest.publication import Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TablePin
@@ -72,6 +73,7 @@ class _Prepared:
     ref: BranchRef
     staged: tuple[StagedTable, ...]
     publication: Publication
+    began_at: int
 
 
 class Transaction:
@@ -148,8 +150,9 @@ class Transaction:
     def _prepare(
         self, request: WriteRequest, build: Build, operation_id: str
     ) -> _Prepared | WriteReceipt:
+        began_at = self._clock.now_micros()
         ref, state = self._reader.branch(request.branch)
-        draft = _draft(request, operation_id)
+        draft = draft_of(request, operation_id)
         bare = Publication(
             self._clock.new_ulid(),
             state.version,
@@ -180,7 +183,7 @@ class Transaction:
         if changes.schema is not None:
             publication = self._accept(changes.schema, ref, operation_id, publication)
         failpoints.hit("commit.after_stage")
-        return _Prepared(ref, staged, publication)
+        return _Prepared(ref, staged, publication, began_at)
 
     def _fork(self, ref: BranchRef, state: BranchState, request: WriteRequest) -> BranchState:
         """Own the tables. Nothing was built yet, so whoever was faster only means: look again."""
@@ -236,6 +239,8 @@ class Transaction:
         self._store.flush_to_disk()
         posted = self._arming.arm(intent)
         try:
+            if not request.long_build and outstayed(prepared.began_at, self._clock, self._settings):
+                raise _MovedPhysically
             receipt = self._revalidate(request, ref, posted)
         except BaseException:
             self._arming.withdraw(posted)
@@ -371,16 +376,6 @@ class Transaction:
         (exclusive if request.changes_schema else shared).add(schema_resource(ref))
         (exclusive if request.if_commit is not None else shared).add(branch_resource(ref))
         return frozenset(exclusive), frozenset(shared)
-
-
-def _draft(request: WriteRequest, operation_id: str) -> CommitDraft:
-    return CommitDraft(
-        commit_id=operation_id,
-        operation=request.operation,
-        actor_id=request.actor_id,
-        message=request.message,
-        idempotency_key=request.idempotency_key,
-    )
 
 
 def _outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:

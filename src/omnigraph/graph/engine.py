@@ -20,6 +20,7 @@ from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
+from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
@@ -41,6 +42,7 @@ class Engine:
     recovery: Recovery
     transaction: Transaction
     lifecycle: BranchLifecycle
+    cleanup: Cleanup
     queries: QueryRunner
     embedder: Embedder
     loader: LocalLoader
@@ -83,6 +85,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
         queries=queries,
         loader=LocalLoader(reader, commits, transaction, provider, settings.load),
+        cleanup=Cleanup(reader, board, arming, recovery, settings, clock),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +18,14 @@ from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
 from omnigraph.export.export_graph import ExportReceipt
-from omnigraph.graph import history, indexes, loading, reads, writes
+from omnigraph.graph import history, indexes, loading, reads, upkeep, writes
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.lance_store.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.maintain.cleanup import CleanupReport
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
@@ -285,6 +287,26 @@ class Graph:
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message)
         return self.writable().embedder.run(request)
+
+    def cleanup(
+        self,
+        keep: int | None = None,
+        older_than: str | dt.timedelta | None = None,
+        *,
+        confirm: bool = False,
+    ) -> CleanupReport:
+        """Remove what no branch, tag or writer needs; without `confirm` only report it.
+
+        A commit's snapshot stays readable when it is among the newest `keep` of a branch or was
+        its head less than `older_than` ago (`"7d"`); without either all do. The commit log stays.
+
+        Example:
+            >>> graph.cleanup(keep=100, older_than="7d").bytes
+        """
+        wanted = upkeep.retention(keep, older_than)
+        if confirm:
+            return self.writable().cleanup.run(wanted, self.actor)
+        return self._engine.cleanup.preview(wanted)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

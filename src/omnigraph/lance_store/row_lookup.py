@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.lance_store.blobs import as_scanned, scan_options
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 
 ROW_ID = "_rowid"
@@ -38,7 +38,7 @@ def find_rows(
         "with_row_address": True,
         **scan_options(dataset),
     }
-    with storage_errors("looking up ids"):
+    with snapshot_errors("looking up ids"):
         if len(ids) <= _LARGEST_IN_LIST:
             return dataset.scanner(filter=any_of(key, ids), **options).to_table()
         probe = pc.unique(ids)
@@ -64,7 +64,7 @@ def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.T
     scanner = dataset.scanner(
         columns=wanted, filter=f"`id` >= {first} AND `id` <= {last}", **scan_options(dataset)
     )
-    with storage_errors("looking up ids"):
+    with snapshot_errors("looking up ids"):
         parts = [
             pa.Table.from_batches([batch]).filter(pc.is_in(batch.column("id"), value_set=ids))
             for batch in scanner.to_batches()
@@ -87,7 +87,7 @@ def find_candidates(
         for name, values in wanted.items()
         if len(values) <= _LARGEST_IN_LIST and has_literal(values.type)
     ]
-    with storage_errors("looking up values"):
+    with snapshot_errors("looking up values"):
         scan = dataset.scanner(
             columns=list(columns),
             filter=" AND ".join(filters) if filters else None,

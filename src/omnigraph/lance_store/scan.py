@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 
 
@@ -20,14 +20,14 @@ def read_ids(dataset: Dataset) -> list[str]:
 
 def id_batches(dataset: Dataset) -> Iterator[pa.Array]:
     """Every id of the dataset, a batch at a time."""
-    with storage_errors("reading ids"):
+    with snapshot_errors("reading ids"):
         for batch in dataset.scanner(columns=["id"]).to_batches():
             yield batch.column("id")
 
 
 def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
     """Address of every row in the order of `read_table`; metadata only, so nearly free."""
-    with storage_errors("reading row addresses"):
+    with snapshot_errors("reading row addresses"):
         table = dataset.scanner(columns=[], with_row_address=True).to_table()
     addresses: npt.NDArray[np.uint64] = table.column("_rowaddr").to_numpy()
     return addresses
@@ -37,7 +37,7 @@ def read_table(
     dataset: Dataset, columns: Sequence[str] | None = None, row_filter: str | None = None
 ) -> pa.Table:
     """All rows, or those that pass a Lance filter."""
-    with storage_errors("reading rows"):
+    with snapshot_errors("reading rows"):
         wanted = list(columns) if columns is not None else None
         options = scan_options(dataset)
         return dataset.scanner(columns=wanted, filter=row_filter, **options).to_table()
@@ -47,7 +47,7 @@ def read_batches(
     dataset: Dataset, columns: Sequence[str], row_filter: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `read_table` a batch at a time; memory stays that of a batch."""
-    with storage_errors("reading rows"):
+    with snapshot_errors("reading rows"):
         options = scan_options(dataset)
         scan = dataset.scanner(columns=list(columns), filter=row_filter, **options)
         yield from scan.to_batches()

@@ -16,7 +16,7 @@ from lance.query import FullTextOperator, MatchQuery
 
 from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind
 from omnigraph.values.text_match import (
@@ -60,7 +60,7 @@ def text_matches(
     wanted = text_query(function, query, edits)
     if not wanted.terms or dataset.count_rows() == 0:
         return _hits(_no_rows())
-    with storage_errors("searching text"):
+    with snapshot_errors("searching text"):
         index = find_index(dataset, column, IndexKind.FULL_TEXT)
         if index is None or _needs_a_scan(wanted):
             return _hits(_scanned_matches(dataset, column, wanted, None))
@@ -85,7 +85,7 @@ def bm25(
     nothing = candidates is not None and len(candidates) == 0
     if not wanted.terms or nothing or limit == 0 or dataset.count_rows() == 0:
         return _ranking(_no_rows(), np.empty(0), limit)
-    with storage_errors("ranking text"):
+    with snapshot_errors("ranking text"):
         if find_index(dataset, column, IndexKind.FULL_TEXT) is not None:
             return _indexed_bm25(dataset, column, wanted, limit, candidates)
         found = dataset.scanner(columns=[_ID, column], with_row_address=True).to_table()

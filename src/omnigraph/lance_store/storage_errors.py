@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnigraph.errors import OmnigraphError, StorageFailure, StorageFull
+from omnigraph.errors import OmnigraphError, SnapshotReclaimed, StorageFailure, StorageFull
 
 _NO_SPACE = re.compile(r"no space left|os error 28|disk quota|os error 122", re.IGNORECASE)
 _NOT_WRITABLE = re.compile(
     r"permission denied|read-only file system|os error 13|os error 30|access ?denied|forbidden",
     re.IGNORECASE,
+)
+_FILE_IS_GONE = re.compile(
+    r"not found.*(/data/|/_deletions/|/_indices/|/_versions/)|no such file|os error 2\\b|NoSuchKey",
+    re.IGNORECASE | re.DOTALL,
 )
 _SOURCE_POSITION = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
@@ -31,6 +35,22 @@ def storage_errors(action: str) -> Iterator[None]:
         if type(error).__module__.startswith("obstore"):
             raise translate(error, action) from error
         raise
+
+
+@contextmanager
+def snapshot_errors(action: str) -> Iterator[None]:
+    """Like `storage_errors`, for reads of one version: a file that is gone says what happened."""
+    try:
+        with storage_errors(action):
+            yield
+    except StorageFailure as failure:
+        if _FILE_IS_GONE.search(failure.message) is None:
+            raise
+        raise SnapshotReclaimed(
+            f"a file of this snapshot is not in storage any more ({action}): cleanup removed it, "
+            "or files were deleted from outside. Read a newer snapshot",
+            action=action,
+        ) from failure
 
 
 def translate(error: Exception, action: str) -> StorageFailure:

@@ -18,7 +18,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.search_calls import Ranking, RowAddresses, best_first
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 from omnigraph.lance_store.vector_columns import VectorBlock, VectorColumns, block_of
 from omnigraph.values.indexes import IndexKind
@@ -57,7 +57,7 @@ def nearest(
     query = _direction(vector, dataset.schema.field(column).type.list_size)
     if k <= 0 or _nothing_in(dataset, candidates):
         return _no_ranking()
-    with storage_errors("searching vectors"):
+    with snapshot_errors("searching vectors"):
         found = _by_index(dataset, column, query, k, candidates, vectors)
         if found is not None:
             return found
@@ -77,7 +77,7 @@ def exact_nearest(
     limit = int(dataset.count_rows()) if k is None else k
     if limit <= 0 or _nothing_in(dataset, candidates):
         return _no_ranking()
-    with storage_errors("searching vectors"):
+    with snapshot_errors("searching vectors"):
         return _rank(vectors.blocks(dataset, column), candidates, query, limit)
 
 

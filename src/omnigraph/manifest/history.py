@@ -90,6 +90,18 @@ class HistoryReader:
             raise FormatUnknown(f"history segment {segment_id} is no page", segment=segment_id)
         return content
 
+    def with_children(
+        self, segments: tuple[HistorySegment, ...]
+    ) -> Iterator[tuple[HistorySegment, CommitPage | None]]:
+        """Every segment at every level; those of commits with their page."""
+        for segment in segments:
+            content = self._load(segment.segment_id)
+            if isinstance(content, CommitPage):
+                yield segment, content
+            else:
+                yield segment, None
+                yield from self.with_children(content)
+
     def _read(self, segment_id: str) -> CommitPage | tuple[HistorySegment, ...]:
         data = self._files.get(history_object(segment_id))
         if data is None:

@@ -14,11 +14,17 @@ LOCKS = "_locks"
 RECOVERY_AUDIT = "_graph_commit_recoveries.lance"
 
 _FOLDERS = {EntityKind.NODE: "nodes", EntityKind.EDGE: "edges"}
+TABLE_FOLDERS = tuple(f"{folder}/" for folder in _FOLDERS.values())
 
 
 def table_location(key: TableKey) -> str:
     """The plain path of a type, fixed when the type is created."""
     return f"{_FOLDERS[key.kind]}/{fnv1a64_hex(key.type_name)}"
+
+
+def reclaimed_marker(location: str) -> str:
+    """Left where cleanup removed a dataset: version numbers must not start over at its path."""
+    return f"{location}/_reclaimed"
 
 
 def branch_ref(name: str) -> str:

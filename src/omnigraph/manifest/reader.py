@@ -6,7 +6,7 @@ import difflib
 import threading
 from typing import NoReturn
 
-from omnigraph.errors import FormatUnknown, NotFound, StorageFailure
+from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
 from omnigraph.lance_store.scan import read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
 from omnigraph.manifest.branch_state import BranchState, state_from_rows
@@ -112,7 +112,7 @@ class ManifestReader:
             check_readable(read_stamp(handle.schema))
             try:
                 return handle, state_from_rows(int(handle.version), read_table(handle))
-            except StorageFailure:
+            except (StorageFailure, SnapshotReclaimed):
                 if attempt == _READ_ATTEMPTS:
                     raise
             except (KeyError, TypeError, ValueError) as error:

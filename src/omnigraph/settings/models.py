@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.pipeline import PipelineSettings
 
 
@@ -97,3 +98,4 @@ class Settings:
     load: LoadSettings = LoadSettings()
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)

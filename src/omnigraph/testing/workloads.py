@@ -11,6 +11,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.testing.crash import Report
 from omnigraph.values.scalars import ScalarKind, ScalarType
@@ -135,6 +136,11 @@ def racing_writer(
                     "seconds": time.monotonic() - began,
                 }
             )
+
+
+def cleanup_at_once(report: Report, uri: str, keep: int = 2) -> None:
+    chosen = Settings(maintenance=MaintenanceSettings(minimum_age_seconds=0))
+    report(open_graph(uri, actor="cleaner", settings=chosen).cleanup(keep, confirm=True).bytes)
 
 
 def index_all(report: Report, uri: str, branch: str = "main") -> None:

@@ -56,6 +56,14 @@ SYSTEM_CLOCK = SystemClock()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
+def ulid_micros(text: str) -> int | None:
+    """When an id was made; None for what is no ULID."""
+    try:
+        return int(ULID.from_str(text).milliseconds) * 1000
+    except ValueError:
+        return None
+
+
 def micros_to_rfc3339(micros: int) -> str:
     moment = _EPOCH + dt.timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
