@@ -22,7 +22,7 @@ from omnigraph.execute.local import kernels
 
 PERSONS = {"small": 100_000, "full": 1_000_000}
 REPEATS = 7
-PEERS = ("kuzu==0.11.3", "ladybug>=0.22,<0.23")
+PEERS = ("kuzu==0.11.3", "ladybug>=0.22,<0.23", "lancedb>=0.30")
 ENVIRONMENT = Path(__file__).parent / ".peers"
 
 # name: (what it asks, our text, Cypher)
@@ -205,5 +205,7 @@ def peer_python() -> str:
     if not python.exists():
         print("installing the peers into", ENVIRONMENT, file=sys.stderr)
         venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS, "pyarrow"], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", *PEERS, "pyarrow", "numpy"], check=True
+        )
     return str(python)

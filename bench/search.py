@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow as pa
 from lance.query import MatchQuery
 
 from bench.harness import Figure, milliseconds, p50, report
+from bench.query import peer_python
 from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.search_calls import bm25, text_matches
 from omnigraph.lance_store.stage_indexes import stage_indexes
@@ -75,24 +78,80 @@ def _vectors(folder: Path, kind: str, rows: int) -> tuple[list[Figure], list[str
     def filtered(q: Any) -> Any:
         return nearest(dataset, "v", q, K, some, memory)
 
+    def recall_of_few(search: Callable[[Any], Any]) -> float:
+        exact = [exact_nearest(dataset, "v", q, K, some, memory) for q in queries]
+        found = [set(search(q).ids.to_pylist()) for q in queries]
+        hits = [len(f & set(t.ids.to_pylist())) for f, t in zip(found, exact, strict=True)]
+        return sum(hits) / sum(len(t.ids) for t in exact)
+
     def lance_flat(q: Any) -> Any:
         near = {"column": "v", "q": q, "k": K, "metric": "cosine", "use_index": False}
         return dataset.to_table(columns=["id", "_distance"], nearest=near)
 
+    few_truth = [exact_nearest(dataset, "v", q, K, some, memory) for q in queries]
+    peer = _lancedb(folder / f"{kind}-peer", (data, queries, few), (truth, few_truth))
     flat = p50([milliseconds(lambda q=q: lance_flat(q)) for q in queries[:10]])
     unfiltered = _p50(ours, queries)
     figures = [
         Figure(f"{kind}: nearest", unfiltered, flat, "ms", "below Lance's flat search"),
         Figure(f"{kind}: nearest, cold", _p50(streamed, queries), flat, "ms", "as above"),
         Figure(f"{kind}: 1% filter", _p50(filtered, queries), unfiltered, "ms", "ratio <= 3"),
+        Figure(
+            f"{kind}: nearest, against lancedb",
+            unfiltered,
+            peer["all"]["milliseconds"],
+            "ms",
+            "stated",
+        ),
+        Figure(
+            f"{kind}: 1% filter, against lancedb",
+            _p50(filtered, queries),
+            peer["few"]["milliseconds"],
+            "ms",
+            "stated",
+        ),
         Figure(f"{kind}: recall@{K}", recall(ours), 0.95, "", ">= 0.95", "higher"),
+        Figure(
+            f"{kind}: recall@{K} of the 1% filter",
+            recall_of_few(filtered),
+            0.95,
+            "",
+            ">= 0.95",
+            "higher",
+        ),
         Figure(f"{kind}: recall@{K}, cold", recall(streamed), 0.95, "", ">= 0.95", "higher"),
     ]
     notes = [
         f"{kind}: index built in {build / 1000:.1f} s, probes {probes}; "
         f"first exact search {cold:.0f} ms; {memory.used_bytes / 2**20:.0f} MiB in memory",
+        f"{kind}: lancedb built in {peer['build_seconds']:.1f} s; {_setting(peer, 'all')}; "
+        f"1% filter {_setting(peer, 'few')}; peak {peer['peak_mb']:.0f} MB",
     ]
     return figures, notes
+
+
+def _setting(peer: dict[str, Any], which: str) -> str:
+    found = peer[which]
+    return f"recall {found['recall']:.3f} at nprobes {found['probes']}, refine {found['refine']}"
+
+
+def _lancedb(folder: Path, arrays: tuple[Any, Any, Any], truth: tuple[Any, Any]) -> dict[str, Any]:
+    """The same vectors, queries and filter in lancedb, in the peers' environment."""
+    folder.mkdir()
+    for name, array in zip(("data", "queries", "few"), arrays, strict=True):
+        np.save(folder / f"{name}.npy", array)
+    numbers = [[[int(i[1:]) for i in t.ids.to_pylist()] for t in part] for part in truth]
+    (folder / "truth.json").write_text(json.dumps({"all": numbers[0], "few": numbers[1]}))
+    script = Path(__file__).parent / "lancedb_runner.py"
+    out = subprocess.run(
+        [peer_python(), str(script), str(folder), str(K)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert out.returncode == 0, f"lancedb failed: {out.stderr[-2000:]}"
+    answers: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
+    return answers
 
 
 def _texts(folder: Path, rows: int) -> tuple[list[Figure], list[str]]:

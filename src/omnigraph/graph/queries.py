@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
+from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.local_executor import LocalExecutor, Step
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
@@ -77,6 +78,7 @@ class QueryRunner:
     ) -> None:
         self._cache = cache
         self._provider = provider
+        self._cold_reads = ColdReads()
         self._settings = settings
         self._clock = clock
         self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
@@ -135,7 +137,7 @@ class QueryRunner:
         memory = self._settings.memory_bytes
         limits = QueryLimits(memory, deadline, bounds.cancel, self._clock)
         views = self._at(snapshot).views
-        return LocalExecutor(views, evaluator, limits, self._provider, steps)
+        return LocalExecutor(views, evaluator, limits, self._provider, self._cold_reads, steps)
 
     def _at(self, snapshot: Snapshot) -> _Latest:
         """Queries on one head share what they found: its tables are one object per state."""

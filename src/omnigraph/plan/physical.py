@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.ir.expressions import Expression, Variable
+from omnigraph.ir.expressions import Expression, PropertyOf, Variable
 from omnigraph.ir.reads import Expand, ReadOp, Search
 
 
@@ -25,6 +25,16 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdRead:
+    """How a Find reads its rows straight from storage while the type is not in memory."""
+
+    columns: tuple[str, ...]
+    """All that anybody above asks of the variable."""
+    conditions: tuple[tuple[PropertyOf, str, Expression], ...]
+    """(property, operator, value): what storage can judge; every predicate is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Find:
     """A NodeScan with what is known about its variable alone: looked up, filtered on the way."""
 
@@ -32,6 +42,7 @@ class Find:
     variable: Variable
     look_up: LookUp | None
     where: tuple[Expression, ...]
+    cold: ColdRead | None = None
 
 
 @dataclass(frozen=True, slots=True)

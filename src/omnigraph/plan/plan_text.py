@@ -61,8 +61,10 @@ def _why(op: Any, statistics: Statistics, *, top: bool) -> str:
     match op:
         case Find(_, variable, LookUp(per_row=per_row)):
             how = "joined on the id" if per_row else "found by name"
-            return f": {how}, of {statistics.rows_of(variable):,}"
-        case reads.NodeScan(_, variable) | Find(_, variable):
+            return f": {how}, of {statistics.rows_of(variable):,}{_cold(op)}"
+        case Find(_, variable):
+            return f": a pass over {statistics.rows_of(variable):,}{_cold(op)}"
+        case reads.NodeScan(_, variable):
             return f": a pass over {statistics.rows_of(variable):,}"
         case reads.Expand() if not op.target_bound:
             return f": ~{rows_reached(op, statistics):.2g} per row"
@@ -72,6 +74,12 @@ def _why(op: Any, statistics: Statistics, *, top: bool) -> str:
             return ": only the first are sorted, other columns are read after"
         case _:
             return ""
+
+
+def _cold(op: Find) -> str:
+    if op.cold is None:
+        return ""
+    return f"; while not in memory, {', '.join(op.cold.columns)} straight from storage"
 
 
 def _line(op: Any) -> str:

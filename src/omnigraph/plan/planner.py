@@ -16,6 +16,7 @@ from omnigraph.plan.nearest_first import nearest_first
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.prune_bindings import prune_bindings
 from omnigraph.plan.push_filters import push_filters
+from omnigraph.plan.read_cold import read_cold
 from omnigraph.plan.statistics import Statistics
 
 
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     Rule("count_instead_of_follow", lambda op, _: count_instead_of_follow(op)),
     Rule("distinct_early", lambda op, _: distinct_early(op)),
     Rule("prune_bindings", lambda op, _: prune_bindings(op)),
+    Rule("read_cold", lambda op, _: read_cold(op)),
 )
 
 

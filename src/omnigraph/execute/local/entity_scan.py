@@ -27,10 +27,10 @@ def scan_nodes(
 
 
 def find_nodes(
-    op: Find, frame: Frame, views: SnapshotViews, evaluator: Evaluator, limits: QueryLimits
+    op: Find, frame: Frame, view: EntityView, evaluator: Evaluator, limits: QueryLimits
 ) -> Frame:
     """Every row with the nodes that are named or left by the predicates."""
-    view, look_up = views.of(op.variable), op.look_up
+    look_up = op.look_up
     if look_up is None:
         positions = view.all_positions
     elif look_up.per_row:

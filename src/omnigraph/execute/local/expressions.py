@@ -172,9 +172,8 @@ def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
     positions = binding.positions
     if positions is binding.view.all_positions:
         return column
-    missing = positions == MISSING
-    if missing.any():
-        return column.take(pa.array(positions, mask=missing))
+    if len(positions) and positions.min() == MISSING:
+        return column.take(pa.array(positions, mask=positions == MISSING))
     return column.take(pa.array(positions))
 
 

@@ -49,6 +49,9 @@ def follow_all(offsets: Offsets, nodes: Ints, edges: Ints) -> tuple[Rows, Ints, 
 
 def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[Rows, Ints, Ints]:
     """Every entry of every source: (row in `sources`, node, edge), in row order."""
+    if len(sources) == 1:
+        start, end = offsets[sources[0]], offsets[sources[0] + 1]
+        return np.zeros(end - start, np.int64), nodes[start:end], edges[start:end]
     compiled = _for_work(len(sources))
     if compiled is not None:
         result: tuple[Rows, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)

@@ -15,6 +15,7 @@ from omnigraph.embed.provider import EmbeddingProvider, embed_query
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, distinct_rows
+from omnigraph.execute.local.cold_scan import ColdReads, read_rows
 from omnigraph.execute.local.entity_scan import find_nodes, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edges
@@ -49,6 +50,7 @@ class LocalExecutor:
     evaluator: Evaluator
     limits: QueryLimits
     provider: EmbeddingProvider
+    cold_reads: ColdReads
     steps: dict[int, Step] | None = None
     """Filled per operator when somebody wants a profile."""
 
@@ -97,7 +99,14 @@ def _scan(executor: LocalExecutor, op: reads.NodeScan, start: Frame) -> Frame:
 
 def _find(executor: LocalExecutor, op: Find, start: Frame) -> Frame:
     frame = executor.run(op.input, start)
-    return find_nodes(op, frame, executor.views, executor.evaluator, executor.limits)
+    evaluator, limits = executor.evaluator, executor.limits
+    view = executor.views.of(op.variable)
+    if op.cold is not None:
+        few = read_rows(op, view, evaluator, executor.cold_reads)
+        if few is not None:
+            limits.reserve(few.count, len(op.cold.columns))
+            return find_nodes(replace(op, look_up=None), frame, few, evaluator, limits)
+    return find_nodes(op, frame, view, evaluator, limits)
 
 
 def _filter(executor: LocalExecutor, op: reads.Filter, start: Frame) -> Frame:
