@@ -14,6 +14,7 @@ from omnigraph.testing.executor_suite import (
     run_reference,
 )
 from omnigraph.testing.local_graphs import LocalGraphs
+from omnigraph.testing.piecemeal_graphs import PiecemealGraphs
 
 CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
 
@@ -40,3 +41,8 @@ def test_reference(case: ConformanceCase) -> None:
 @pytest.mark.parametrize("case", cases_for("local"))
 def test_local(case: ConformanceCase, local: LocalGraphs) -> None:
     check_conformance(case, local.run)
+
+
+@pytest.mark.parametrize("case", cases_for("local"))
+def test_local_derived(case: ConformanceCase, piecemeal: PiecemealGraphs) -> None:
+    check_conformance(case, piecemeal.run)

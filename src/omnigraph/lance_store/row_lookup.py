@@ -21,6 +21,9 @@ ROW_ADDRESS = "_rowaddr"
 # Above this many keys one scan with a hash probe beats the index (notes/lance.md section 6).
 _LARGEST_IN_LIST = 2000
 
+# More rows in new fragments are a compaction or a load; the index finds the few we want sooner.
+_MOST_RECENT_ROWS = 200_000
+
 # Every batch hashes the keys once more, so a scan that probes wants few, large ones.
 _PROBE_BATCH = 1024 * 1024
 
@@ -48,6 +51,30 @@ def find_rows(
             for batch in scan.to_batches()
         ]
     return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
+
+
+def find_recent_rows(
+    dataset: Dataset, older: Dataset, ids: pa.Array, columns: Sequence[str]
+) -> pa.Table:
+    """As `find_rows` for ids written since `older`: they are in fragments that it does not have."""
+    wanted = ["id", *(c for c in columns if c != "id")]
+    if len(ids) == 0:
+        return _empty(dataset, wanted)
+    with storage_errors("looking up recent rows"):
+        known = {fragment.fragment_id for fragment in older.get_fragments()}
+        recent = [f for f in dataset.get_fragments() if f.fragment_id not in known]
+        if recent and sum(f.metadata.physical_rows for f in recent) <= _MOST_RECENT_ROWS:
+            found = dataset.scanner(
+                columns=wanted,
+                fragments=recent,
+                with_row_id=True,
+                with_row_address=True,
+                **scan_options(dataset),
+            ).to_table()
+            found = found.filter(pc.is_in(found.column("id"), value_set=ids))
+            if found.num_rows == len(ids):
+                return found
+    return find_rows(dataset, ids, columns)
 
 
 def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.Table:

@@ -47,8 +47,11 @@ class LocalGraphs:
 
     def _graph(self, graph: GraphData) -> Graph:
         if graph not in self._open:
-            opened = init(self._folder / f"{len(self._open)}.omni", graph.schema)
-            if graph.lines:
-                opened.apply(graph.edits())
-            self._open[graph] = opened
+            self._open[graph] = self.write(graph, self._folder / f"{len(self._open)}.omni")
         return self._open[graph]
+
+    def write(self, graph: GraphData, place: Path) -> Graph:
+        opened = init(place, graph.schema)
+        if graph.lines:
+            opened.apply(graph.edits())
+        return opened

@@ -85,17 +85,13 @@ class StoredAdjacency(Adjacency):
     @property
     def is_whole(self) -> bool:
         """Every edge has both its ends."""
-        neighbours = next(iter(self.made.values()), None)
-        return len((neighbours or self.out).nodes) == self.contents[0].count
+        near = next(iter(self.made.values()), None) or self.out
+        return len(near.nodes) == self.contents[0].count
 
-    def on_disk(self) -> bool:
-        """Map what an earlier process kept; False when there is nothing."""
-        for direction in (OUT, INTO):
-            if direction not in self.__dict__:
-                mapped = self._mapped(direction)
-                if mapped is not None:
-                    self.__dict__[direction] = mapped
-        return bool(self.made)
+    @property
+    def is_at_hand(self) -> bool:
+        """Some direction is in memory or was kept by an earlier process."""
+        return bool(self.made) or self._stored.has_neighbours(self._names)
 
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
         """Take a direction that somebody derived already."""

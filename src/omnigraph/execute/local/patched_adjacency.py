@@ -19,7 +19,6 @@ from omnigraph.execute.local.neighbours import Neighbours, StoredNeighbours
 from omnigraph.execute.local.patched_neighbours import EntryChanges, PatchedNeighbours
 from omnigraph.execute.local.stored_topology import StoredTopology
 from omnigraph.execute.local.table_content import TableContent, one_chunk
-from omnigraph.lance_store.row_lookup import find_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def _new_edges(contents: Contents, ids: list[str]) -> NewEdges | None:
     if not ids:
         nothing = np.empty(0, np.int32)
         return NewEdges(nothing, nothing, nothing)
-    rows = find_rows(edges.dataset, pa.array(ids, pa.string()), ["src", "dst"])
+    rows = edges.rows_of(pa.array(ids, pa.string()), ["src", "dst"])
     if rows.num_rows != len(ids):
         return None
     source, target, edge = (

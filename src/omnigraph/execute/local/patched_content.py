@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +25,7 @@ from omnigraph.execute.local.table_content import (
     by_position,
     one_chunk,
 )
-from omnigraph.lance_store.row_lookup import ROW_ADDRESS, find_rows
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, find_recent_rows
 from omnigraph.lance_store.scan import read_row_addresses, read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion
 
@@ -119,16 +120,17 @@ class PatchedContent(TableContent):
 
     def matches_storage(self) -> bool:
         """The rows that commits recorded are there; reads what a query will need of them anyway."""
-        ids = pa.concat_arrays([self.patch.inserted_ids, self.patch.updated_ids])
-        known = set(self.dataset.schema.names)
-        columns = [name for name in list(self.base.columns) if name in known]
-        rows = find_rows(self.dataset, ids, columns)
-        place = pc.index_in(ids, value_set=one_chunk(rows.column("id")))
-        if place.null_count or rows.num_rows != len(ids):
-            return False
-        for column in (*columns, ROW_ADDRESS):
-            self._changed[column] = one_chunk(rows.column(column)).take(place)
-        return True
+        known = self.dataset.schema.names
+        columns = [c for c in known if c in self.base.columns or c in ("src", "dst")]
+        return self._read_changed(columns)
+
+    def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        if not all(name in self._changed for name in columns):
+            return super().rows_of(ids, columns)
+        place = pc.index_in(ids, value_set=self._changed_ids)
+        if place.null_count:
+            return super().rows_of(ids, columns)
+        return pa.table({"id": ids, **{c: self._changed[c].take(place) for c in columns}})
 
     def settled(self, stored: StoredTopology) -> StoredContent:
         """The same content standing alone, with the columns that were in memory."""
@@ -140,11 +142,21 @@ class PatchedContent(TableContent):
 
     def _changed_values(self, name: str) -> tuple[pa.Array, pa.Array]:
         """(values of the rows that came, of those rewritten), each in id order."""
-        values = self._changed.get(name)
-        if values is None:
-            ids = pa.concat_arrays([self.patch.inserted_ids, self.patch.updated_ids])
-            rows = find_rows(self.dataset, ids, [name])
-            place = pc.index_in(ids, value_set=one_chunk(rows.column("id")))
-            values = self._changed[name] = one_chunk(rows.column(name)).take(place)
-        cut = len(self._inserted)
+        if name not in self._changed and not self._read_changed([name]):
+            raise StorageFailure(f"{self.at}: rows that a commit recorded are not there")
+        values, cut = self._changed[name], len(self._inserted)
         return values.slice(0, cut), values.slice(cut)
+
+    @cached_property
+    def _changed_ids(self) -> pa.Array:
+        return pa.concat_arrays([self.patch.inserted_ids, self.patch.updated_ids])
+
+    def _read_changed(self, columns: Sequence[str]) -> bool:
+        ids = self._changed_ids
+        rows = find_recent_rows(self.dataset, self.base.dataset, ids, columns)
+        place = pc.index_in(ids, value_set=one_chunk(rows.column("id")))
+        if place.null_count or rows.num_rows != len(ids):
+            return False
+        for column in (*columns, ROW_ADDRESS):
+            self._changed[column] = one_chunk(rows.column(column)).take(place)
+        return True

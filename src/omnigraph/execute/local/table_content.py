@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.execute.local.id_changes import MISSING, Positions
 from omnigraph.execute.local.stored_topology import ContentName, StoredTopology
+from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.scan import read_row_addresses, read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion
 
@@ -86,6 +87,10 @@ class TableContent(ABC):
         """A column somebody needs once: kept only when it is there already."""
         found = self.columns.get(name)
         return self.load_column(name) if found is None else found
+
+    def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """`id` and these columns of the rows that have these ids, in any order."""
+        return find_rows(self.dataset, ids, columns)
 
     def shed(self) -> None:
         """Give the memory back; what is asked for again is read again."""

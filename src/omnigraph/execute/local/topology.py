@@ -123,7 +123,7 @@ class Topology:
     def _new_adjacency(self, pins: Pins) -> Adjacency:
         contents = self._contents(pins)
         fresh = StoredAdjacency(contents, self._stored)
-        if pins[0].row_count < self._limits.smallest_table or fresh.on_disk():
+        if pins[0].row_count < self._limits.smallest_table or fresh.is_at_hand:
             return fresh
         for older, changes in self._older_states(pins):
             base = self._base_adjacency(older)
@@ -142,7 +142,7 @@ class Topology:
     def _base_adjacency(self, pins: Pins) -> StoredAdjacency | None:
         edges, sources, targets = (self._name(pin) for pin in pins)
         found = self._memory.peek(("adjacency", edges, sources, targets))
-        if isinstance(found, StoredAdjacency) and found.made:
+        if isinstance(found, StoredAdjacency) and found.is_at_hand:
             return found
         if not self._stored.has_neighbours((edges, sources, targets)):
             return None
@@ -151,7 +151,7 @@ class Topology:
         except SnapshotReclaimed:
             return None
         mapped = StoredAdjacency(contents, self._stored)
-        if not all(content.is_built for content in contents) or not mapped.on_disk():
+        if not all(content.is_built for content in contents):
             return None
         kept: StoredAdjacency = self._memory.keep(("adjacency", edges, sources, targets), mapped)
         return kept
