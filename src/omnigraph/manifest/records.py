@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -158,8 +158,8 @@ class Commit:
     operation: str
     created_at: int
     schema_id: str
-    pins: tuple[PinChange, ...] = ()
-    changes: tuple[TableChanges, ...] = ()
+    pins: tuple[PinChange, ...] = field(default=(), repr=False)
+    changes: tuple[TableChanges, ...] = field(default=(), repr=False)
     idempotency_key: str | None = None
     recovery: RecoveryAudit | None = None
     merged_history: str | None = None
