@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -83,7 +84,7 @@ def read_rows(
     op: Find, view: EntityView, evaluator: Evaluator, reads: ColdReads
 ) -> RowsView | None:
     """The rows that may pass, all names answered; None when the type had better be in memory."""
-    if op.cold is None or not isinstance(view, TableView) or view.is_built:
+    if op.cold is None or not isinstance(view, TableView) or in_memory(view, op.cold.columns):
         return None
     conditions = _conditions(op, op.cold, evaluator)
     rows = int(view.dataset.count_rows())
@@ -93,6 +94,11 @@ def read_rows(
     if not reads.worthwhile(str(view.dataset.uri), rows, named=named):
         return None
     return RowsView(view.types[0], read_where(view.dataset, op.cold.columns, conditions))
+
+
+def in_memory(view: TableView, columns: Iterable[str]) -> bool:
+    loaded = view.content.columns
+    return view.is_built and all(name == "id" or name in loaded for name in columns)
 
 
 def _conditions(op: Find, cold: ColdRead, evaluator: Evaluator) -> list[str] | None:

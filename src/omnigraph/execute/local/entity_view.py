@@ -84,11 +84,6 @@ class TableView:
         self.__dict__.pop("addresses", None)
 
     @property
-    def is_built(self) -> bool:
-        """Positions can be asked for without reading the table."""
-        return "_sorted_ids" in self.__dict__
-
-    @property
     def tables(self) -> tuple[TableView, ...]:
         return (self,)
 
