@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 
 Simple = str | int | dt.date
@@ -27,7 +27,7 @@ def one_of(column: str, values: Iterable[Simple]) -> str:
 
 def read_where(dataset: Dataset, columns: Sequence[str], conditions: Sequence[str]) -> pa.Table:
     """These columns of the rows for which every condition is true; an index helps if there is."""
-    with storage_errors("reading filtered rows"):
+    with snapshot_errors("reading filtered rows"):
         return dataset.scanner(
             columns=list(columns), filter=" AND ".join(conditions), **scan_options(dataset)
         ).to_table()

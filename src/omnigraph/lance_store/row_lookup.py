@@ -60,7 +60,7 @@ def find_recent_rows(
     wanted = ["id", *(c for c in columns if c != "id")]
     if len(ids) == 0:
         return _empty(dataset, wanted)
-    with storage_errors("looking up recent rows"):
+    with snapshot_errors("looking up recent rows"):
         known = {fragment.fragment_id for fragment in older.get_fragments()}
         recent = [f for f in dataset.get_fragments() if f.fragment_id not in known]
         if recent and sum(f.metadata.physical_rows for f in recent) <= _MOST_RECENT_ROWS:
