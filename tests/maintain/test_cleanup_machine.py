@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,8 @@ SETTINGS = Settings(
     history=HistorySettings(window_low=2, window_high=4, fan_out=2, inline_ids=1),
     maintenance=MaintenanceSettings(minimum_age_seconds=0),
 )
+# What others stage while cleanup looks is younger than this.
+CAREFUL = replace(SETTINGS, maintenance=MaintenanceSettings(minimum_age_seconds=60))
 PICK = st.integers(0, 9)
 PEOPLE = st.dictionaries(st.sampled_from(["ada", "bob", "cy"]), st.integers(0, 5), max_size=2)
 CRASHES = st.sampled_from(
@@ -137,12 +141,18 @@ class CleanupMachine(RuleBasedStateMachine):
             kept = {c for history in self.model.histories.values() for c in history[-keep:]}
             self.reclaimable |= set(self.model.commits) - kept
 
+    def time_passes(self) -> None:
+        for path in self.folder.rglob("*"):
+            changed = path.stat().st_mtime
+            os.utime(path, (changed - 3600, changed - 3600))
+
     @rule(pick=PICK, people=PEOPLE)
     def cleanup_beside_others(self, pick: int, people: dict[str, int]) -> None:
         """While cleanup is about to delete, others write, branch and tag."""
         branch = self.some_branch(pick)
         failpoints.arm("cleanup.after_find", "sleep:0.05")
-        rival = open_graph(self.uri, settings=SETTINGS)
+        self.time_passes()
+        rival = open_graph(self.uri, settings=CAREFUL)
         cleaner = threading.Thread(target=lambda: rival.cleanup(1, confirm=True))
         cleaner.start()
         self.apply(branch, people, False)

@@ -20,6 +20,7 @@ from omnigraph.cli.commands import (
     schema,
     status,
     tags,
+    verify,
     version,
 )
 
@@ -33,6 +34,7 @@ FAMILIES = (
     schema,
     lint,
     status,
+    verify,
     cleanup,
     recovery,
     version,
@@ -47,7 +49,7 @@ class Omnigraph(RootGroup):
         ("Ask and change", ("query", "mutate", "export", "blob", "explain", "profile", "snapshot")),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
         ("Schemas and query files", ("schema", "lint")),
-        ("Care", ("status", "optimize", "repair", "cleanup", "recovery")),
+        ("Care", ("status", "verify", "optimize", "repair", "cleanup", "recovery")),
         ("This program", ("version",)),
     )
 

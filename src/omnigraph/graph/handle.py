@@ -26,7 +26,9 @@ from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.lance_store.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.cleanup import CleanupReport
+from omnigraph.maintain.findings import VerifyReport
 from omnigraph.maintain.status import GraphStatus, graph_status
+from omnigraph.maintain.verify import verify_graph
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.mutation import Mutation, MutationReceipt
@@ -307,6 +309,14 @@ class Graph:
         if confirm:
             return self.writable().cleanup.run(wanted, self.actor)
         return self._engine.cleanup.preview(wanted)
+
+    def verify(self, commits: int = 20) -> VerifyReport:
+        """Check every invariant, and the newest `commits` of each branch against their snapshots.
+
+        Example:
+            >>> graph.verify().ok
+        """
+        return verify_graph(self._engine.reader, self._engine.cleanup, commits)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

@@ -150,8 +150,16 @@ class Store:
 
 def head_version(handle: Dataset) -> int:
     """HEAD of the dataset and branch that this handle belongs to."""
-    with storage_errors("reading the latest version"):
-        return int(handle.latest_version)
+    try:
+        with storage_errors("reading the latest version"):
+            return int(handle.latest_version)
+    except StorageFailure as failure:
+        if not is_not_found(failure):
+            raise
+        # Deleted with its branch and cleaned up since, or removed from outside.
+        raise NotFound(f"dataset {handle.uri} is missing from storage", dataset=handle.uri) from (
+            failure
+        )
 
 
 def _syncfs(fd: int) -> int:

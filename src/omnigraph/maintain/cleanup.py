@@ -93,12 +93,27 @@ class Cleanup:
             publication=None,
         )
         with StagingHold(self._board, intent, self._arming.arm) as hold:
+            self._drop_names_of_the_deleted()
             report = self._find(retention, confirmed=True)
             failpoints.hit("cleanup.after_find")
             for removal in report.removals:
                 self._remove(removal, hold)
                 failpoints.hit("cleanup.after_removal")
         return report
+
+    def _drop_names_of_the_deleted(self) -> None:
+        """A delete may have been killed between mark and name; a name must not outlive its head."""
+        for name in self._reader.branch_refs.names():
+            ref = self._reader.branch_refs.find(name)
+            if ref is not None and self._reader.state(ref).deleted:
+                self._reader.branch_refs.remove(ref)
+
+    def busy_locations(self) -> frozenset[str]:
+        """Datasets that writers in flight are about to move."""
+        needed = needed_now(
+            self._reader, Retention(1, None), [s.intent for s in self._board.others()], (), 0
+        )
+        return frozenset(needed.busy)
 
     def _find(self, retention: Retention, *, confirmed: bool) -> CleanupReport:
         now = self._clock.now_micros()

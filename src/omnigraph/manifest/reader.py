@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
+from contextlib import suppress
 from typing import NoReturn
 
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
@@ -45,9 +46,10 @@ class ManifestReader:
         checked = check_ref_name(name)
         ref = self._refs.get(checked)
         if ref is not None:
-            state = self.state(ref)
-            if not state.deleted:
-                return ref, state
+            with suppress(NotFound):  # deleted and cleaned up: the name may have a new owner
+                state = self.state(ref)
+                if not state.deleted:
+                    return ref, state
         ref = self.branch_refs.find(checked)
         if ref is None:
             self._refuse_unknown(checked)

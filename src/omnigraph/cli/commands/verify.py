@@ -1,0 +1,47 @@
+"""`omnigraph verify`: check every invariant of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.commands.status import readable_bytes
+from omnigraph.cli.options import Store, Uri
+from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import address, open_to_read
+
+Commits = Annotated[
+    int, typer.Option("--commits", min=0, help="Newest commits compared with their snapshots.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "verify")(verify)
+
+
+def verify(session: Session, uri: Uri = None, store: Store = None, commits: Commits = 20) -> None:
+    """Check manifest, datasets, rules, indexes, history and tags; exit code 1 on findings.
+
+    For example:
+
+    \b
+      omnigraph verify people.omni
+    """
+    report = open_to_read(session, address(session, uri, store)).verify(commits)
+    if session.json:
+        print_json(report.to_dict())
+    else:
+        for finding in report.findings:
+            branch = f"branch {finding.branch} " if finding.branch else ""
+            print_result(f"{finding.check}: {branch}{finding.place}: {finding.message}")
+        done = ", ".join(f"{count} {what}" for what, count in report.checked.items())
+        total = sum(report.counts.values())
+        print_result(f"{total or 'no'} findings; checked {done}")
+        print_result(
+            f"{report.orphan_files} files ({readable_bytes(report.orphan_bytes)}) nobody needs"
+        )
+    if not report.ok:
+        raise typer.Exit(EXIT_FAILED)
