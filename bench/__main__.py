@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, query, search
+from bench import compiler, foundation, mutation, query, search
 
 FAMILIES = {
     "foundation": foundation.run,
     "compiler": compiler.run,
     "query": query.run,
     "search": search.run,
+    "mutation": mutation.run,
 }
 
 

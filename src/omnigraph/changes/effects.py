@@ -13,6 +13,20 @@ from omnigraph.values.indexes import IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Located:
+    """Stored rows that were found while an edit was built: they need not be looked up again.
+
+    Tables with `id`, `_rowid`, `_rowaddr`; of rows to be upserted every column. They are true for
+    the snapshot the edit was built on, so an edit that carries them is built anew for another one.
+    `absent` are ids that were made for this edit: nothing is stored under them.
+    """
+
+    upserted: pa.Table | None = None
+    deleted: pa.Table | None = None
+    absent: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EditRows:
     """Insert (ids must be new), upsert and delete by id; ids are distinct over all three."""
 
@@ -20,6 +34,7 @@ class EditRows:
     inserts: pa.Table | None = None
     upserts: pa.Table | None = None
     deletes: pa.Array | None = None
+    located: Located = Located()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from omnigraph.changes.effects import (
 )
 from omnigraph.changes.row_compare import differing_rows
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
-from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
 from omnigraph.lance_store.stage_fragments import stage_adoption, stage_replacement
 from omnigraph.lance_store.stage_indexes import stage_indexes
@@ -121,11 +121,14 @@ def _stage_rows(
     dataset = store.open(pin.at)
     inserts, upserts, deletes = edit.inserts, edit.upserts, edit.deletes
     columns = upserts.column_names if upserts is not None else []
-    stored = find_rows(dataset, may_exist(pin, _all_ids(edit)), columns)
+    stored = find_rows(dataset, may_exist(pin, _unlocated(edit)), columns)
     if inserts is not None:
         _refuse_existing(pin, inserts, stored)
-    gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes)) if deletes else None
-    replaced, rewrites, additions = _split_upserts(stored, upserts)
+    gone = None
+    if deletes is not None:
+        gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes))
+        gone = _joined(gone.select(["id", ROW_ID, ROW_ADDRESS]), edit.located.deleted)
+    replaced, rewrites, additions = _split_upserts(_joined(stored, edit.located.upserted), upserts)
     new = [t for t in (inserts, additions) if t is not None and t.num_rows]
     written = [t for t in (rewrites, *new) if t is not None and t.num_rows]
     if not written and (gone is None or gone.num_rows == 0):
@@ -210,6 +213,22 @@ def _all_ids(edit: EditRows) -> pa.Array:
     if edit.deletes is not None:
         parts.append(edit.deletes)
     return pa.concat_arrays(parts)
+
+
+def _unlocated(edit: EditRows) -> pa.Array:
+    """Ids whose stored rows, if any, are still to be found."""
+    ids, located = _all_ids(edit), edit.located
+    known = [_ids([t]) for t in (located.upserted, located.deleted) if t is not None]
+    known += [located.absent] if located.absent is not None else []
+    if not known:
+        return ids
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=pa.concat_arrays(known))))
+
+
+def _joined(found: pa.Table, located: pa.Table | None) -> pa.Table:
+    if located is None:
+        return found
+    return pa.concat_tables([found, located.select(found.column_names)])
 
 
 def _ids(tables: list[pa.Table]) -> pa.Array:

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows, Effect
+from omnigraph.changes.effects import EditRows, Effect, Located
 from omnigraph.integrity.deltas import NO_IDS, deltas_of
 from omnigraph.integrity.rules import edges_touching
 from omnigraph.integrity.stored_image import StoredImage
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 
 
 def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> ChangeSet:
@@ -35,27 +35,37 @@ def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> Chang
     effects: dict[TableKey, Effect] = {effect.key: effect for effect in changes.effects}
     touched = {e.name: e for key in deleted for e in edges_touching(snapshot.catalog, key)}
     for edge in touched.values():
-        ids = incident_edges(image, edge, deleted)
-        if len(ids):
-            effects[edge.table_key] = _delete_more(effects.get(edge.table_key), edge, ids)
+        gone = _incident(image, edge, deleted)
+        if gone.num_rows:
+            effects[edge.table_key] = _delete_more(effects.get(edge.table_key), edge, gone)
     return replace(changes, effects=tuple(effects.values()))
 
 
-def incident_edges(
-    image: StoredImage, edge: EdgeType, deleted: dict[TableKey, pa.Array]
-) -> pa.Array:
-    """Ids of surviving edges of this type that start or end at one of the deleted nodes."""
-    found = [NO_IDS]
+def _incident(image: StoredImage, edge: EdgeType, deleted: dict[TableKey, pa.Array]) -> pa.Table:
+    """Where the surviving edges of this type are that start or end at a deleted node."""
+    wanted = {}
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
-        ids = deleted.get(TableKey(EntityKind.NODE, node))
+        ids = deleted.get(node_table(node))
         if ids is not None:
-            found += image.surviving(edge.table_key, column, ids, [ID]).column(ID).chunks
-    return pc.unique(pa.concat_arrays(found))
+            wanted[column] = ids
+    found = image.located(edge.table_key, wanted)
+    if pc.count_distinct(found.column(ID)).as_py() == found.num_rows:
+        return found
+    # A long list is looked up end by end, and an edge may have two.
+    first = pc.unique(found.column(ID))
+    return found.take(pc.index_in(first, value_set=found.column(ID)))
 
 
-def _delete_more(effect: Effect | None, edge: EdgeType, ids: pa.Array) -> EditRows:
+def _delete_more(effect: Effect | None, edge: EdgeType, gone: pa.Table) -> EditRows:
+    ids = pa.concat_arrays([NO_IDS, *gone.column(ID).chunks])
     if effect is None:
-        return EditRows(edge.table_key, deletes=ids)
+        return EditRows(edge.table_key, deletes=ids, located=Located(deleted=gone))
     assert isinstance(effect, EditRows), "a replaced table has no surviving edges"
     earlier = [] if effect.deletes is None else [effect.deletes]
-    return replace(effect, deletes=pa.concat_arrays([*earlier, ids]))
+    known = effect.located.deleted
+    located = gone if known is None else pa.concat_tables([known, gone.select(known.column_names)])
+    return replace(
+        effect,
+        deletes=pa.concat_arrays([*earlier, ids]),
+        located=replace(effect.located, deleted=located),
+    )

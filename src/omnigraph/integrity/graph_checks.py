@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, SOURCE
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType
 from omnigraph.integrity.cardinality import check_cardinality
 from omnigraph.integrity.deltas import Deltas, TableDelta
@@ -28,6 +28,7 @@ from omnigraph.integrity.rules import (
 from omnigraph.integrity.stored_image import StoredImage
 from omnigraph.integrity.tuple_codes import tuple_codes
 from omnigraph.integrity.violations import Report, Violation
+from omnigraph.values.identifiers import node_table
 
 Rows = npt.NDArray[np.int64]
 
@@ -37,6 +38,7 @@ def check_graph(
 ) -> None:
     """`cascaded`: the edges of deleted nodes are known to be deleted too, do not look again."""
     for delta in deltas.values():
+        _ask_for_endpoints(image, delta)
         for rule in graph_rules(image.catalog.entity_type(delta.key)):
             match rule:
                 case DistinctIds():
@@ -52,6 +54,14 @@ def check_graph(
         for rule in graph_rules(edge):
             if isinstance(rule, EdgesPerSource):
                 check_cardinality(rule, image, deltas, report)
+
+
+def _ask_for_endpoints(image: StoredImage, delta: TableDelta) -> None:
+    """Both ends of an edge in one lookup where they are of one type; the image remembers."""
+    edge = image.catalog.entity_type(delta.key)
+    if isinstance(edge, EdgeType) and edge.source == edge.target and delta.written is not None:
+        ends = [c for n in (SOURCE, TARGET) for c in delta.written.column(n).chunks]
+        image.missing(node_table(edge.source), pc.unique(pa.chunked_array(ends, pa.string())))
 
 
 def _check_distinct(delta: TableDelta, report: Report) -> None:

@@ -9,11 +9,19 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import ID
 from omnigraph.integrity.deltas import NO_IDS, Deltas, TableDelta
-from omnigraph.lance_store.row_lookup import find_candidates, find_rows
+from omnigraph.lance_store.row_lookup import (
+    ROW_ADDRESS,
+    ROW_ID,
+    find_any,
+    find_candidates,
+    find_rows,
+)
 from omnigraph.lance_store.scan import read_table
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+
+_LOCATED = pa.schema({ID: pa.string(), ROW_ID: pa.uint64(), ROW_ADDRESS: pa.uint64()})
 
 
 class StoredImage:
@@ -24,6 +32,8 @@ class StoredImage:
         self._store = store
         self._deltas = deltas
         self.catalog = snapshot.catalog
+        self._asked: dict[TableKey, pa.Array] = {}
+        self._present: dict[TableKey, pa.Array] = {}
 
     def delta(self, key: TableKey) -> TableDelta:
         return self._deltas.get(key) or TableDelta(key)
@@ -40,6 +50,13 @@ class StoredImage:
         if delta.replaces:
             return self._schema(key, columns).empty_table()
         return self._without_gone(delta, self._rows(key, column, values, columns))
+
+    def located(self, key: TableKey, wanted: Mapping[str, pa.Array]) -> pa.Table:
+        """Where the surviving rows are that hold a wanted id in one of these columns."""
+        delta, pin = self.delta(key), self._snapshot.pin(key)
+        if delta.replaces or pin.row_count == 0:
+            return _LOCATED.empty_table()
+        return self._without_gone(delta, find_any(self._store.open(pin.at), wanted, []))
 
     def surviving_candidates(
         self, key: TableKey, wanted: Mapping[str, pa.Array], columns: Sequence[str]
@@ -64,14 +81,19 @@ class StoredImage:
         return pa.concat_arrays([*stored.chunks, self.delta(key).written_ids])
 
     def missing(self, key: TableKey, ids: pa.Array) -> pa.Array:
-        """Which of these distinct ids are not in the table after the write."""
+        """Which of these distinct ids are not in the table after the write; each is asked once."""
         delta = self.delta(key)
         rest = _minus(ids, delta.written_ids)
         if delta.replaces or len(rest) == 0:
             return rest
-        candidates = _minus(rest, delta.deleted)
-        stored = self._rows(key, ID, candidates, [ID]).column(ID)
-        return _minus(rest, pa.concat_arrays([NO_IDS, *stored.chunks])) if len(stored) else rest
+        asked = self._asked.get(key, NO_IDS)
+        unknown = _minus(_minus(rest, delta.deleted), asked)
+        if len(unknown):
+            stored = self._rows(key, ID, unknown, [ID]).column(ID)
+            present = [self._present.get(key, NO_IDS), *stored.chunks]
+            self._present[key] = pa.concat_arrays(present)
+            self._asked[key] = pa.concat_arrays([asked, unknown])
+        return _minus(rest, self._present.get(key, NO_IDS))
 
     def _rows(
         self, key: TableKey, column: str, values: pa.Array, columns: Sequence[str]

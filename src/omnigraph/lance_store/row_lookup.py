@@ -101,6 +101,29 @@ def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.T
     return pa.concat_tables(parts)
 
 
+def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:
+    """Rows that hold a wanted text in one of these columns: `id`, `_rowid`, `_rowaddr`, `columns`.
+
+    A row that is wanted twice may come twice.
+    """
+    if any(len(values) > _LARGEST_IN_LIST for values in wanted.values()):
+        names = ["id", *columns, ROW_ID, ROW_ADDRESS]
+        parts = [
+            find_rows(dataset, values, ["id", *columns], key=name).select(names)
+            for name, values in wanted.items()
+        ]
+        return pa.concat_tables(parts)
+    with storage_errors("looking up rows"):
+        scan = dataset.scanner(
+            columns=["id", *columns],
+            filter=" OR ".join(any_of(name, values) for name, values in wanted.items()),
+            with_row_id=True,
+            with_row_address=True,
+            **scan_options(dataset),
+        )
+        return scan.to_table()
+
+
 def find_candidates(
     dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]
 ) -> pa.Table:

@@ -44,10 +44,19 @@ def read_table(
 
 
 def read_batches(
-    dataset: Dataset, columns: Sequence[str], row_filter: str | None = None
+    dataset: Dataset,
+    columns: Sequence[str],
+    row_filter: str | None = None,
+    *,
+    located: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `read_table` a batch at a time; memory stays that of a batch."""
+    """The rows of `read_table` a batch at a time; `located` adds their `_rowid` and `_rowaddr`."""
     with snapshot_errors("reading rows"):
-        options = scan_options(dataset)
-        scan = dataset.scanner(columns=list(columns), filter=row_filter, **options)
+        scan = dataset.scanner(
+            columns=list(columns),
+            filter=row_filter,
+            with_row_id=located,
+            with_row_address=located,
+            **scan_options(dataset),
+        )
         yield from scan.to_batches()

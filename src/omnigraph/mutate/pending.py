@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import ID, table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.changes.effects import EditRows
+from omnigraph.changes.effects import EditRows, Located
 from omnigraph.errors import InvalidArgument, KeyConflict
 
 
@@ -27,13 +27,16 @@ class PendingTable:
         self._rows: pa.Table | None = None
         self._ids: set[str] = set()
         self._strict: set[str] = set()
+        self._fresh: list[str] = []
         self._deleted: set[str] = set()
+        self._found: list[pa.Table] = []
+        self._found_deleted: list[pa.Table] = []
 
     def holds(self, entity_id: str) -> bool:
         return entity_id in self._ids
 
-    def insert(self, row: Mapping[str, Any], *, strict: bool) -> None:
-        """Put a whole row; `strict` when its id must be new, here and in storage."""
+    def insert(self, row: Mapping[str, Any], *, strict: bool, fresh: bool) -> None:
+        """Put a whole row; `strict` when its id must be new, `fresh` when it certainly is."""
         entity_id = row[ID]
         if strict and entity_id in self._ids:
             raise KeyConflict(
@@ -44,6 +47,8 @@ class PendingTable:
             )
         if strict:
             self._strict.add(entity_id)
+        if fresh:
+            self._fresh.append(entity_id)
         self._inserted.pop(entity_id, None)  # the later insert also comes later
         self._inserted[entity_id] = row
         self._ids.add(entity_id)
@@ -68,8 +73,15 @@ class PendingTable:
             rows = pa.concat_tables([earlier.filter(stays), rows])
         self._rows = rows
 
-    def delete(self, ids: pa.Array) -> None:
+    def remember(self, stored: pa.Table) -> None:
+        """Stored rows that are now pending, whole and with their places."""
+        self._found.append(stored)
+
+    def delete(self, ids: pa.Array, located: pa.Table | None = None) -> None:
+        """`located` are rows of `ids` that were not deleted before, and where they are stored."""
         self._deleted.update(ids.to_pylist())
+        if located is not None:
+            self._found_deleted.append(located)
 
     @property
     def rows(self) -> pa.Table | None:
@@ -86,15 +98,20 @@ class PendingTable:
         return stored.filter(pc.invert(known))
 
     def effect(self) -> EditRows | None:
-        rows = self.rows
+        key, rows = self.entity.table_key, self.rows
+        located = Located(
+            _together(self._found),
+            _together(self._found_deleted),
+            pa.array(self._fresh, pa.string()) if self._fresh else None,
+        )
         deletes = pa.array(sorted(self._deleted), pa.string()) if self._deleted else None
         if rows is None:
-            return EditRows(self.entity.table_key, deletes=deletes) if deletes else None
+            return EditRows(key, deletes=deletes, located=located) if self._deleted else None
         if not self._strict:
-            return EditRows(self.entity.table_key, upserts=rows, deletes=deletes)
+            return EditRows(key, upserts=rows, deletes=deletes, located=located)
         is_new = pc.is_in(rows.column(ID), value_set=pa.array(self._strict, pa.string()))
         new, others = rows.filter(is_new), rows.filter(pc.invert(is_new))
-        return EditRows(self.entity.table_key, new, others if others.num_rows else None, deletes)
+        return EditRows(key, new, others if others.num_rows else None, deletes, located)
 
     def _column(self, field: pa.Field, values: list[Any]) -> pa.Array:
         try:
@@ -105,3 +122,7 @@ class PendingTable:
                 type=self.entity.name,
                 property=field.name,
             ) from error
+
+
+def _together(tables: list[pa.Table]) -> pa.Table | None:
+    return pa.concat_tables(tables) if tables else None

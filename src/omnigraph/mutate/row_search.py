@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import ID
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.ir import expressions as ex
-from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.mutate.pending import PendingTable
@@ -23,50 +24,63 @@ from omnigraph.mutate.predicates import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class MatchingRows:
+    """`stored` says where its rows are, too (`_rowid`, `_rowaddr`); None when there is none."""
+
+    stored: pa.Table | None
+    pending: pa.Table | None
+
+
 def matching_rows(
     dataset: Dataset,
     pending: PendingTable,
     predicate: ex.Expression,
     evaluator: Evaluator,
     columns: Sequence[str],
-) -> pa.Table:
+) -> MatchingRows:
     """`columns` (`id` among them) of every row for which the predicate is true right now."""
     judged = over_rows(predicate)
-    stored = _stored(dataset, pending, predicate, judged, evaluator, columns)
+    ids = pinned_ids(predicate, pending.entity, evaluator)
+    if ids is None:
+        stored = _scanned(dataset, pending, predicate, judged, evaluator, columns)
+    else:
+        needed = list(dict.fromkeys([ID, *columns, *judged.columns]))
+        found = find_rows(dataset, pa.array(list(dict.fromkeys(ids)), pa.string()), needed)
+        stored = _judged(pending.untouched(found), judged, evaluator)
     rows = pending.rows
-    if rows is None or rows.num_rows == 0:
-        return stored
-    hit = rows.filter(pa.array(mask(evaluator, judged, rows)))
-    return pa.concat_tables([stored, hit.select(columns).cast(stored.schema)])
+    hit = None if rows is None else _judged(rows, judged, evaluator)
+    return MatchingRows(_some(stored, [*columns, ROW_ID, ROW_ADDRESS]), _some(hit, columns))
 
 
-def _stored(
+def _judged(rows: pa.Table, predicate: RowExpression, evaluator: Evaluator) -> pa.Table:
+    return rows.filter(pa.array(mask(evaluator, predicate, rows))) if rows.num_rows else rows
+
+
+def _some(rows: pa.Table | None, columns: Sequence[str]) -> pa.Table | None:
+    return None if rows is None or rows.num_rows == 0 else rows.select(columns)
+
+
+def _scanned(
     dataset: Dataset,
     pending: PendingTable,
     predicate: ex.Expression,
     judged: RowExpression,
     evaluator: Evaluator,
     columns: Sequence[str],
-) -> pa.Table:
-    schema = pa.schema([pending.schema.field(name) for name in columns])
-    ids = pinned_ids(predicate, pending.entity, evaluator)
-    if ids is not None:
-        needed = list(dict.fromkeys([ID, *columns, *judged.columns]))
-        found = find_rows(dataset, pa.array(list(dict.fromkeys(ids)), pa.string()), needed)
-        found = pending.untouched(found)
-        found = found.filter(pa.array(mask(evaluator, judged, found)))
-        return found.select(columns).cast(schema)
+) -> pa.Table | None:
+    """Reads what the predicate needs, then of the rows that matched what else is wanted."""
     narrow = list(dict.fromkeys([ID, *judged.columns]))
     parts = []
-    for batch in read_batches(dataset, narrow, lance_filter(predicate, evaluator)):
-        part = pending.untouched(pa.Table.from_batches([batch]))
-        hit = part.filter(pa.array(mask(evaluator, judged, part)))
+    row_filter = lance_filter(predicate, evaluator)
+    for batch in read_batches(dataset, narrow, row_filter, located=True):
+        untouched = pending.untouched(pa.Table.from_batches([batch]))
+        hit = _judged(untouched, judged, evaluator)
         if hit.num_rows:
-            parts.append(hit.select([n for n in columns if n in narrow]))
+            parts.append(hit)
     if not parts:
-        return schema.empty_table()
+        return None
     found = pa.concat_tables(parts)
-    if set(columns) - set(narrow):
-        # Wide columns (texts, vectors, blobs) are read for the rows that matched, no others.
-        found = find_rows(dataset, one_chunk(found.column(ID)), columns)
-    return found.select(columns).cast(schema)
+    if set(columns) <= set(narrow):
+        return found
+    return find_rows(dataset, one_chunk(found.column(ID)), columns)

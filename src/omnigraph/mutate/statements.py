@@ -91,25 +91,32 @@ class _Run:
             row[ID] = self._new_id(entity, row)
         if op.skip_on_match and (keyed or named) and self._exists(pending, row[ID]):
             return
-        pending.insert(row, strict=not keyed)
+        pending.insert(row, strict=not keyed, fresh=not keyed and not named)
 
     def update(self, op: Update) -> None:
         pending = self._settled(op.table)
-        rows = matching_rows(
+        found = matching_rows(
             self._dataset(op.table),
             pending,
             op.predicate,
             self._setting.evaluator,
             pending.schema.names,
         )
-        if rows.num_rows:
-            pending.put(self._assigned(pending.entity, rows, op.assignments))
+        parts = [t for t in (found.stored, found.pending) if t is not None]
+        if not parts:
+            return
+        schema = pending.schema
+        rows = pa.concat_tables([t.select(schema.names).cast(schema) for t in parts])
+        pending.put(self._assigned(pending.entity, rows, op.assignments))
+        if found.stored is not None:
+            pending.remember(found.stored)
 
     def delete(self, op: Delete) -> None:
         pending = self._settled(op.table)
         evaluator = self._setting.evaluator
-        rows = matching_rows(self._dataset(op.table), pending, op.predicate, evaluator, [ID])
-        pending.delete(rows.column(ID))
+        found = matching_rows(self._dataset(op.table), pending, op.predicate, evaluator, [ID])
+        if found.stored is not None:
+            pending.delete(found.stored.column(ID), found.stored)
 
     def delete_matched(self, op: DeleteMatched) -> None:
         columns = []
