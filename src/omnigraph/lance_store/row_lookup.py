@@ -113,7 +113,7 @@ def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence
             for name, values in wanted.items()
         ]
         return pa.concat_tables(parts)
-    with storage_errors("looking up rows"):
+    with snapshot_errors("looking up rows"):
         scan = dataset.scanner(
             columns=["id", *columns],
             filter=" OR ".join(any_of(name, values) for name, values in wanted.items()),
