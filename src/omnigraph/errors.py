@@ -32,6 +32,7 @@ OmnigraphError
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
 │   └── ModelMismatch            vectors of another model, or of another width
 ├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
+├── SparkFailed                a Spark job failed after its retries; nothing changed
 ├── ResourceLimit              memory budget or deadline of a query
 └── PolicyDenied
 """
@@ -274,6 +275,12 @@ class SparkUnavailable(OmnigraphError):
     """Spark cannot run here; the message says what is missing, `log_file` what the JVM said."""
 
     code = "spark_unavailable"
+
+
+class SparkFailed(OmnigraphError):
+    """A Spark job failed after its retries; nothing was committed."""
+
+    code = "spark_failed"
 
 
 class ResourceLimit(OmnigraphError):

@@ -62,12 +62,14 @@ def exported(graph: Graph, **options: object) -> str:
 
 def test_receipt(graph: Graph, lines: Path) -> None:
     receipt = graph.load(lines, message="first")
-    assert receipt.to_dict() | {"commit": None} == {
+    assert receipt.engine_reason.startswith("0.0 MiB is less than")
+    assert receipt.to_dict() | {"commit": None, "engine_reason": ""} == {
         "branch": "main",
         "base_branch": None,
         "branch_created": False,
         "mode": "append",
         "engine": "local",
+        "engine_reason": "",
         "nodes": [
             {"name": "Note", "entities_loaded": 2},
             {"name": "Person", "entities_loaded": 2},

@@ -27,6 +27,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.mutate.mutation import Mutator
 from omnigraph.pipeline.embed import Embedder
 from omnigraph.pipeline.embed_plan import History
+from omnigraph.pipeline.spark_load import SparkLoader
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 
@@ -47,6 +48,7 @@ class Engine:
     embedder: Embedder
     loader: LocalLoader
     mutator: Mutator
+    spark_loader: SparkLoader
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -86,6 +88,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         queries=queries,
         loader=LocalLoader(reader, commits, transaction, provider, settings.load),
         cleanup=Cleanup(reader, board, arming, recovery, settings, clock),
+        spark_loader=SparkLoader(reader, commits, transaction, settings),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock
         ),

@@ -16,10 +16,9 @@ from omnigraph.lance_store.blob_reads import StoredBlob, find_blob
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.engine_choice import LOCAL, choose_engine
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
-
-_ENGINES = ("auto", "local")
 
 
 def load(
@@ -30,17 +29,22 @@ def load(
     run: tuple[str, bool | Callable[[int, int], None] | None],
 ) -> LoadReceipt:
     """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
-    chosen, progress = run
-    if chosen not in _ENGINES:
-        raise InvalidArgument(f"no load engine {chosen!r} here; there is: {', '.join(_ENGINES)}")
+    wanted, progress = run
+    choice = choose_engine(wanted, data, options.type_name, engine.spark_loader.settings.pipeline)
     created = from_branch is not None and _fork_missing(engine, options, from_branch)
     try:
-        receipt = engine.loader.load(data, options, watch_with(progress))
+        loader = engine.loader if choice.engine == LOCAL else engine.spark_loader
+        receipt = loader.load(data, options, watch_with(progress))
     except BaseException:
         if created:
             engine.lifecycle.delete(options.branch, options.actor)
         raise
-    return replace(receipt, base_branch=from_branch, branch_created=created)
+    return replace(
+        receipt,
+        base_branch=from_branch,
+        branch_created=created,
+        engine_reason=choice.reason,
+    )
 
 
 def _fork_missing(engine: Engine, options: LoadOptions, source: str) -> bool:

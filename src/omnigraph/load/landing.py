@@ -49,6 +49,7 @@ class Landing:
     mode: LoadMode
     recheck: Recheck
     small_input: int = SMALL_INPUT
+    writer: type[TableWriter] = TableWriter
     _landed: tuple[Snapshot, ChangeSet] | None = field(default=None, init=False)
     _earlier_rows_dropped: bool = field(default=False, init=False)
 
@@ -180,7 +181,7 @@ class Landing:
         return any(isinstance(rule, UniqueTuple | EdgesPerSource) for rule in rules)
 
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
-        writer = TableWriter(self.prepared, self.store, snapshot)
+        writer = self.writer(self.prepared, self.store, snapshot)
         for key, spool in self.prepared.spools.items():
             match self.mode:
                 case LoadMode.APPEND:

@@ -57,6 +57,8 @@ class LoadReceipt:
     engine: str
     counts: tuple[tuple[TableKey, int], ...]
     commit: Commit | None
+    engine_reason: str = ""
+    """Why this engine ran."""
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -77,6 +79,7 @@ class LoadReceipt:
             "branch_created": self.branch_created,
             "mode": self.mode,
             "engine": self.engine,
+            "engine_reason": self.engine_reason,
             "nodes": self.nodes,
             "edges": self.edges,
             "total_entities": self.total_entities,

@@ -19,7 +19,7 @@ from omnigraph.load.csv_files import csv_blocks
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.line_values import BlobBases
 from omnigraph.load.text_files import file_errors, line_blocks
-from omnigraph.load.typed_rows import Blocks
+from omnigraph.load.typed_rows import Blocks, Parsed
 
 _FORMATS = {
     ".ndjson": "ndjson",
@@ -87,19 +87,27 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
         for before, lines in line_blocks(source.path):
             yield parser.parse(lines, before + 1, source.name)
         return
-    entity = _entity(source, catalog)
+    entity = entity_of(source, catalog)
     if source.format == "csv":
         assert source.path is not None
         yield from csv_blocks(source.path, entity, options.columns, options.blobs)
         return
     first = 1
     for table in _batches(source):
-        renamed = _renamed(table, options.columns)
-        yield fit_table(entity, renamed, first, source.name, options.blobs)
+        yield fit_source_table(source, entity, table, first, options)
         first += table.num_rows
 
 
-def _entity(source: Source, catalog: Catalog) -> EntityType:
+def fit_source_table(
+    source: Source, entity: EntityType, table: pa.Table, first_row: int, options: ReadOptions
+) -> Parsed:
+    """Some rows of a Parquet file or table, the first of which is number `first_row`."""
+    renamed = _renamed(table, options.columns)
+    return fit_table(entity, renamed, first_row, source.name, options.blobs)
+
+
+def entity_of(source: Source, catalog: Catalog) -> EntityType:
+    """The type that all rows of a source have; only NDJSON has none."""
     assert source.type_name is not None
     try:
         return catalog.resolve(source.type_name)

@@ -37,7 +37,7 @@ class TableWriter:
         for chunk in spool.chunks():
             fragments += write_to(dataset, chunk.drop_columns([PLACE]))
             changes.add(Op.INSERT, chunk.column(ID))
-        return _adopt(pin, AdoptMode.APPEND, fragments, changes.finish())
+        return adopt(pin, AdoptMode.APPEND, fragments, changes.finish())
 
     def replace(self, spool: Spool) -> AdoptRows:
         """The rows are the whole table afterwards."""
@@ -50,13 +50,8 @@ class TableWriter:
             kept = self._stored_among(key, ids)
             changes.add(Op.UPDATE, ids.filter(kept))
             changes.add(Op.INSERT, ids.filter(pc.invert(kept)))
-        gone = (
-            f"SELECT s.{ID} FROM {self._index.stored(key)} s "
-            f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
-        )
-        for batch in self._index.batches(gone):
-            changes.add(Op.DELETE, batch.column(0))
-        return _adopt(pin, AdoptMode.REPLACE, fragments, changes.finish())
+        self._add_gone(key, changes)
+        return adopt(pin, AdoptMode.REPLACE, fragments, changes.finish())
 
     def merge(self, spool: Spool) -> AdoptRows:
         """Only rows that are new or differ from what is stored; of several the last."""
@@ -66,18 +61,27 @@ class TableWriter:
         for chunk in spool.chunks(_COMPARED_ROWS):
             rows = self._latest(key, chunk).drop_columns([PLACE])
             if pin.row_count and key in self._prepared.given_ids:
-                rows = _differing(dataset, rows, changes)
+                rows = differing(dataset, rows, changes)
             else:
                 changes.add(Op.INSERT, rows.column(ID))
             fragments += write_to(dataset, rows)
-        return _adopt(pin, AdoptMode.UPSERT, fragments, changes.finish())
+        return adopt(pin, AdoptMode.UPSERT, fragments, changes.finish())
 
     def remove_gone(self, key: TableKey) -> AdoptRows:
         """Edges that a cascade removes."""
         pin, _, changes = self._begin(key)
         for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
             changes.add(Op.DELETE, batch.column(0))
-        return _adopt(pin, AdoptMode.UPSERT, (), changes.finish())
+        return adopt(pin, AdoptMode.UPSERT, (), changes.finish())
+
+    def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
+        """Stored rows that the input does not have."""
+        gone = (
+            f"SELECT s.{ID} FROM {self._index.stored(key)} s "
+            f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
+        )
+        for batch in self._index.batches(gone):
+            changes.add(Op.DELETE, batch.column(0))
 
     def _begin(self, key: TableKey) -> tuple[TablePin, Dataset, ChangeListWriter]:
         pin = self._snapshot.pin(key)
@@ -103,7 +107,7 @@ class TableWriter:
         return chunk.filter(pc.is_in(chunk.column(PLACE), value_set=kept.combine_chunks()))
 
 
-def _differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
+def differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
     ids = rows.column(ID)
     stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
     position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
@@ -116,7 +120,7 @@ def _differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> p
     return pa.concat_tables([additions, rewrites])
 
 
-def _adopt(
+def adopt(
     pin: TablePin, mode: AdoptMode, fragments: tuple[str, ...], changes: ChangeList
 ) -> AdoptRows:
     return AdoptRows(pin.key, mode, pin.location, pin.branch, fragments, changes)

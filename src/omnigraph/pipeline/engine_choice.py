@@ -1,0 +1,57 @@
+"""Local or Spark: by what the input is, how large it is, and whether a session is up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.load.sources import find_sources
+from omnigraph.pipeline.session import running_session
+from omnigraph.settings.pipeline import PipelineSettings
+
+LOCAL, SPARK, AUTO = "local", "spark", "auto"
+_MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine runs a load, and why."""
+
+    engine: str
+    reason: str
+
+
+def choose_engine(
+    wanted: str, data: Any, type_name: str | None, settings: PipelineSettings
+) -> EngineChoice:
+    """What `wanted` says; for `auto` what the input deserves."""
+    if wanted not in (LOCAL, SPARK, AUTO):
+        raise InvalidArgument(
+            f"no load engine {wanted!r}; there is: {AUTO}, {LOCAL}, {SPARK}", engine=wanted
+        )
+    if is_spark_frame(data):
+        if wanted == LOCAL:
+            raise InvalidArgument("a Spark DataFrame is loaded by engine 'spark', not 'local'")
+        return EngineChoice(SPARK, "the input is a Spark DataFrame")
+    if wanted != AUTO:
+        return EngineChoice(wanted, "asked for")
+    return _by_size(sum(s.size for s in find_sources(data, type_name)), settings)
+
+
+def is_spark_frame(data: Any) -> bool:
+    kind = type(data)
+    return kind.__module__.startswith("pyspark.") and kind.__name__ == "DataFrame"
+
+
+def _by_size(size: int, settings: PipelineSettings) -> EngineChoice:
+    up = running_session() is not None
+    threshold = settings.spark_from_bytes // 2 if up else settings.spark_from_bytes
+    session = "with a session up" if up else "and no session is up"
+    amount = f"{size / _MIB:,.1f} MiB"
+    if size < threshold:
+        return EngineChoice(LOCAL, f"{amount} is less than {threshold // _MIB:,} MiB, {session}")
+    if find_spec("pyspark") is None:
+        return EngineChoice(LOCAL, f"{amount} would deserve Spark, but pyspark is not installed")
+    return EngineChoice(SPARK, f"{amount} is {threshold // _MIB:,} MiB or more, {session}")

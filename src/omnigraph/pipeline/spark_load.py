@@ -1,0 +1,246 @@
+"""A load on Spark: workers parse, check and write; the driver joins, judges and commits."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.request import WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
+from omnigraph.integrity.validate import Claims, claims
+from omnigraph.integrity.violations import Report
+from omnigraph.lance_store.stage_fragments import write_target
+from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.landing import Landing
+from omnigraph.load.line_values import BlobBases
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.prepare import PreparedInput, Progress
+from omnigraph.load.progress import Watch
+from omnigraph.load.recheck import Recheck
+from omnigraph.load.sources import ReadOptions, Source, entity_of, find_sources
+from omnigraph.load.spool import place_of
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.adopt_tables import AdoptingWriter
+from omnigraph.pipeline.engine_choice import is_spark_frame
+from omnigraph.pipeline.input_pieces import Piece, cut
+from omnigraph.pipeline.jobs import run_job
+from omnigraph.pipeline.load_tasks import (
+    RESULT,
+    LoadPlan,
+    TaskResult,
+    run_frame,
+    run_tasks,
+    shifted,
+)
+from omnigraph.pipeline.session import Session, spark_session
+from omnigraph.pipeline.written_spool import PlacedPart, WrittenSpool
+from omnigraph.settings.models import Settings
+from omnigraph.values.identifiers import EntityKind, TableKey
+
+ENGINE = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkInput:
+    """What is loaded: sources cut into pieces, or a Spark DataFrame of one type."""
+
+    sources: tuple[Source, ...]
+    frame: Any = None
+
+    def types(self, catalog: Catalog) -> list[TableKey]:
+        """Types that may occur; NDJSON may hold any."""
+        if any(source.type_name is None for source in self.sources):
+            return [entity.table_key for entity in catalog.entity_types()]
+        return sorted({entity_of(source, catalog).table_key for source in self.sources})
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLoader:
+    """The parts of an open graph that a load on Spark uses."""
+
+    reader: ManifestReader
+    commits: CommitGraph
+    transaction: Transaction
+    settings: Settings
+
+    def load(
+        self,
+        data: Any,
+        options: LoadOptions,
+        watch: Watch,
+    ) -> LoadReceipt:
+        """Read `data`, check all of it, and commit it as one."""
+        given = _input(data, options.type_name)
+        session = spark_session(self.settings.pipeline)
+        ref, state = self.reader.branch(options.branch)
+        catalog = self.reader.snapshot(ref, state).catalog
+        load = self.settings.load
+        with tempfile.TemporaryDirectory(
+            prefix="omnigraph-load-", dir=load.temp_directory
+        ) as folder:
+            index = KeyIndex(catalog, Path(folder), load.memory_bytes)
+            prepared = PreparedInput(catalog, index, Path(folder))
+            prepared.files += [source.name for source in given.sources]
+            try:
+                with watch(list(given.sources)) as progress:
+                    return _LoadJob(self, session, given, options, prepared, progress).run()
+            finally:
+                prepared.close()
+
+
+def _input(data: Any, type_name: str | None) -> SparkInput:
+    if not is_spark_frame(data):
+        return SparkInput(tuple(find_sources(data, type_name)))
+    if type_name is None:
+        raise InvalidArgument("a DataFrame needs type=: which type do its rows have?")
+    return SparkInput((Source("arrow", "<DataFrame>", type_name),), data)
+
+
+@dataclass
+class _LoadJob:
+    """One load on its way: the workers run once, the judgement as often as needed."""
+
+    loader: SparkLoader
+    session: Session
+    given: SparkInput
+    options: LoadOptions
+    prepared: PreparedInput
+    progress: Progress
+    landing: Landing | None = None
+
+    def run(self) -> LoadReceipt:
+        claimed = self._claims()
+        options = self.options
+        request = WriteRequest(
+            branch=options.branch,
+            operation="load",
+            tables=claimed.tables,
+            reads=claimed.reads,
+            actor_id=options.actor,
+            message=options.message,
+            if_commit=options.if_commit,
+            idempotency_key=options.idempotency_key,
+            repreparable=options.mode is not LoadMode.OVERWRITE,
+            long_build=True,
+        )
+        receipt = self.loader.transaction.run(request, self._build)
+        counts = sorted((key, spool.rows) for key, spool in self.prepared.spools.items())
+        return LoadReceipt(
+            branch=options.branch,
+            base_branch=None,
+            branch_created=False,
+            mode=options.mode.value,
+            engine=ENGINE,
+            counts=tuple(counts),
+            commit=receipt.commit,
+        )
+
+    def _claims(self) -> Claims:
+        """Which types occur is known only when all is read, so every one that may is claimed."""
+        written = self.given.types(self.prepared.catalog)
+        replaced = written if self.options.mode is LoadMode.OVERWRITE else []
+        nodes = [key for key in replaced if key.kind is EntityKind.NODE]
+        return claims(self.prepared.catalog, written, nodes, replaced)
+
+    def _build(self, snapshot: Snapshot) -> ChangeSet:
+        if snapshot.catalog != self.prepared.catalog:
+            raise ExpectedVersionMismatch(
+                "the schema changed while this load was prepared; repeat it", table="schema"
+            )
+        if self.landing is None:
+            self._write_rows(snapshot)
+            self.landing = Landing(
+                self.prepared,
+                self.loader.reader.store,
+                self.options.mode,
+                Recheck(self.loader.reader, self.loader.commits),
+                writer=AdoptingWriter,
+            )
+        return self.landing.build(snapshot)
+
+    def _write_rows(self, snapshot: Snapshot) -> None:
+        store = self.loader.reader.store
+        settings = self.loader.settings
+        keys = self.given.types(self.prepared.catalog)
+        plan = LoadPlan(
+            self.prepared.catalog,
+            {key: write_target(store, snapshot.pin(key).at) for key in keys},
+            ReadOptions(self.options.columns, BlobBases(settings.load.blob_bases)),
+            settings.embedding,
+        )
+        results = self._run_workers(plan)
+        self._judge(results)
+        for key in keys:
+            parts = [
+                PlacedPart(part, offset)
+                for result, offset in results
+                for part in result.parts
+                if part.key == key
+            ]
+            if parts:
+                entity = self.prepared.catalog.entity_type(key)
+                self._take(key, WrittenSpool(entity, store, snapshot.pin(key).at, parts))
+
+    def _run_workers(self, plan: LoadPlan) -> list[tuple[TaskResult, int]]:
+        """Results in input order, each with the place before its first line."""
+        if self.given.frame is not None:
+            source = self.given.sources[0]
+            rows = self.given.frame.mapInArrow(run_frame(plan, source), RESULT)
+            return _placed(self._collect(rows, 0), ())
+        pieces = cut(self.given.sources, self.loader.settings.pipeline.task_bytes)
+        numbers = self.session.range(0, len(pieces), 1, len(pieces))
+        rows = numbers.mapInArrow(run_tasks(plan, pieces), RESULT)
+        return _placed(self._collect(rows, len(pieces)), pieces)
+
+    def _collect(self, rows: Any, tasks: int) -> list[TaskResult]:
+        size = sum(source.size for source in self.given.sources)
+        told = 0
+
+        def watch(done: int, total: int) -> None:
+            nonlocal told
+            now = size * done // max(tasks or total, 1)
+            self.progress(now - told, 0)
+            told = now
+
+        collected = run_job(self.session, "load", rows.collect, watch)
+        found = [pickle.loads(row.result) for row in collected]
+        return sorted(found, key=lambda result: result.task)
+
+    def _judge(self, results: Sequence[tuple[TaskResult, int]]) -> None:
+        """Raise what the workers found wrong: unreadable input first, then broken rules."""
+        for result, _ in results:
+            if result.error is not None:
+                raise result.error
+        report = Report()
+        for result, offset in results:
+            lines = offset - place_of(offset >> 40, 0)
+            report.merge((shifted(v, lines) for v in result.violations), result.counts)
+        report.raise_if_any()
+
+    def _take(self, key: TableKey, spool: WrittenSpool) -> None:
+        """Hand the narrow columns to the checks."""
+        for placed, table in spool.narrow():
+            given = placed.part.given
+            if given is None or any(given):
+                self.prepared.given_ids.add(key)
+            self.prepared.index.add_input(spool.entity, table)
+        self.prepared.spools[key] = spool
+
+
+def _placed(results: list[TaskResult], pieces: tuple[Piece, ...]) -> list[tuple[TaskResult, int]]:
+    placed = []
+    before: dict[int, int] = {}
+    for result in results:
+        file = pieces[result.task].file if pieces else 0
+        placed.append((result, place_of(file, before.get(file, 0))))
+        before[file] = before.get(file, 0) + result.lines
+    return placed
