@@ -66,6 +66,60 @@ FILES = {
     "file.omni": "I am a file",
 }
 
+GOOD_LINE = '{"type":"Person","data":{"name":"New"}}'
+BAD_LINES = {
+    "json": ('{"type":"Person"', ":2: "),
+    "array": ("[1]", ":2: "),
+    "unknown_type": ('{"type":"Nope","data":{}}', "Nope"),
+    "no_type": ('{"data":{"name":"X"}}', ":2: "),
+    "unknown_property": ('{"type":"Person","data":{"name":"X","nme":1}}', "nme"),
+    "missing_key": ('{"type":"Person","data":{"age":1}}', "name"),
+    "null_key": ('{"type":"Person","data":{"name":null}}', "name"),
+    "wrong_type": ('{"type":"Person","data":{"name":"X","age":"old"}}', "age"),
+    "fraction": ('{"type":"Person","data":{"name":"X","age":1.5}}', "age"),
+    "too_large": ('{"type":"Person","data":{"name":"X","age":99999999999}}', "age"),
+    "range": ('{"type":"Person","data":{"name":"X","age":200}}', "age"),
+    "enum": ('{"type":"Person","data":{"name":"X","kind":"c"}}', "kind"),
+    "width": ('{"type":"Person","data":{"name":"X","vec":[1]}}', "vec"),
+    "not_finite": ('{"type":"Person","data":{"name":"X","vec":[1,NaN]}}', ":2: "),
+    "twice": ('{"type":"Person","data":{"name":"New"}}', "New"),
+    "wrong_id": ('{"type":"Person","data":{"id":"Y","name":"X"}}', "id"),
+    "no_target": ('{"edge":"Knows","from":"A","to":"Z"}', "'Z'"),
+    "no_end": ('{"edge":"Knows","from":"A"}', "required"),
+    "date": ('{"edge":"Knows","from":"A","to":"B","data":{"since":"2020-02-31"}}', "since"),
+    "uri_blob": ('{"type":"Note","data":{"text":"x","photo":"http://x/y"}}', "photo"),
+    "base64": ('{"type":"Note","data":{"text":"x","photo":"base64:!"}}', "photo"),
+}
+FILES |= {f"{name}.ndjson": f"{GOOD_LINE}\n{line}\n" for name, (line, _) in BAD_LINES.items()}
+FILES |= {
+    "p.ndjson": GOOD_LINE,
+    "exists.ndjson": GOOD_LINE + '\n{"type":"Person","data":{"name":"A"}}\n',
+    "Person.csv": "name,age\nX,1\nY,old\n",
+    "staff.csv": "name\nX\n",
+    "broken.parquet": "PAR1 or not",
+}
+
+BAD_MUTATIONS = {
+    'insert Nope { name: "X" }': "error T10",
+    'insert Person { nme: "X" }': "error T11",
+    "insert Person { age: 1 }": "error T12",
+    'insert Person { name: "X", name: "Y" }': "error T13",
+    'insert Person { name: "X", age: "old" }': "-e:1:",
+    'insert Person { name: "X", age: 200 }': "age",
+    'insert Person { name: "X", kind: "c" }': "kind",
+    'insert Person { name: "X", vec: [1.0] }': "vec",
+    'insert Person { name: "" }  insert Knows { from: "A", to: "Z" }': "'Z'",
+    'insert Knows { from: "A" }': "error T12",
+    'update Person set { name: "X" } where name = "A"': "-e:1:",
+    'update Person set { age: 1 } where nme = "A"': "-e:1:",
+    'update Person set { age: 200 } where name = "A"': "age",
+    'update Person set { } where name = "A"': "-e:1:",
+    "delete Nope where name = 1": "-e:1:",
+    "delete Person where name = 1": "-e:1:",
+    'delete Person where name = "A"  insert Person { name: "X" }': "-e:1:",
+}
+
+MUTATE = "mutate --store {g} "
 QUERY = "query --store {g} "
 CASES = [
     # addresses
@@ -209,6 +263,61 @@ CASES = [
     Case("schema show {g} --branch nope", "'nope'"),
     Case("optimize {g} --type Nope", "'Nope'"),
     Case("optimize {g} --branch nope", "'nope'"),
+    # mutate
+    Case(MUTATE, "-e TEXT or with --query FILE", 2),
+    Case(MUTATE + "-q {d}/good.gq -p n=A", "omnigraph query"),
+    Case(MUTATE + "-q {d}/mixed.gq", "mixed.gq:3:3"),
+    Case(MUTATE + "-q {d}/write.gq --branch nope", "'nope'"),
+    Case(MUTATE + "-q {d}/write.gq --if-commit nope", "nope", 4),
+    Case(MUTATE + "-q {d}/write.gq -p n=A", "unknown parameter $n"),
+    Case(MUTATE + "three -q {d}/two.gq", "the text holds: one, two"),
+    *(
+        Case(f"{MUTATE} -e {shlex.quote(f'query q() {{{{ {body} }}}}')}", part)
+        for body, part in BAD_MUTATIONS.items()
+    ),
+    # load
+    Case("load {g}", "--data", 2),
+    Case("load --data {d}/p.ndjson", "no graph is named", 2),
+    Case("load --data {d}/p.ndjson {d}/nowhere", "no graph at"),
+    Case("load --data {d}/missing.ndjson {g}", "missing.ndjson"),
+    Case("load --data '{d}/*.nothing' {g}", "nothing"),
+    Case("load --data {d}/good.gq {g}", "good.gq"),
+    Case("load --data {d}/p.ndjson --mode replace {g}", "'replace'", 2),
+    Case("load --data {d}/p.ndjson --branch nope {g}", "'nope'"),
+    Case("load --data {d}/p.ndjson --branch new --from nope {g}", "'nope'"),
+    Case("load --data {d}/p.ndjson --branch 'a b' --from main {g}", "is not allowed"),
+    Case("load --data {d}/p.ndjson --if-commit nope {g}", "nope", 4),
+    Case("load --data {d}/p.ndjson --engine warp {g}", "'warp'"),
+    Case("load --data {d}/p.ndjson --column x {g}", "HEADER=PROPERTY", 2),
+    Case("load --data {d}/exists.ndjson {g}", "exists.ndjson:2: Person 'A'"),
+    *(
+        Case(f"load --data {{d}}/{name}.ndjson {{g}}", part)
+        for name, (_, part) in BAD_LINES.items()
+    ),
+    *(
+        Case(f"load --data {{d}}/{name}.ndjson --branch new --from main {{g}}", part)
+        for name, (_, part) in list(BAD_LINES.items())[:2]
+    ),
+    Case("load --data {d}/Person.csv {g}", "Person.csv:3"),
+    Case("load --data {d}/staff.csv {g}", "staff"),
+    Case("load --data {d}/staff.csv --type Nope {g}", "'Nope'"),
+    Case("load --data {d}/broken.parquet --type Person {g}", "broken.parquet"),
+    # export and blobs
+    Case("export {d}/nowhere", "no graph at"),
+    Case("export {g} --type Nope", "'Nope'"),
+    Case("export {g} --branch nope", "'nope'"),
+    Case("export {g} --at nope", "'nope'"),
+    Case("export {g} --format parquet", "-o", 2),
+    Case("export {g} --format xml", "'xml'", 2),
+    Case("export {g} -o {d}/no/such/dir/x.ndjson", "no/such/dir"),
+    Case("blob get Person A photo --store {g}", "no blob 'photo'"),
+    Case("blob get Nope A photo --store {g}", "'Nope'"),
+    Case("blob get Note n9 photo --store {g}", "'n9'"),
+    Case("blob stat Note n9 photo --store {g}", "'n9'"),
+    Case("blob get Note n9 photo --offset -1 --store {g}", "--offset", 2),
+    Case("blob get Note --store {g}", "ID", 2),
+    Case("embed {g} --branch nope", "'nope'"),
+    Case("embed {g} --type Nope", "'Nope'"),
     # files of the languages
     Case("lint --query {d}/type.gq --schema {d}/good.pg", "type.gq:2:15"),
     Case("lint --query {d}/good.gq --schema {d}/type.pg", "type.pg:2:9"),

@@ -9,11 +9,14 @@ import typer
 
 from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
 from omnigraph.cli.commands import (
+    blobs,
     branches,
     cleanup,
     commits,
+    data,
     graphs,
     lint,
+    mutate,
     plans,
     query,
     recovery,
@@ -27,7 +30,10 @@ from omnigraph.cli.commands import (
 FAMILIES = (
     graphs,
     query,
+    mutate,
     plans,
+    data,
+    blobs,
     branches,
     tags,
     commits,
@@ -45,7 +51,7 @@ class Omnigraph(RootGroup):
     """The commands in the order of a first day with a graph."""
 
     sections = (
-        ("Start", ("demo", "init", "load")),
+        ("Start", ("demo", "init", "load", "embed")),
         ("Ask and change", ("query", "mutate", "export", "blob", "explain", "profile", "snapshot")),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
         ("Schemas and query files", ("schema", "lint")),

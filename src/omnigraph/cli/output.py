@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import typer
@@ -18,6 +19,8 @@ EXIT_FAILED = 1
 EXIT_LOST_PRECONDITION = 4
 EXIT_CONFLICTS = 5
 EXIT_BROKEN_PIPE = 141  # what the shell shows for any tool whose reader went away
+
+_SHOWN_DETAILS = 20
 
 DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
 
@@ -59,7 +62,7 @@ def failures(as_json: bool) -> Iterator[None]:
         yield
         sys.stdout.flush()  # a reader that went away must be noticed here, not at exit
     except OmnigraphError as error:
-        _report(error.to_dict(), error.message, as_json)
+        _report(error.to_dict(), "\n".join([error.message, *_details(error)]), as_json)
         raise typer.Exit(_exit_code(error)) from None
     except BrokenPipeError:
         leave_broken_pipe()
@@ -82,6 +85,15 @@ def _report(envelope: dict[str, Any], text: str, as_json: bool) -> None:
         print_json(envelope)
     else:
         print_note(text)
+
+
+def _details(error: OmnigraphError) -> Iterator[str]:
+    """The mistakes after the first, which is the message itself, one line each."""
+    for found in islice(error.fields.get("violations") or (), 1, _SHOWN_DETAILS):
+        known = found if isinstance(found, dict) else found.to_dict()
+        place = f"{known['file']}:{known['line']}: " if known.get("file") else ""
+        entity = f"{known.get('type')} {known.get('entity_id')!r}: "
+        yield f"  {place}{entity}{known.get('message')}"
 
 
 def _exit_code(error: OmnigraphError) -> int:

@@ -1,0 +1,196 @@
+"""`load`, `export`, `embed`: entities in and out in bulk."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.options import (
+    At,
+    Branch,
+    IdempotencyKey,
+    IfCommit,
+    Message,
+    Store,
+    Types,
+    Uri,
+)
+from omnigraph.cli.output import WrongUsage, print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
+
+
+class Mode(StrEnum):
+    """What a load does with entities that exist."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+class ExportFormat(StrEnum):
+    """Both can be loaded again."""
+
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+
+
+Data = Annotated[
+    list[str],
+    typer.Option("--data", "-d", metavar="FILE", help="A file, glob or directory; repeatable."),
+]
+LoadMode = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="append refuses ids that exist, merge replaces them, overwrite replaces the types "
+        "that occur in the data.",
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
+]
+LoadEngine = Annotated[str, typer.Option("--engine", metavar="NAME", help="auto, local or spark.")]
+TypeName = Annotated[
+    str | None,
+    typer.Option("--type", "-t", metavar="T", help="The type of a file whose name is not it."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="HEADER=PROPERTY", help="Maps a column; repeatable."),
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="PATH", help="A file, or a directory for parquet."),
+]
+Format = Annotated[ExportFormat, typer.Option("--format", "-f", help="What to write.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "load")(load)
+    command(app, "export")(export)
+    command(app, "embed")(embed)
+
+
+def load(
+    session: Session,
+    data: Data,
+    uri: Uri = None,
+    store: Store = None,
+    mode: LoadMode = Mode.APPEND,
+    branch: Branch = "main",
+    source: From = None,
+    engine: LoadEngine = "auto",
+    type: TypeName = None,
+    column: Columns = None,
+    message: Message = None,
+    if_commit: IfCommit = None,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Load NDJSON, Parquet or CSV files as one commit, checked completely before it lands.
+
+    NDJSON mixes types; a Parquet or CSV file holds the type it is named after (Person.csv), edge
+    files have the columns `from` and `to`. A mistake is shown with its file and line, and the graph
+    stays as it was.
+
+    For example:
+
+    \b
+      omnigraph load --data people.ndjson people.omni
+      omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
+      omnigraph load --data new.ndjson --branch import/today --from main people.omni
+      omnigraph load --data staff.csv --type Person --column "Full name=name" people.omni
+    """
+    columns = _mapping(column or [])
+    graph = open_to_write(session, address(session, uri, store), on_branch(branch))
+    receipt = graph.load(
+        data,
+        mode.value,
+        branch,
+        from_branch=source,
+        engine=engine,
+        type=type,
+        columns=columns or None,
+        progress=False if session.quiet or session.json else None,
+        message=message,
+        if_commit=if_commit,
+        idempotency_key=idempotency_key,
+    )
+    if session.json:
+        print_json(receipt.to_dict())
+        return
+    for row in (*receipt.nodes, *receipt.edges):
+        print_result(f"{row['name']}: {row['entities_loaded']:,}")
+    made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
+    print_result(f"{receipt.total_entities:,} entities loaded into {receipt.branch}, {made}")
+
+
+def _mapping(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        header, equals, name = pair.rpartition("=")
+        if not equals or not header or not name:
+            raise WrongUsage(f"--column {pair!r}: write it as HEADER=PROPERTY")
+        found[header] = name
+    return found
+
+
+def export(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    at: At = None,
+    types: Types = None,
+    format: Format = ExportFormat.NDJSON,
+    output: Output = None,
+) -> None:
+    """Write a branch or a past state so that a load gives the same graph; NDJSON to stdout.
+
+    For example:
+
+    \b
+      omnigraph export people.omni > people.ndjson
+      omnigraph export people.omni --type Person --at v1
+      omnigraph export people.omni --format parquet --output people/
+    """
+    if format is ExportFormat.PARQUET and output is None:
+        raise WrongUsage("--format parquet writes one file per type: name a directory with -o")
+    graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
+    receipt = graph.export(output, branch, at=at, types=types, format=format.value)
+    if output is None:
+        session.note(f"{receipt.total_entities:,} entities")
+    elif session.json:
+        print_json(receipt.to_dict())
+    else:
+        print_result(f"{receipt.total_entities:,} entities written to {receipt.path}")
+
+
+def embed(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    types: Types = None,
+    message: Message = None,
+) -> None:
+    """Fill the missing and outdated vectors of `@embed` properties, in one commit.
+
+    For example:
+
+    \b
+      omnigraph embed people.omni
+      omnigraph embed people.omni --type Person --branch review/ages
+    """
+    graph = open_to_write(session, address(session, uri, store), on_branch(branch))
+    receipt = graph.embed(branch, types, message=message).to_dict()
+    if session.json:
+        print_json(receipt)
+        return
+    for name, value in receipt.items():
+        if not isinstance(value, dict):
+            print_result(f"{name}: {value}")

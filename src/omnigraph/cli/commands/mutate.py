@@ -1,0 +1,70 @@
+"""`omnigraph mutate`."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.options import (
+    Branch,
+    Expression,
+    IdempotencyKey,
+    IfCommit,
+    Message,
+    Name,
+    Param,
+    Params,
+    QueryFile,
+    Store,
+)
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.query_text import QueryChoice, prepare, require_mutation
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import address, on_branch, open_to_write
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "mutate")(mutate)
+
+
+def mutate(
+    session: Session,
+    name: Name = None,
+    expression: Expression = None,
+    query: QueryFile = None,
+    params: Params = None,
+    param: Param = None,
+    branch: Branch = "main",
+    message: Message = None,
+    if_commit: IfCommit = None,
+    idempotency_key: IdempotencyKey = None,
+    store: Store = None,
+) -> None:
+    """Run the inserts, updates or deletes of a query: all of them in one commit, or nothing.
+
+    For example:
+
+    \b
+      omnigraph mutate -e 'query q() { insert Person { name: "Ada" } }' --store people.omni
+      omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
+      omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01JD2YF8Q6Z3 --store people.omni
+    """
+    choice = QueryChoice(name, expression, query, params, tuple(param or ()))
+    source = choice.read()
+    graph = open_to_write(session, address(session, None, store), on_branch(branch))
+    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    require_mutation(ready)
+    receipt = graph.mutate(
+        ready.source,
+        ready.name,
+        ready.params,
+        branch,
+        message=message,
+        if_commit=if_commit,
+        idempotency_key=idempotency_key,
+    )
+    if session.json:
+        print_json(receipt.to_dict())
+        return
+    made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
+    print_result(f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges affected, {made}")

@@ -1,0 +1,105 @@
+"""`load`, `export`, `blob`: data in and out."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from typer.testing import CliRunner
+
+import omnigraph
+from omnigraph.cli.main import app
+
+ROWS = """{"type":"Person","data":{"name":"Dan","age":5}}
+{"type":"Note","data":{"id":"n1","text":"hello","photo":"base64:%s"}}
+{"edge":"Knows","from":"Dan","to":"Ada"}
+"""
+PHOTO = bytes(range(256)) * 10
+
+
+@pytest.fixture
+def rows(tmp_path):
+    file = tmp_path / "rows.ndjson"
+    file.write_text(ROWS % base64.b64encode(PHOTO).decode())
+    return file
+
+
+def test_load(cli, people, rows) -> None:
+    loaded = cli("load", "--data", rows, people.uri, "-m", "more", "--as", "eve", "--json").json
+    assert (loaded["mode"], loaded["total_entities"]) == ("append", 3)
+    assert loaded["edges"] == [{"name": "Knows", "entities_loaded": 1}]
+    assert loaded["commit"] == people.commits.list()[0].to_dict()
+    assert (loaded["commit"]["message"], loaded["commit"]["actor_id"]) == ("more", "eve")
+    again = cli("load", "--data", rows, people.uri, "--mode", "merge")
+    assert again.code == 0
+    assert "Person: 1\n" in again.out
+    refused = cli("load", "--data", rows, people.uri)
+    assert refused.code == 1
+    assert f"{rows}:1: Person 'Dan'" in refused.err
+    assert f"{rows}:2: Note 'n1'" in refused.err
+
+
+def test_load_into_a_new_branch(cli, people, rows) -> None:
+    words = ("load", "--data", rows, "--branch", "in/today", "--from", "main", people.uri)
+    assert cli(*words, "--json").json["branch_created"] is True
+    assert people.read("Person", "in/today").num_rows == 4
+    assert people.read("Person").num_rows == 3
+
+
+def test_csv_with_other_headers(cli, people, tmp_path) -> None:
+    file = tmp_path / "staff.csv"
+    file.write_text("Full name,age\nEva,4\n")
+    words = ("load", "--data", file, "--type", "Person", "--column", "Full name=name")
+    assert cli(*words, people.uri).code == 0
+    assert people.read("Person", ids=["Eva"]).to_pylist()[0]["age"] == 4
+
+
+def test_export_and_load_again_gives_the_same(cli, people, rows, tmp_path) -> None:
+    cli("load", "--data", rows, people.uri)
+    text = cli("export", people.uri, "--quiet").out
+    (tmp_path / "out.ndjson").write_text(text, encoding="utf-8")
+    schema = tmp_path / "s.pg"
+    schema.write_text(cli("schema", "show", people.uri, "--quiet").out, encoding="utf-8")
+    cli("init", "--schema", schema, tmp_path / "copy.omni")
+    cli("load", "--data", tmp_path / "out.ndjson", tmp_path / "copy.omni")
+    assert cli("export", tmp_path / "copy.omni", "--quiet").out == text
+    target = tmp_path / "parquet"
+    made = cli("export", people.uri, "-f", "parquet", "-o", target, "--json").json
+    assert made["total_entities"] == text.count("\n")
+    cli("init", "--schema", schema, tmp_path / "third.omni")
+    assert cli("load", "--data", target, tmp_path / "third.omni").code == 0
+    assert cli("export", tmp_path / "third.omni", "--quiet").out == text
+
+
+def test_export_of_a_type_and_of_the_past(cli, people, rows, tmp_path) -> None:
+    people.tags.create("before")
+    cli("load", "--data", rows, people.uri)
+    assert cli("export", people.uri, "--type", "Knows", "--quiet").out.count("\n") == 3
+    assert cli("export", people.uri, "--at", "before", "--quiet").out.count("\n") == 5
+    written = cli("export", people.uri, "-o", tmp_path / "x.ndjson")
+    assert "8 entities written" in written.out
+
+
+def test_blobs(cli, people, rows, tmp_path) -> None:
+    cli("load", "--data", rows, people.uri)
+    words = ["Note", "n1", "photo", "--store", people.uri]
+    assert cli("blob", "stat", *words, "--json").json["size"] == len(PHOTO)
+    assert "2,560 bytes" in cli("blob", "stat", *words).out
+    assert CliRunner().invoke(app, ["blob", "get", *words]).stdout_bytes == PHOTO
+    some = CliRunner().invoke(app, ["blob", "get", *words, "--offset", "5", "--length", "3"])
+    assert some.stdout_bytes == PHOTO[5:8]
+    file = tmp_path / "photo"
+    assert cli("blob", "get", *words, "-o", file).code == 0
+    assert file.read_bytes() == PHOTO
+
+
+def test_embed(cli, tmp_path) -> None:
+    schema = """node Doc {
+      name: String @key
+      text: String
+      vec: Vector(256)? @embed("text", model="wordllama-l2-supercat-256")
+    }"""
+    graph = omnigraph.init(tmp_path / "docs.omni", schema)
+    graph.apply({"Doc": {"insert": [{"name": "a", "text": "a cat"}]}})
+    assert cli("embed", graph.uri, "--json").json["embedded"] == 1
+    assert cli("embed", graph.uri).code == 0
