@@ -43,7 +43,10 @@ def test_a_repeated_key_changes_nothing_twice(cli, people) -> None:
 def test_cli_and_python_mutate_alike(cli, people) -> None:
     people.branches.create("a")
     people.branches.create("b")
-    text = 'query q() { update Person set { age: age + 1 } where age > 5  insert Note { id: "n", text: "x" } }'
+    text = """query q() {
+      update Person set { age: age + 1 } where age > 5
+      insert Note { id: "n", text: "x" }
+    }"""
     one = cli("mutate", "-e", text, "--branch", "a", "--store", people.uri, "--json").json
     two = people.mutate(text, branch="b")
     assert (one["affected_nodes"], one["affected_edges"]) == (
