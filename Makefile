@@ -18,8 +18,8 @@ $(INSTALLED): pyproject.toml requirements.lock
 
 setup: $(INSTALLED) ## make .venv and install
 
-demo: $(INSTALLED) ## a graph, its branches and its recovery, in half a minute
-	$(BIN)/python examples/demo.py
+demo: $(INSTALLED) ## a graph made, loaded, searched, branched and recovered, with timings
+	$(BIN)/omnigraph demo
 
 test: $(INSTALLED) ## static checks and the whole default suite
 	$(MAKE) --no-print-directory check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ from omnigraph.cli.commands import (
     cleanup,
     commits,
     data,
+    demo,
     graphs,
     lint,
     mutate,
@@ -28,6 +30,7 @@ from omnigraph.cli.commands import (
 )
 
 FAMILIES = (
+    demo,
     graphs,
     query,
     mutate,
@@ -102,4 +105,6 @@ def run() -> Any:
     for stream in (sys.stdout, sys.stderr):
         # A file name or a value that is no valid text must not end in a traceback.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    # Other libraries switch the log of the whole process on; ours is for those who ask for it.
+    logging.getLogger("omnigraph").setLevel(logging.WARNING)
     app()

@@ -1,0 +1,54 @@
+"""`omnigraph demo`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.session import Session
+from omnigraph.errors import InvalidArgument
+
+Folder = Annotated[
+    str | None, typer.Option("--dir", metavar="DIR", help="An empty or new directory to use.")
+]
+Size = Annotated[
+    int,
+    typer.Option("--size", min=300, max=50_000_000, metavar="N", help="About how many entities."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "demo")(demo)
+
+
+def demo(session: Session, folder: Folder = None, size: Size = 300_000) -> None:
+    """See a graph being made, loaded, searched, branched, compared and recovered, with timings.
+
+    For example:
+
+    \b
+      omnigraph demo
+      omnigraph demo --size 30000 --dir /tmp/library
+    """
+    from omnigraph.cli.demo.story import tell
+    from omnigraph.cli.demo.world import world_of
+
+    tell(session, _place(folder), world_of(size))
+
+
+def _place(folder: str | None) -> Path:
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="omnigraph-demo-"))
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        taken = any(place.iterdir())
+    except OSError as error:
+        raise InvalidArgument(f"cannot use {place}: {error.strerror}", file=folder) from None
+    if taken:
+        raise InvalidArgument(f"{place} is not empty: name a new directory", file=folder)
+    return place

@@ -1,0 +1,190 @@
+"""The story `omnigraph demo` tells: every number is measured while it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import omnigraph
+from omnigraph.cli.change_lines import change_line
+from omnigraph.cli.demo.queries import QUERIES
+from omnigraph.cli.demo.world import SCHEMA, World, author_name, data_lines, paper_code
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+
+if TYPE_CHECKING:
+    from omnigraph.graph.handle import Graph
+
+ACTOR = "demo"
+BRANCH = "review/titles"
+KILL = "commit.after_advance_first=kill"
+
+
+ASKED: tuple[tuple[str, str, dict[str, object]], ...] = (
+    (
+        "filter: recent papers about vector search",
+        "recent",
+        {"topic": "vector search", "since": 2015},
+    ),
+    (
+        "traversal: what builds on paper P000100, up to three citations away",
+        "influence",
+        {"code": paper_code(100)},
+    ),
+    ("aggregate: the most cited authors", "most_cited", {}),
+    (
+        "hybrid search, meaning and words: 'fish and reefs under water'",
+        "hybrid",
+        {"q": "fish and reefs under water"},
+    ),
+)
+_INDENT = " " * 13
+
+
+class Story:
+    """Tells what happens and keeps the figures."""
+
+    def __init__(self, session: Session) -> None:
+        self._silent = session.json
+        self.steps: list[dict[str, Any]] = []
+
+    def chapter(self, title: str) -> None:
+        self.say(f"\n{title}")
+
+    def say(self, text: str) -> None:
+        if not self._silent:
+            print_result(f"{text}\n")
+            sys.stdout.flush()
+
+    @contextmanager
+    def step(self, title: str, entities: int | None = None) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - began
+        self.steps.append({"step": title, "milliseconds": round(seconds * 1000, 1)})
+        rate = f"  ({entities / seconds:,.0f} a second)" if entities else ""
+        self.say(f"  {_duration(seconds):>9}  {title}{rate}")
+
+    def show(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.say(_INDENT + "  ".join(f"{name}: {value}" for name, value in row.items()))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
+
+
+def tell(session: Session, folder: Path, world: World) -> None:
+    """The whole story, on a graph in `folder`."""
+    story = Story(session)
+    began = time.perf_counter()
+    graph = _make(story, folder, world)
+    _ask(story, graph)
+    _branch(story, graph)
+    _look_back(story, graph)
+    _survive(story, graph)
+    seconds = time.perf_counter() - began
+    if session.json:
+        body = {"uri": graph.uri, "entities": world.entities, "steps": story.steps}
+        print_json({**body, "milliseconds": round(seconds * 1000, 1)})
+        return
+    story.chapter(f"All of that took {_duration(seconds)}. The graph stays; go on from here:")
+    story.say(f"  omnigraph commit list {graph.uri}")
+    story.say(f"  omnigraph query hybrid -q {folder / 'library.gq'} -p q='tea' --store {graph.uri}")
+
+
+def _make(story: Story, folder: Path, world: World) -> Graph:
+    story.chapter(f"A library of {world.entities:,} entities, made up but always the same")
+    data = folder / "library.ndjson"
+    (folder / "library.pg").write_text(SCHEMA, encoding="utf-8")
+    (folder / "library.gq").write_text(QUERIES, encoding="utf-8")
+    with story.step("write it as NDJSON"), data.open("w", encoding="utf-8") as file:
+        file.writelines(data_lines(world))
+    graph = omnigraph.init(folder / "library.omni", folder / "library.pg", actor=ACTOR)
+    with story.step(
+        f"load it in one commit: checked, {world.papers:,} summaries turned into vectors",
+        world.entities,
+    ):
+        graph.load(data, message="the library", progress=False)
+    with story.step("build the indexes the schema asks for"):
+        graph.optimize()
+    graph.tags.create("opening")
+    return graph
+
+
+def _ask(story: Story, graph: Graph) -> None:
+    story.chapter("Questions (the first of a kind reads from disk, the second from memory)")
+    for title, name, params in ASKED:
+        with story.step(title):
+            rows = graph.query(QUERIES, name, params).to_pylist()
+        with story.step("the same again"):
+            graph.query(QUERIES, name, params)
+        story.show(rows)
+
+
+def _branch(story: Story, graph: Graph) -> None:
+    story.chapter("A branch to work on; main does not notice")
+    with story.step(f"create {BRANCH}: no data is copied"):
+        graph.branches.create(BRANCH)
+    with story.step("change a title, retract a paper with its citations, add one with its author"):
+        title = {"code": paper_code(1), "title": "Corrected", "year": 1991}
+        graph.mutate(QUERIES, "retitle", title, BRANCH, message="a correction")
+        graph.mutate(QUERIES, "retract", {"code": paper_code(2)}, BRANCH, message="a retraction")
+        new = {"code": "P-new", "author": author_name(0)}
+        graph.mutate(QUERIES, "add", new, BRANCH, message="a reply")
+    with story.step("diff it against main"):
+        changes = graph.diff("main", BRANCH)
+    nodes = [change for change in changes if change.kind == "node"]
+    for change in nodes:
+        story.say(f"{_INDENT}{change_line(change)[:100]}")
+    story.say(f"{_INDENT}and {len(changes) - len(nodes)} edges")
+
+
+def _look_back(story: Story, graph: Graph) -> None:
+    story.chapter("The past stays readable")
+    code = {"code": paper_code(1)}
+    for title, options in (
+        (f"paper P000001 on {BRANCH}", {"branch": BRANCH}),
+        ("the same paper at the tag 'opening'", {"at": "opening"}),
+    ):
+        with story.step(title):
+            rows = graph.query(QUERIES, "paper", code, **options).to_pylist()  # type: ignore[arg-type]
+        story.show(rows)
+
+
+def _survive(story: Story, graph: Graph) -> None:
+    story.chapter("A writer is killed in the middle of a commit; the next one cleans up")
+    words = [
+        "mutate",
+        "add",
+        "-q",
+        "-",
+        "-p",
+        "code=P-lost",
+        "-p",
+        f"author={author_name(1)}",
+        "--as",
+        "victim",
+    ]
+    target = ["--store", graph.uri, "--as", "victim"]
+    command = [sys.executable, "-m", "omnigraph.cli", *words, *target]
+    environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": KILL}
+    with story.step("start a process, let it die between two tables (kill -9)"):
+        died = subprocess.run(
+            command, input=QUERIES, text=True, capture_output=True, env=environment, check=False
+        )
+    story.say(f"{_INDENT}exit code {died.returncode}")
+    with story.step("the next write, recovery included"):
+        new = {"code": "P-kept", "author": author_name(2)}
+        graph.mutate(QUERIES, "add", new, message="after the crash")
+    for audit in graph.recoveries():
+        what = f"{audit.operation_kind} of {audit.recovery_for_actor}"
+        story.say(f"{_INDENT}{audit.recovery_kind}: {what}")
+    found = graph.query(QUERIES, "paper", {"code": "P-lost"}).row_count
+    story.say(f"{_INDENT}half a commit left behind: {found} papers")

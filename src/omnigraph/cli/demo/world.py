@@ -1,0 +1,111 @@
+"""The made-up library of the demo: the same papers, authors and citations every time."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SCHEMA = """// A library of papers that cite each other.
+node Author {
+  name: String @key
+  field: String @index
+}
+node Paper {
+  code: String @key
+  title: String @index
+  summary: String @index
+  year: I32 @index
+  vec: Vector(256)? @embed("summary", model="wordllama-l2-supercat-256")
+}
+edge Wrote: Author -> Paper
+edge Cites: Paper -> Paper { weight: F32? }
+"""
+
+_FIELDS = {
+    "oceans": ["coral reefs", "deep sea vents", "whale migration", "tides and currents"],
+    "space": ["gravitational waves", "black holes", "exoplanets", "solar wind"],
+    "medicine": ["vaccines", "heart disease", "sleep", "antibiotic resistance"],
+    "computing": ["graph databases", "compilers", "distributed consensus", "vector search"],
+    "history": ["medieval trade", "ancient maps", "the printing press", "steam engines"],
+    "food": ["bread fermentation", "coffee roasting", "olive oil", "cheese making"],
+    "climate": ["melting glaciers", "forest fires", "carbon capture", "monsoon rain"],
+    "music": ["violin acoustics", "jazz harmony", "folk songs", "rhythm and memory"],
+}
+_METHODS = [
+    "a field study",
+    "a simulation",
+    "a survey",
+    "an experiment",
+    "a long record",
+    "a model",
+]
+_AIMS = ["explains", "measures", "predicts", "questions", "compares", "maps"]
+_RESULTS = ["growth", "decline", "cost", "origin", "stability", "spread", "timing", "quality"]
+_FIRST = ["Ada", "Bo", "Cleo", "Dara", "Emil", "Finn", "Gita", "Hugo", "Ines", "Jun", "Kaya", "Leo"]
+_LAST = ["Abel", "Berg", "Costa", "Dahl", "Endo", "Fischer", "Gupta", "Haas", "Ito", "Jansen"]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How much there is."""
+
+    papers: int
+    authors: int
+    citations: int
+
+    @property
+    def entities(self) -> int:
+        return self.papers * 2 + self.authors + self.citations
+
+
+def world_of(entities: int) -> World:
+    """Two edges out of three entities, as in most graphs people bring."""
+    papers = max(entities // 6, 50)
+    return World(papers, max(papers // 2, 10), papers * 3)
+
+
+def data_lines(world: World) -> Iterator[str]:
+    """The whole library as NDJSON, from one seed."""
+    chance = random.Random(20)
+    fields = list(_FIELDS)
+    for n in range(world.authors):
+        data = {"name": author_name(n), "field": fields[n % len(fields)]}
+        yield _line({"type": "Author", "data": data})
+    for n in range(world.papers):
+        yield _line({"type": "Paper", "data": _paper(n, fields[n % len(fields)], chance)})
+    for n in range(world.papers):
+        author = chance.randrange(world.authors)
+        yield _line({"edge": "Wrote", "from": author_name(author), "to": paper_code(n)})
+    for _ in range(world.citations):
+        # Early papers are cited most, as in life.
+        target = int(world.papers * chance.random() ** 2)
+        source = min(target + 1 + int((world.papers - target) * chance.random()), world.papers - 1)
+        edge = {"edge": "Cites", "from": paper_code(source), "to": paper_code(target)}
+        yield _line({**edge, "data": {"weight": round(chance.random(), 3)}})
+
+
+def paper_code(number: int) -> str:
+    return f"P{number:06}"
+
+
+def author_name(number: int) -> str:
+    first = _FIRST[number % len(_FIRST)]
+    last = _LAST[number // len(_FIRST) % len(_LAST)]
+    return f"{first} {last} {number // (len(_FIRST) * len(_LAST))}"
+
+
+def _paper(number: int, field: str, chance: random.Random) -> dict[str, object]:
+    topic = chance.choice(_FIELDS[field])
+    method, aim, result = chance.choice(_METHODS), chance.choice(_AIMS), chance.choice(_RESULTS)
+    return {
+        "code": paper_code(number),
+        "title": f"The {result} of {topic}",
+        "summary": f"{method.capitalize()} of {topic} that {aim} their {result}.",
+        "year": 1990 + chance.randrange(36),
+    }
+
+
+def _line(entity: dict[str, object]) -> str:
+    return json.dumps(entity) + "\n"
