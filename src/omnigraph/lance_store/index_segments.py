@@ -71,3 +71,9 @@ def coverage(dataset: Dataset, specs: Sequence[IndexSpec]) -> tuple[Coverage, ..
         covered = sum(rows.get(f, 0) for f in index.covered) if index else 0
         found.append(Coverage(spec.column, spec.kind, index is not None, covered, total - covered))
     return tuple(found)
+
+
+def uncovered_rows(dataset: Dataset, column: str) -> int:
+    """Rows that a lookup of one value of the column has to scan."""
+    (found,) = coverage(dataset, [IndexSpec(column, IndexKind.SORTED)])
+    return found.pending_rows

@@ -22,6 +22,8 @@ OUT, INTO = "out", "into"
 
 # Below this many edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
+# Who follows edges of a few nodes through indexes more often than this is served by the whole.
+_PATIENCE = 8
 
 
 class Adjacency(ABC):
@@ -30,6 +32,7 @@ class Adjacency(ABC):
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self.grown: Callable[[], None] = lambda: None
+        self._asked = 0
 
     @cached_property
     def out(self) -> Neighbours:
@@ -65,6 +68,16 @@ class Adjacency(ABC):
         for way in (OUT, INTO):
             self.__dict__.pop(way, None)
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Some direction can be followed without reading the tables."""
+        return True
+
+    def is_better_made(self) -> bool:
+        """Asked by whoever could do without: not when it is there, nor again and again."""
+        self._asked += 1
+        return self.is_at_hand or self._asked > _PATIENCE
+
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...
 
@@ -90,7 +103,6 @@ class StoredAdjacency(Adjacency):
 
     @property
     def is_at_hand(self) -> bool:
-        """Some direction is in memory or was kept by an earlier process."""
         return bool(self.made) or self._stored.has_neighbours(self._names)
 
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:

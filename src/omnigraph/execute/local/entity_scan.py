@@ -12,6 +12,7 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame, Index
+from omnigraph.execute.local.partial_view import MOST_ROWS, rows_of, worth_looking_up
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.physical import Find, LookUp
@@ -36,7 +37,7 @@ def find_nodes(
     elif look_up.per_row:
         return _joined(op, look_up, frame, view, evaluator)
     else:
-        positions = _named(look_up, view, evaluator)
+        view, positions = _named(look_up, view, evaluator)
     if op.where and len(positions):
         alone = Frame(len(positions), {op.variable.id: Binding(view, positions)})
         for predicate in op.where:
@@ -45,12 +46,16 @@ def find_nodes(
     return _cross(frame, op.variable, view, positions, limits)
 
 
-def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> Positions:
-    """Positions of the ids or keys that the query itself gives, ascending."""
+def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> tuple[EntityView, Positions]:
+    """The ids or keys that the query itself gives, ascending; a few of a large table by an index."""
     assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
     given = evaluator.plain(look_up.wanted)
     values = given if look_up.several else (given,)
     ids = {_spelled(look_up, value) for value in values or () if value is not None}
+    first, *others = view.tables
+    if not others and len(ids) <= MOST_ROWS and worth_looking_up(first):
+        some = rows_of(first, ids)
+        return some, some.all_positions
     found = []
     start = 0
     for table in view.tables:
@@ -60,7 +65,7 @@ def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> Positions
             positions = table.find(pa.array(sorted(ids), pa.string()))
             found += (positions[positions != MISSING] + start).tolist()
         start += table.count if len(view.tables) > 1 else 0
-    return np.array(sorted(found), np.int32)
+    return view, np.array(sorted(found), np.int32)
 
 
 def _joined(

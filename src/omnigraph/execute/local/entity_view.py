@@ -68,6 +68,8 @@ class TableView:
         self.vectors = vectors
         self.types = (type_name,)
         self.ranks = None
+        self.indexed: dict[str, bool] = {}
+        """Columns that were asked about: whether an index covers them."""
 
     @property
     def is_built(self) -> bool:

@@ -15,6 +15,7 @@ from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
 from omnigraph.execute.local.frame import Binding, Frame, Index, join_frames
 from omnigraph.execute.local.neighbours import Neighbours
+from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Direction, EdgeStep, Expand
 
@@ -57,6 +58,7 @@ def expand_edges(
 
     A bound target must be the node met. `judge` says which edges and ends are wanted at all.
     """
+    frame = settled(frame, op.source.id, op.target.id)
     if op.target_bound or frame.length <= _ASK_FIRST:
         return _expand(op, frame, views, judge)
     columns = len(frame.bindings) + 1
@@ -117,29 +119,26 @@ def _expand(op: Expand, frame: Frame, views: SnapshotViews, judge: Judge | None)
             order = order[_first_of_runs(rows[order], nodes[order])]
         rows, nodes = rows[order], nodes[order]
         edges = None if edges is None else edges[order]
-    return _with_ends(op, frame, rows, Binding(target_view, nodes), edges, views)
+    edge = None if edges is None or op.edge is None else Binding(views.of(op.edge), edges)
+    return with_ends(op, frame, rows, Binding(target_view, nodes), edge)
 
 
-def _with_ends(
-    op: Expand,
-    frame: Frame,
-    rows: Index,
-    target: Binding,
-    edges: Positions | None,
-    views: SnapshotViews,
+def with_ends(
+    op: Expand, frame: Frame, rows: Index, target: Binding, edge: Binding | None
 ) -> Frame:
+    """These rows of the frame with the node and the edge that each of them met."""
     result = frame.take(rows, ordered=True)
-    if op.target_bound and edges is None:
+    if op.target_bound and edge is None:
         return result
     bindings = dict(result.bindings)
     sorted_by = frame.sorted_by
     if not op.target_bound:
         bindings[op.target.id] = target
-        ascends = sorted_by and target.view.ranks is None and edges is None
+        ascends = sorted_by and target.view.ranks is None and edge is None
         sorted_by = (*sorted_by, op.target.id) if ascends else ()
-    if edges is not None:
+    if edge is not None:
         assert op.edge is not None
-        bindings[op.edge.id] = Binding(views.of(op.edge), edges)
+        bindings[op.edge.id] = edge
         sorted_by = ()
     result.bindings, result.sorted_by = bindings, sorted_by
     return result
@@ -160,7 +159,7 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
 
     An upper bound where several ways may lead to one node; the planner asks for single ways only.
     """
-    source = frame.bindings[op.source.id]
+    source = settled(frame, op.source.id).bindings[op.source.id]
     counts = np.zeros(frame.length, np.int64)
     for hop in hops(op.steps, views, per_edge=op.edge is not None):
         rows, positions = local_positions(source, hop.source_type)

@@ -18,10 +18,11 @@ from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, dis
 from omnigraph.execute.local.cold_scan import ColdReads, read_rows
 from omnigraph.execute.local.entity_scan import find_nodes, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
-from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edges
+from omnigraph.execute.local.expand import count_edges, weigh_edges
 from omnigraph.execute.local.expand_filters import judge_entries
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import ONE_ROW, Binding, Frame, PathBinding
+from omnigraph.execute.local.index_expand import follow_edges
 from omnigraph.execute.local.late_rows import UnprojectedRows, worth_waiting
 from omnigraph.execute.local.ordering import sort_frame
 from omnigraph.execute.local.ranked_search import fuse_frame, score_frame
@@ -118,7 +119,7 @@ def _expand(executor: LocalExecutor, op: reads.Expand, start: Frame) -> Frame:
     frame = executor.run(op.input, start)
     match op.mode:
         case reads.ExpandMode.EDGE:
-            return expand_edges(op, frame, executor.views, executor.limits)
+            return follow_edges(op, frame, executor.views, executor.limits)
         case reads.ExpandMode.REACH:
             return expand_reach(op, frame, executor.views, executor.limits)
         case reads.ExpandMode.TRAILS | reads.ExpandMode.SHORTEST:
@@ -127,7 +128,7 @@ def _expand(executor: LocalExecutor, op: reads.Expand, start: Frame) -> Frame:
 
 def _follow(executor: LocalExecutor, op: Follow, start: Frame) -> Frame:
     judge = judge_entries(op, executor.evaluator)
-    return expand_edges(
+    return follow_edges(
         op.expand, executor.run(op.input, start), executor.views, executor.limits, judge
     )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.execute.local.entity_view import MISSING, EntityView, TableView
 from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.partial_view import PartialView
 from omnigraph.ir.reads import Fuse, Search
 from omnigraph.lance_store.search_calls import Ranking, bm25, text_matches
 from omnigraph.lance_store.vector_search import exact_nearest, nearest
@@ -86,7 +87,8 @@ def _candidates(binding: Binding, table: TableView, offset: int) -> npt.NDArray[
     present = np.zeros(table.count, bool)
     local = binding.positions[binding.positions != MISSING] - offset
     present[local[(local >= 0) & (local < table.count)]] = True
-    return None if present.all() else table.addresses[present]
+    everything = present.all() and not isinstance(table, PartialView)
+    return None if everything else table.addresses[present]
 
 
 def _rank(

@@ -13,6 +13,7 @@ from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING, Positions
 from omnigraph.execute.local.expand import Hop, hops, lift, local_positions
 from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Expand
 from omnigraph.values.identifiers import node_table
@@ -28,6 +29,7 @@ _NONE = np.empty(0, np.int32)
 
 def expand_reach(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
     """Rows with equal sources share one search."""
+    frame = settled(frame, op.source.id, op.target.id)
     source = frame.bindings[op.source.id]
     distinct, inverse = np.unique(source.positions, return_inverse=True)
     found = _reach_all(op, Binding(source.view, distinct), views, limits)

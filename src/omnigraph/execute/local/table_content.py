@@ -38,6 +38,8 @@ class TableContent(ABC):
         self.dataset = dataset
         self.lock = threading.RLock()
         self.grown: Callable[[], None] = lambda: None
+        self.lookups = 0
+        """How often rows were looked up one by one while the content was not read."""
         self.columns: dict[str, pa.Array] = {}
         self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
 

@@ -13,6 +13,7 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expand import hops, lift, local_positions
 from omnigraph.execute.local.frame import Binding, Frame, PathBinding
+from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.reach import HOP_CEILING
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir.reads import Expand, ExpandMode
@@ -67,6 +68,7 @@ class _Walker:
 
 
 def expand_paths(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
+    frame = settled(frame, op.source.id, op.target.id)
     source = frame.bindings[op.source.id]
     target_view = views.of(op.target)
     walker = _Walker(op, views, limits)

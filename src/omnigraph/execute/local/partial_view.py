@@ -1,0 +1,122 @@
+"""A few rows of a large table, found through an index: a point query needs no view of the rest.
+
+Positions are ranks among these rows, so within one binding they order as the ids do. Whoever
+compares them with positions of the whole table asks for `settled` bindings first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.execute.local.entity_view import TableView
+from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.id_changes import MISSING, Positions
+from omnigraph.execute.local.table_content import Addresses, TableContent, one_chunk
+from omnigraph.lance_store.index_segments import uncovered_rows
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, find_rows
+from omnigraph.lance_store.store import Dataset
+
+# Below this many rows the whole view is made in the time of a few lookups.
+_LARGE_TABLE = 100_000
+# More rows than this are not "a few" any more.
+MOST_ROWS = 500
+# Rows that an index does not cover are scanned by every lookup.
+_MOST_UNCOVERED = 50_000
+# Somebody who keeps asking is better served by the whole.
+_PATIENCE = 16
+
+
+class PartialContent(TableContent):
+    """The rows in hand, ascending by id."""
+
+    def __init__(self, whole: TableContent, dataset: Dataset, rows: pa.Table) -> None:
+        super().__init__(whole.name, whole.at, dataset)
+        self._rows = rows.sort_by("id")
+        self._names: list[str] = self._rows.column("id").to_pylist()
+
+    @property
+    def count(self) -> int:
+        return len(self._names)
+
+    @property
+    def ids(self) -> pa.Array:
+        return one_chunk(self._rows.column("id"))
+
+    @property
+    def is_built(self) -> bool:
+        return True
+
+    def rank(self, wanted: str) -> tuple[int, bool]:
+        at = bisect_left(self._names, wanted)
+        return at, at < len(self._names) and self._names[at] == wanted
+
+    def load_column(self, name: str) -> pa.Array:
+        if name in self._rows.column_names:
+            return one_chunk(self._rows.column(name))
+        found = find_rows(self.dataset, self.ids, [name])
+        place = pc.index_in(self.ids, value_set=one_chunk(found.column("id")))
+        return one_chunk(found.column(name)).take(place)
+
+    def addresses_at(self, dataset: Dataset) -> Addresses:
+        assert dataset is self.dataset
+        addresses: Addresses = self._rows.column(ROW_ADDRESS).to_numpy()
+        return addresses
+
+    @property
+    def holdings(self) -> dict[int, int]:
+        return {id(self): int(self._rows.nbytes)}
+
+
+class PartialView(TableView):
+    """Some rows of `whole`."""
+
+    def __init__(self, whole: TableView, rows: pa.Table) -> None:
+        content = PartialContent(whole.content, whole.dataset, rows)
+        super().__init__(whole.types[0], whole.dataset, content, whole.vectors)
+        self.whole = whole
+
+    def in_whole(self, positions: Positions) -> Positions:
+        place = np.append(self.whole.find(self.ids), np.int32(MISSING))
+        settled: Positions = place[positions]
+        return settled
+
+
+def worth_looking_up(table: TableView, column: str = "id") -> bool:
+    """Not read yet, too large to read for a few rows, and an index covers the column."""
+    content = table.content
+    if content.count < _LARGE_TABLE or content.is_built or content.lookups >= _PATIENCE:
+        return False
+    return is_indexed(table, column)
+
+
+def is_indexed(table: TableView, column: str) -> bool:
+    known = table.indexed.get(column)
+    if known is None:
+        known = uncovered_rows(table.dataset, column) <= _MOST_UNCOVERED
+        table.indexed[column] = known
+    return known
+
+
+def rows_of(table: TableView, ids: Iterable[str]) -> PartialView:
+    """The rows that have these ids, with everything they show of themselves."""
+    table.content.lookups += 1
+    wanted = pa.array(sorted(set(ids)), pa.string())
+    return PartialView(table, find_rows(table.dataset, wanted, table.plain_columns))
+
+
+def settled(frame: Frame, *variables: int) -> Frame:
+    """The frame with positions of whole tables for these variables."""
+    bindings = dict(frame.bindings)
+    for variable in variables:
+        binding = bindings.get(variable)
+        if binding is not None and isinstance(binding.view, PartialView):
+            positions = binding.view.in_whole(binding.positions)
+            bindings[variable] = Binding(binding.view.whole, positions)
+    changed = any(bindings[v] is not frame.bindings[v] for v in bindings)
+    return replace(frame, bindings=bindings) if changed else frame
