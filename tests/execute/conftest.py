@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from omnigraph.execute.local import adjacency, partial_view
 from omnigraph.testing.local_graphs import LocalGraphs
-from omnigraph.testing.piecemeal_graphs import PiecemealGraphs
+from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +17,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalGraphs:
 @pytest.fixture(scope="module")
 def piecemeal(tmp_path_factory: pytest.TempPathFactory) -> PiecemealGraphs:
     return PiecemealGraphs(tmp_path_factory.mktemp("piecemeal"))
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ColdGraphs]:
+    """Every table counts as large, indexed and not worth reading yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partial_view, "_LARGE_TABLE", 0)
+        patch.setattr(partial_view, "_ROWS_PER_LOOKUP", 0)
+        patch.setattr(adjacency, "_ROWS_PER_LOOKUP", 0)
+        yield ColdGraphs(tmp_path_factory.mktemp("cold"))

@@ -14,7 +14,7 @@ from omnigraph.testing.executor_suite import (
     run_reference,
 )
 from omnigraph.testing.local_graphs import LocalGraphs
-from omnigraph.testing.piecemeal_graphs import PiecemealGraphs
+from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
 
 CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
 
@@ -46,3 +46,8 @@ def test_local(case: ConformanceCase, local: LocalGraphs) -> None:
 @pytest.mark.parametrize("case", cases_for("local"))
 def test_local_derived(case: ConformanceCase, piecemeal: PiecemealGraphs) -> None:
     check_conformance(case, piecemeal.run)
+
+
+@pytest.mark.parametrize("case", cases_for("local"))
+def test_local_cold(case: ConformanceCase, cold: ColdGraphs) -> None:
+    check_conformance(case, cold.run)

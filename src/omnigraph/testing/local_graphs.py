@@ -27,14 +27,14 @@ class LocalGraphs:
 
     def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
         """A `Run` of the suite."""
-        result = self._graph(graph).query(source, params=parameters)
+        result = self.graph(graph).query(source, params=parameters)
         return result.columns, result.to_pylist()
 
     def run_otherwise(
         self, rules: Collection[str], seed: int, graph: GraphData, query: tuple[str, Any]
     ) -> Answer:
         """The same without some of the planner's rules, and with counts that are not true."""
-        opened, (source, parameters) = self._graph(graph), query
+        opened, (source, parameters) = self.graph(graph), query
         chance = random.Random(seed)
 
         def plan(op: ReadOp, known: Statistics) -> PhysicalOp:
@@ -45,7 +45,7 @@ class LocalGraphs:
         result = opened.engine.queries.run_planned(opened.snapshot(), text, plan)
         return result.columns, result.to_pylist()
 
-    def _graph(self, graph: GraphData) -> Graph:
+    def graph(self, graph: GraphData) -> Graph:
         if graph not in self._open:
             self._open[graph] = self.write(graph, self._folder / f"{len(self._open)}.omni")
         return self._open[graph]

@@ -1,7 +1,8 @@
-"""The local executor on graphs whose topology is derived from an older state in files."""
+"""The local executor on states that are derived from files, and on states not read yet."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from omnigraph.graph.open import init
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import ReadSettings
+from omnigraph.testing.executor_suite import Answer
 from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.local_graphs import LocalGraphs
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -42,13 +44,23 @@ class PiecemealGraphs(LocalGraphs):
         except ValidationFailed:
             # Half of this graph is not a graph: some rule counts edges.
             return super().write(graph, place.with_suffix(".whole"))
-        queries = QueryRunner(
-            caches[1],
-            ReadSettings(),
-            choose_provider(EmbeddingSettings(), {}, SYSTEM_CLOCK),
-            SYSTEM_CLOCK,
-        )
-        return Graph(replace(opened.engine, queries=queries), None, read_only=False)
+        return with_cache(opened, caches[1])
+
+
+class ColdGraphs(LocalGraphs):
+    """The same graphs with nothing in memory at the start of each query."""
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        opened = self.graph(graph)
+        forgetful = with_cache(opened, ViewCache(opened.engine.reader, 1 << 30))
+        result = forgetful.query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+
+def with_cache(graph: Graph, cache: ViewCache) -> Graph:
+    provider = choose_provider(EmbeddingSettings(), {}, SYSTEM_CLOCK)
+    queries = QueryRunner(cache, ReadSettings(), provider, SYSTEM_CLOCK)
+    return Graph(replace(graph.engine, queries=queries), None, read_only=False)
 
 
 def _eager_cache(graph: Graph, files: CacheFiles) -> ViewCache:

@@ -22,8 +22,8 @@ OUT, INTO = "out", "into"
 
 # Below this many edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
-# Who follows edges of a few nodes through indexes more often than this is served by the whole.
-_PATIENCE = 8
+# A lookup of the edges of a few nodes costs as much as reading this many edges.
+_ROWS_PER_LOOKUP = 20_000
 
 
 class Adjacency(ABC):
@@ -76,7 +76,7 @@ class Adjacency(ABC):
     def is_better_made(self) -> bool:
         """Asked by whoever could do without: not when it is there, nor again and again."""
         self._asked += 1
-        return self.is_at_hand or self._asked > _PATIENCE
+        return self.is_at_hand or self._asked * _ROWS_PER_LOOKUP > self.contents[0].count
 
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...

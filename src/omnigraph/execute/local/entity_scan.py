@@ -47,7 +47,7 @@ def find_nodes(
 
 
 def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> tuple[EntityView, Positions]:
-    """The ids or keys that the query itself gives, ascending; a few of a large table by an index."""
+    """The ids or keys the query itself gives, ascending; a few of a large table by an index."""
     assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
     given = evaluator.plain(look_up.wanted)
     values = given if look_up.several else (given,)

@@ -28,8 +28,8 @@ _LARGE_TABLE = 100_000
 MOST_ROWS = 500
 # Rows that an index does not cover are scanned by every lookup.
 _MOST_UNCOVERED = 50_000
-# Somebody who keeps asking is better served by the whole.
-_PATIENCE = 16
+# A lookup costs as much as reading this many rows: who keeps asking is served by the whole.
+_ROWS_PER_LOOKUP = 20_000
 
 
 class PartialContent(TableContent):
@@ -90,7 +90,9 @@ class PartialView(TableView):
 def worth_looking_up(table: TableView, column: str = "id") -> bool:
     """Not read yet, too large to read for a few rows, and an index covers the column."""
     content = table.content
-    if content.count < _LARGE_TABLE or content.is_built or content.lookups >= _PATIENCE:
+    if content.count < _LARGE_TABLE or content.is_built:
+        return False
+    if content.lookups * _ROWS_PER_LOOKUP > content.count:
         return False
     return is_indexed(table, column)
 
