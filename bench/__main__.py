@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, mutation, query, search
+from bench import compiler, foundation, load, mutation, query, search
 
 FAMILIES = {
     "foundation": foundation.run,
@@ -12,6 +12,7 @@ FAMILIES = {
     "query": query.run,
     "search": search.run,
     "mutation": mutation.run,
+    "load": load.run,
 }
 
 

@@ -42,6 +42,7 @@ class BulkChecks:
         self._written = written
         self._replaced = replaced
         self._place_of = place_of
+        self._cascaded: set[TableKey] = set()
 
     def duplicate_ids(self, key: TableKey, report: Report) -> None:
         """Ids that several input rows give."""
@@ -83,12 +84,13 @@ class BulkChecks:
 
     def cascade(self, edge: EdgeType) -> None:
         """Fill `gone` with the stored edges whose node is not there any more."""
-        sources = self._is_missing(node_table(edge.source), f"e.{SOURCE}")
-        targets = self._is_missing(node_table(edge.target), f"e.{TARGET}")
         key = edge.table_key
+        self._cascaded.add(key)
+        ends = ((SOURCE, node_table(edge.source)), (TARGET, node_table(edge.target)))
+        lost = [self._is_missing(n, f"e.{column}") for column, n in ends if n in self._replaced]
         self._index.run(
             f"INSERT INTO {self._index.gone(key)} SELECT {ID} FROM {self._index.stored(key)} e "
-            f"WHERE ({sources}) OR ({targets})"
+            f"WHERE {' OR '.join(f'({condition})' for condition in lost)}"
         )
 
     def _is_missing(self, node: TableKey, value: str) -> str:
@@ -208,11 +210,12 @@ class BulkChecks:
 
     def _touched_sources(self, rule: EdgesPerSource) -> list[str]:
         """SQL of the sources whose number of edges may have changed, and of new ones."""
-        parts = []
+        parts: list[str] = []
         edges = self._index.input(rule.table)
         if rule.table in self._written:
             parts.append(f"SELECT {SOURCE} FROM {edges}")
-        if rule.minimum > 0:
+        concerned = {*self._written, *self._cascaded}
+        if rule.minimum > 0 and (rule.table in concerned or rule.node in self._written):
             stored = self._index.stored(rule.table)
             if rule.table in self._replaced:
                 parts.append(f"SELECT {ID} AS {SOURCE} FROM {self._index.stored(rule.node)}")

@@ -46,7 +46,7 @@ def refuse_existing(
         if small:
             ids = index.table(f"SELECT {ID} FROM {rows} WHERE {ID} IS NOT NULL").column(ID)
             stored = find_rows(store.open(pin.at), pc.unique(ids))
-            index.insert(index.stored(key), _narrow(index, key, stored))
+            index.fill_stored(key, [stored.select([ID])])
         taken = f"FROM {rows} r SEMI JOIN {index.stored(key)} s ON r.{ID} = s.{ID}"
         clashes = index.count(f"SELECT count(*) {taken}")
         if clashes == 0:
@@ -58,13 +58,6 @@ def refuse_existing(
         found += [(key, identity, place) for identity, place in first]
     if found:
         raise _conflict(prepared, found, total)
-
-
-def _narrow(index: KeyIndex, key: TableKey, stored: object) -> object:
-    table = stored.select([ID])  # type: ignore[attr-defined]
-    with index.shown(table) as shown:
-        others = [f'NULL AS "{name}"' for name in index.columns(key) if name != ID]
-        return index.table(f"SELECT {', '.join([ID, *others])} FROM {shown}")
 
 
 def _conflict(

@@ -6,7 +6,7 @@ stored rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,19 @@ class KeyIndex:
         return name
 
     def stored(self, key: TableKey) -> str:
+        """The table of stored rows. A check of rows that were never read would pass in silence."""
+        name = f"s{self._numbers[key]}"
+        assert name in self._present, f"the stored rows of {key} were not read"
+        return name
+
+    def fill_stored(self, key: TableKey, parts: Iterable[pa.Table]) -> None:
+        """Stored rows; of columns that a part does not have, NULL."""
         name = f"s{self._numbers[key]}"
         self._create(name, key, "")
-        return name
+        for part in parts:
+            with self.shown(part) as shown:
+                columns = quoted([c for c in self._columns[key] if c in part.column_names])
+                self.run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {shown}")
 
     def gone(self, key: TableKey) -> str:
         name = f"gone{self._numbers[key]}"

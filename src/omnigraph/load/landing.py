@@ -157,13 +157,9 @@ class Landing:
     def _read_stored(self, snapshot: Snapshot) -> None:
         index = self.prepared.index
         for key in sorted(self._needed()):
-            pin = snapshot.pin(key)
-            if pin.row_count == 0:
-                continue
-            columns = list(index.columns(key))
-            dataset = self.store.open(pin.at)
-            for batch in read_batches(dataset, columns):
-                index.insert(index.stored(key), pa.Table.from_batches([batch]))
+            dataset = self.store.open(snapshot.pin(key).at)
+            batches = read_batches(dataset, list(index.columns(key)))
+            index.fill_stored(key, (pa.Table.from_batches([batch]) for batch in batches))
 
     def _needed(self) -> Iterable[TableKey]:
         """Tables whose stored rows some check or change list looks at."""
@@ -182,7 +178,7 @@ class Landing:
 
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
         writer = self.writer(self.prepared, self.store, snapshot)
-        for key, spool in self.prepared.spools.items():
+        for spool in self.prepared.spools.values():
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(spool)
@@ -191,6 +187,5 @@ class Landing:
                 case LoadMode.OVERWRITE:
                     yield writer.replace(spool)
             failpoints.hit("load.after_write_first")
-            del key
         for edge in self._cascading():
             yield writer.remove_gone(edge)

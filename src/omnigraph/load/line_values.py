@@ -103,8 +103,6 @@ def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) ->
             raise BadLine(
                 "property", f"no property {name!r}; there is: {known}"[:300], entity, name
             )
-        if name == ID and value is None:
-            raise BadLine("key", "'id' may be left out, but not be null", entity, ID)
         row[name] = _typed(entity, name, value, kind, blobs)
     return row
 

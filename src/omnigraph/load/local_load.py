@@ -44,8 +44,8 @@ class LocalLoader:
         watch: Watch,
     ) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
-        sources = find_sources(data, options.type_name)
         ref, state = self.reader.branch(options.branch)
+        sources = find_sources(data, options.type_name)
         catalog = self.reader.snapshot(ref, state).catalog
         settings = self.settings
         with tempfile.TemporaryDirectory(

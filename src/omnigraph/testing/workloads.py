@@ -153,3 +153,11 @@ def index_while_told(report: Report, uri: str, rounds: int) -> None:
     graph = open_graph(uri, actor="indexer", settings=settings())
     report("open")
     report([graph.ensure_indices() for _ in range(rounds)])
+
+
+def load_file(report: Report, uri: str, path: str, mode: str, lease: float = LEASE) -> None:
+    """One load of a file."""
+    graph = open_graph(uri, actor="victim", settings=settings(lease))
+    report("open")
+    receipt = graph.load(path, mode, engine="local")
+    report(receipt.commit.graph_commit_id if receipt.commit else None)

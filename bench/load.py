@@ -1,0 +1,166 @@
+"""Local load: CPU against parsing plus raw pylance writing of the same rows, and peak memory.
+
+Each side runs in a process of its own, so that CPU (all threads) and peak memory are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from bench.harness import Figure, report
+from omnigraph.graph.open import init, open_graph
+
+SIZES = {
+    "small": {"nodes": 200_000, "edges": 800_000},
+    "full": {"nodes": 5_000_000, "edges": 20_000_000},
+}
+SCHEMA = """
+node Person { name: String @key  age: I32  city: String?  score: F64?  joined: DateTime? }
+edge Knows: Person -> Person { since: Date?  weight: F64? }
+"""
+_ROWS = 250_000
+_BLOCK = 16 * 1024 * 1024
+
+
+def run(scale: str) -> None:
+    size = SIZES[scale]
+    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
+        root = Path(folder)
+        generate(root, size["nodes"], size["edges"])
+        figures, notes = [], [f"scale {scale}: {size['nodes']:,} nodes, {size['edges']:,} edges"]
+        for kind in ("ndjson", "parquet"):
+            figures += compare(root, kind, notes)
+    report("load", figures, notes)
+
+
+def compare(root: Path, kind: str, notes: list[str]) -> list[Figure]:
+    init(root / f"{kind}.omni", SCHEMA)
+    figures = []
+    for name, limit in (("Person", "<= 2"), ("Knows", "<= 4")):
+        least = child("floor", root, kind, name)
+        ours = child("ours", root, kind, name)
+        what = "nodes" if name == "Person" else "edges"
+        figures.append(Figure(f"{kind} {what}, CPU", ours["cpu"], least["cpu"], "s", limit))
+        notes.append(
+            f"{kind} {what}: wall {ours['wall']:.1f} s against {least['wall']:.1f} s, "
+            f"peak {ours['peak_mib']:.0f} MiB against {least['peak_mib']:.0f} MiB"
+        )
+    init(root / f"{kind}-whole.omni", SCHEMA)
+    whole = child("whole", root, kind, "-")
+    notes.append(
+        f"{kind}, all in one commit: wall {whole['wall']:.1f} s, CPU {whole['cpu']:.1f} s, "
+        f"peak {whole['peak_mib']:.0f} MiB"
+    )
+    return figures
+
+
+def child(side: str, root: Path, kind: str, name: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load", side, str(root), kind, name],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def generate(root: Path, nodes: int, edges: int) -> None:
+    """The same rows as NDJSON and as Parquet."""
+    with (root / "Person.ndjson").open("w") as lines:
+        for start in range(0, nodes, _ROWS):
+            rows = range(start, min(start + _ROWS, nodes))
+            lines.writelines(
+                f'{{"type":"Person","data":{{"name":"person-{i}","age":{i % 90},'
+                f'"city":"city {i % 1000}","score":{i / 7!r},'
+                f'"joined":"2024-{i % 12 + 1:02}-{i % 28 + 1:02}T03:04:05.{i % 1000:03}Z"}}}}\n'
+                for i in rows
+            )
+    with (root / "Knows.ndjson").open("w") as lines:
+        for start in range(0, edges, _ROWS):
+            rows = range(start, min(start + _ROWS, edges))
+            lines.writelines(
+                f'{{"edge":"Knows","from":"person-{i * 7919 % nodes}",'
+                f'"to":"person-{i * 104729 % nodes}",'
+                f'"data":{{"since":"20{i % 24:02}-{i % 12 + 1:02}-{i % 28 + 1:02}",'
+                f'"weight":{i % 1000 / 1000!r}}}}}\n'
+                for i in rows
+            )
+    for name in ("Person", "Knows"):
+        with pq.ParquetWriter(root / f"{name}.parquet", stored_schema(name)) as writer:
+            for table in parsed(root / f"{name}.ndjson", name):
+                writer.write_table(table)
+
+
+def stored_schema(name: str) -> pa.Schema:
+    if name == "Person":
+        moment = pa.timestamp("ms")
+        kinds = [("name", pa.string()), ("age", pa.int32()), ("city", pa.string())]
+        return pa.schema([*kinds, ("score", pa.float64()), ("joined", moment)])
+    ends = [("from", pa.string()), ("to", pa.string())]
+    return pa.schema([*ends, ("since", pa.date32()), ("weight", pa.float64())])
+
+
+def parsed(path: Path, name: str):  # type: ignore[no-untyped-def]
+    """What a script would do: Arrow's own reader with the schema, nothing checked."""
+    stored = stored_schema(name)
+    ends = [f for f in stored if f.name in ("from", "to")]
+    # Arrow's reader knows no dates: as text, and cast.
+    kinds = {"since": pa.string()}
+    data = pa.struct([(f.name, kinds.get(f.name, f.type)) for f in stored if f not in ends])
+    word = "type" if name == "Person" else "edge"
+    schema = pa.schema([pa.field(word, pa.string()), *ends, pa.field("data", data)])
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            block += file.readline()
+            table = pj.read_json(
+                pa.BufferReader(block),
+                pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                pj.ParseOptions(explicit_schema=schema),
+            )
+            columns = [table.column(f.name) for f in ends]
+            columns += table.column("data").combine_chunks().flatten()
+            yield pa.table(columns, names=stored.names).cast(stored)
+
+
+def floor(root: Path, kind: str, name: str) -> None:
+    path = root / f"{name}.{kind}"
+    if kind == "ndjson":
+        tables = parsed(path, name)
+    else:
+        batches = pq.ParquetFile(path).iter_batches(65536, use_threads=False)
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+    batches = (batch for table in tables for batch in table.to_batches())
+    reader = pa.RecordBatchReader.from_batches(stored_schema(name), batches)
+    lance.write_dataset(reader, str(root / f"floor-{kind}-{name}.lance"), mode="overwrite")
+
+
+def main(side: str, folder: str, kind: str, name: str) -> None:
+    root = Path(folder)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    began = time.perf_counter()
+    if side == "floor":
+        floor(root, kind, name)
+    elif side == "ours":
+        open_graph(root / f"{kind}.omni").load(root / f"{name}.{kind}", progress=False)
+    else:
+        files = [root / f"{name}.{kind}" for name in ("Knows", "Person")]
+        open_graph(root / f"{kind}-whole.omni").load(files, progress=False)
+    wall = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak_mib": after.ru_maxrss / 1024}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,349 @@
+"""What every load engine must do, as data: bad inputs with their places, good inputs with results.
+
+`check_bad` and `check_good` run one case against an engine, given as the value of `engine=`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.errors import (
+    InvalidArgument,
+    KeyConflict,
+    OmnigraphError,
+    ValidationFailed,
+)
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init
+
+SCHEMA = """
+node Person {
+  name: String @key
+  age: I32?
+  big: I64?
+  unsigned: U64?
+  score: F32?
+  rank: F64?
+  ok: Bool?
+  status: enum(active, left)?
+  born: Date?
+  joined: DateTime?
+  tags: [String]?
+  vec: Vector(2)?
+  photo: Blob?
+  email: String?
+  code: String?
+  @range(age, 0..150)
+  @check(email, "^[^@]+@[^@]+$")
+  @unique(code)
+}
+node City { zip: String  land: String  label: String?  @key(zip, land) }
+node Note { text: String }
+edge Knows: Person -> Person @card(0..2) { since: Date?  @unique(src, dst) }
+edge LivesIn: Person -> City @card(1..1)
+edge Wrote: Person -> Note
+"""
+
+BASE = """\
+{"type":"Person","data":{"name":"ada","age":36,"code":"A"}}
+{"type":"Person","data":{"name":"bob"}}
+{"type":"City","data":{"zip":"1","land":"at"}}
+{"edge":"LivesIn","from":"ada","to":"[\\"at\\",\\"1\\"]","data":{"id":"l1"}}
+{"edge":"LivesIn","from":"bob","to":"[\\"at\\",\\"1\\"]","data":{"id":"l2"}}
+{"edge":"Knows","from":"ada","to":"bob","data":{"id":"k1"}}
+"""
+_HOME = '{"edge":"LivesIn","from":"%s","to":"[\\"at\\",\\"1\\"]"}'
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """Files that must be refused: the error, and what its message says."""
+
+    name: str
+    files: Mapping[str, bytes]
+    message: str
+    """A regular expression; `F` stands for the path of the (first) file."""
+    error: type[OmnigraphError] = ValidationFailed
+    mode: str = "append"
+    type: str | None = None
+
+
+@dataclass(frozen=True)
+class GoodInput:
+    """Files that load, and the lines of the export afterwards that are not in BASE's."""
+
+    name: str
+    files: Mapping[str, bytes]
+    mode: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def _person(member: str) -> str:
+    return f'{{"type":"Person","data":{{"name":"x",{member}}}}}'
+
+
+_P_AGE_1 = _person('"age":1')
+_P_AGE_TRUE = _person('"age":true')
+_P_AGE_2 = _person('"age":2')
+_P_CODE_B = _person('"code":"B"')
+_P_CODE_A = _person('"code":"A"')
+_HOME_X, _HOME_Y, _HOME_Z = (_HOME % name for name in "xyz")
+
+
+def _lines(name: str, text: str, message: str, **more: object) -> BadInput:
+    return BadInput(name, {"in.ndjson": text.encode()}, message, **more)  # type: ignore[arg-type]
+
+
+def _type_error(member: str, reason: str) -> BadInput:
+    prop = member.split('"')[1]
+    return _lines(member, _person(member), f"F:1: Person: '{prop}': .*{reason}")
+
+
+BAD_VALUES = (
+    _type_error('"age":"old"', "integer"),
+    _type_error('"age":1.5', "integer"),
+    _type_error('"age":30.0', "integer"),
+    _type_error('"age":2147483648', "integer"),
+    _type_error('"age":true', "integer"),
+    _type_error('"big":9223372036854775808', "integer"),
+    _type_error('"big":"12x"', "integer"),
+    _type_error('"unsigned":-1', "integer"),
+    _type_error('"score":"1"', "number"),
+    _type_error('"score":1e39', "finite"),
+    _type_error('"rank":1e999', "finite"),
+    _type_error('"ok":"true"', "true or false"),
+    _type_error('"ok":1', "true or false"),
+    _type_error('"status":1', "string"),
+    _type_error('"born":"2023-02-29"', "date"),
+    _type_error('"born":"14.4.2026"', "date"),
+    _type_error('"joined":"2026-04-14T10:00:00"', "moment"),
+    _type_error('"joined":"2026-13-14T10:00:00Z"', "moment"),
+    _type_error('"tags":"x"', "list"),
+    _type_error('"tags":["x",null]', "null"),
+    _type_error('"tags":["x",1]', "string"),
+    _type_error('"vec":[1]', "Vector"),
+    _type_error('"vec":[1,2,3]', "Vector"),
+    _type_error('"vec":[1,"2"]', "number"),
+    _type_error('"vec":[1,null]', "null"),
+    _type_error('"vec":{"x":1}', "list"),
+    _type_error('"photo":"https://example.org/a.jpg"', "URI"),
+    _type_error('"photo":"base64:@@@"', "base64"),
+    _type_error('"photo":1', "string"),
+    _type_error('"email":{}', "string"),
+    _type_error('"email":"\\ud83d"', "surrogate"),
+)
+
+BAD_ROWS = (
+    _lines("enum", _person('"status":"gone"'), "F:1: Person 'x': 'status' .*active, left"),
+    _lines("range low", _person('"age":-1'), "F:1: Person 'x': 'age' is -1"),
+    _lines("range high", _person('"age":151'), "F:1: Person 'x': 'age' is 151"),
+    _lines("check", _person('"email":"nobody"'), "F:1: Person 'x': 'email'"),
+    _lines("required", '{"type":"Note","data":{}}', "F:1: Note .*'text' is required"),
+    _lines("no data", '{"type":"Note"}', "F:1: Note .*'text' is required"),
+    _lines("no key", '{"type":"Person","data":{"age":1}}', "F:1: Person .*'name' is required"),
+    _lines("null key", '{"type":"City","data":{"zip":"1","land":null}}', "F:1: .*'land'"),
+    _lines("wrong id", _person('"id":"y"'), "F:1: Person 'y': 'id' must be"),
+    _lines("unknown property", _person('"agee":1'), "F:1: Person: no property 'agee'"),
+    _lines("no source", '{"edge":"Wrote","to":"n"}', "F:1: Wrote .*'src' is required"),
+    _lines("source is a number", '{"edge":"Wrote","from":1,"to":"n"}', "F:1: Wrote: 'from'"),
+)
+
+BAD_LINES = (
+    _lines("unknown type", '{"type":"Persn"}', "F:1: no type 'Persn'"),
+    _lines("unknown edge", '{"edge":"Hates","from":"a","to":"b"}', "F:1: no type 'Hates'"),
+    _lines("edge as node", '{"type":"Knows"}', "F:1: 'Knows' is written as 'edge'"),
+    _lines("node as edge", '{"edge":"Person"}', "F:1: 'Person' is written as 'type'"),
+    _lines("both", '{"type":"Person","edge":"Knows"}', "F:1: .*either"),
+    _lines("neither", '{"data":{}}', "F:1: .*either"),
+    _lines("type is a number", '{"type":1}', "F:1: 'type' is a string"),
+    _lines("no object", "[1,2]", "F:1: a line is an object"),
+    _lines("data is a list", '{"type":"Person","data":[]}', "F:1: Person: 'data' is an object"),
+    _lines("extra key", '{"type":"Person","data":{"name":"x"},"y":1}', "F:1: Person: 'y'"),
+    _lines("no JSON", f"{_P_AGE_1}\nrubbish", "F:2: not JSON"),
+    _lines("cut line", '{"type":"Person","data":{"na', "F:1: not JSON"),
+    _lines("two on a line", '{"type":"Note","data":{"text":"a"}} {"type":"Note"}', "F:1: not JSON"),
+    _lines("duplicate key", '{"type":"Note","data":{"text":"a","text":"b"}}', "F:1: .*twice"),
+    _lines("NaN", _person('"rank":NaN'), "F:1: .*NaN"),
+    _lines("deep", '{"type":"Person","data":' + "[" * 100_000, "F:1: not JSON"),
+    _lines("line numbers", f"\n// c\n\n{_P_AGE_TRUE}\n", "F:4: Person: 'age'"),
+    _lines("CRLF", f"{_P_AGE_1}\r\n\r\n{_P_AGE_TRUE}\r\n", "F:3: Person: 'age'"),
+    _lines("huge line", '{"type":"Note","data":{"text":1' + " " * 3_000_000 + "}}", "F:1: Note"),
+    BadInput("binary", {"in.ndjson": bytes(range(256)) * 40}, "F:1: not "),
+    BadInput(
+        "not UTF-8", {"in.ndjson": _person('"email":"\xff"').encode("latin-1")}, "F:1: not UTF-8"
+    ),
+    BadInput("UTF-16", {"in.ndjson": _person('"age":1').encode("utf-16")}, "F:1: not UTF-8"),
+    BadInput(
+        "BOM", {"in.ndjson": b"\xef\xbb\xbf" + _person('"age":true').encode()}, "F:1: Person: 'age'"
+    ),
+)
+
+BAD_GRAPHS = (
+    _lines(
+        "duplicate key in the input",
+        f"{_P_AGE_1}\n\n{_P_AGE_2}",
+        "F:3: Person 'x': .*twice.*F:1",
+    ),
+    _lines(
+        "duplicate edge id",
+        '{"edge":"Knows","from":"bob","to":"ada","data":{"id":"e"}}\n' * 2,
+        "F:2: Knows 'e': .*twice",
+    ),
+    _lines("exists", BASE, "F:1: Person 'ada': exists already", error=KeyConflict),
+    _lines("no such source", '{"edge":"Knows","from":"zoe","to":"ada"}', "F:1: .*Person 'zoe'"),
+    _lines("no such target", '{"edge":"Wrote","from":"ada","to":"n9"}', "F:1: .*Note 'n9'"),
+    _lines(
+        "target of another type", '{"edge":"Wrote","from":"ada","to":"bob"}', "F:1: .*Note 'bob'"
+    ),
+    _lines(
+        "unique in the input",
+        f'{_P_CODE_B}\n{_HOME_X}\n{{"type":"Person","data":{{"name":"y","code":"B"}}}}\n{_HOME_Y}',
+        "F:3: Person 'y': @unique",
+    ),
+    _lines("unique in the graph", f"{_P_CODE_A}\n{_HOME_X}", "F:1: .*'ada' already"),
+    _lines("parallel edges", '{"edge":"Knows","from":"ada","to":"bob"}', "F:1: Knows.*@unique"),
+    _lines(
+        "too many edges",
+        '{"edge":"Knows","from":"ada","to":"ada"}\n{"type":"Person","data":{"name":"z"}}\n'
+        f'{{"edge":"Knows","from":"ada","to":"z"}}\n{_HOME_Z}',
+        "Person 'ada' would have 3 edges of Knows",
+    ),
+    _lines("too few edges", _person('"age":1'), "Person 'x' would have 0 edges of LivesIn"),
+    _lines("merge: endpoint", '{"edge":"Knows","from":"zoe","to":"ada"}', "F:1:", mode="merge"),
+    _lines("merge: unique", f"{_P_CODE_A}\n{_HOME_X}", "F:1:", mode="merge"),
+    _lines(
+        "overwrite: duplicate",
+        '{"type":"Note","data":{"id":"n","text":"a"}}\n' * 2,
+        "F:2: Note 'n'",
+        mode="overwrite",
+    ),
+    _lines(
+        "overwrite: endpoint",
+        '{"edge":"Wrote","from":"ada","to":"n1"}',
+        "F:1: .*Note 'n1'",
+        mode="overwrite",
+    ),
+)
+
+BAD_FILES = (
+    BadInput(
+        "cut gzip",
+        {"in.ndjson.gz": gzip.compress(BASE.encode())[:-9]},
+        "F: .*gzip",
+        InvalidArgument,
+    ),
+    BadInput("no gzip", {"in.ndjson.gz": b"rubbish"}, "F: .*gzip", InvalidArgument),
+    BadInput("no Parquet", {"Person.parquet": b"rubbish" * 9}, "F: .*Parquet", InvalidArgument),
+    BadInput("unknown kind", {"in.xlsx": b"x"}, "F: unknown kind", InvalidArgument),
+    BadInput("unknown stem", {"Nobody.csv": b"name\nx\n"}, "F: no type 'Nobody'", InvalidArgument),
+    BadInput("empty CSV", {"Person.csv": b""}, "F:1: .*empty", InvalidArgument),
+    BadInput("header", {"Person.csv": b"nme\nx\n"}, "F:1: .*'nme'", InvalidArgument),
+    BadInput("header twice", {"Person.csv": b"name,name\nx,y\n"}, "F:1: .*twice", InvalidArgument),
+    BadInput("short row", {"Person.csv": b"name,age\nx,1\ny\n"}, "F:3: .*1 cells for 2"),
+    BadInput("CSV value", {"Person.csv": b"name,age\nx,1\n\ny,old\n"}, "F:4: Person: 'age'"),
+    BadInput("CSV check", {"Person.csv": b"name,email\nx,nobody\n"}, "F:2: Person 'x': 'email'"),
+    BadInput("open quote", {"Person.csv": b'name\n"x\n'}, "F:2?: .*CSV", InvalidArgument),
+    BadInput("CSV bytes", {"Person.csv": b"name\n\xff\n"}, "F: .*UTF-8", InvalidArgument),
+)
+
+BAD_INPUTS = (*BAD_VALUES, *BAD_ROWS, *BAD_LINES, *BAD_GRAPHS, *BAD_FILES)
+
+_X = '{"type":"Person","data":{"name":"x","age":7,"big":"77","born":18262,"vec":[1,2]}}'
+_X_OUT = (
+    '{"type":"Person","data":{"name":"x","age":7,"big":77,"born":"2020-01-01","vec":[1.0,2.0]}}'
+)
+_LIVES = '{"edge":"LivesIn","from":"x","to":"[\\"at\\",\\"1\\"]","data":{"id":"l3"}}'
+_ADA = '{"type":"Person","data":{"name":"ada","age":36,"code":"A"}}'
+_ADA_2 = '{"type":"Person","data":{"name":"ada","age":37}}'
+
+GOOD_INPUTS = (
+    GoodInput("append", {"in.ndjson": f"{_LIVES}\n{_X}\n".encode()}, "append", (_X_OUT, _LIVES)),
+    GoodInput(
+        "gzip, BOM, comments, CRLF",
+        {
+            "in.ndjson.gz": gzip.compress(f"\ufeff// c\r\n\r\n{_X}\r\n{_LIVES}".encode()),
+            "empty.ndjson": b"",
+        },
+        "append",
+        (_X_OUT, _LIVES),
+    ),
+    GoodInput(
+        "merge",
+        {"a.ndjson": f"{_X}\n{_ADA}\n{_LIVES}".encode(), "b.ndjson": f"{_ADA_2}\n".encode()},
+        "merge",
+        (_X_OUT, _LIVES, _ADA_2),
+        (_ADA,),
+    ),
+    GoodInput("merge of the same", {"in.ndjson": BASE.encode()}, "merge"),
+    GoodInput(
+        "overwrite cascades",
+        {"in.ndjson": b'{"type":"Person","data":{"name":"bob"}}'},
+        "overwrite",
+        (),
+        (_ADA, BASE.splitlines()[3], BASE.splitlines()[5]),
+    ),
+    GoodInput(
+        "CSV",
+        {
+            "Person.csv": b'name,age,big,born,vec\nx,7,77,2020-01-01,"[1,2]"\n',
+            "LivesIn.csv": b'id,from,to\nl3,x,"[""at"",""1""]"\n',
+        },
+        "append",
+        (_X_OUT, _LIVES),
+    ),
+)
+
+
+def base_graph(folder: Path) -> Graph:
+    graph = init(folder / "graph.omni", SCHEMA)
+    start = folder / "base.ndjson"
+    start.write_text(BASE)
+    graph.load(start, engine="local")
+    return graph
+
+
+def exported(graph: Graph, branch: str = "main") -> str:
+    sink = io.BytesIO()
+    graph.export(sink, branch)
+    return sink.getvalue().decode()
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in files]
+
+
+def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> None:
+    """The right error with the right place, and the graph as it was."""
+    before = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
+    paths = write_files(folder / "in", case.files)
+    found = _refusal(graph, paths, case, engine)
+    assert isinstance(found, case.error), f"{case.name}: {found!r}"
+    wanted = case.message.replace("F:", f"{re.escape(str(paths[0]))}:")
+    assert re.search(wanted, found.message, re.DOTALL), found.message
+    after = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
+    assert after == before
+
+
+def _refusal(graph: Graph, paths: list[Path], case: BadInput, engine: str) -> OmnigraphError | None:
+    try:
+        graph.load(paths, case.mode, engine=engine, type=case.type)
+    except OmnigraphError as error:
+        return error
+    return None
+
+
+def check_good(graph: Graph, folder: Path, case: GoodInput, engine: str) -> None:
+    """The export changes by exactly what the case says."""
+    before = exported(graph).splitlines()
+    graph.load(write_files(folder / "in", case.files), case.mode, engine=engine)
+    after = exported(graph).splitlines()
+    assert sorted(after) == sorted([*(set(before) - set(case.removed)), *case.added])

@@ -1,0 +1,116 @@
+"""The shared cases on the local engine, with looked-up and with joined checks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, ValidationFailed
+from omnigraph.graph.handle import Graph
+from omnigraph.testing.load_suite import (
+    BAD_GRAPHS,
+    BAD_INPUTS,
+    GOOD_INPUTS,
+    BadInput,
+    GoodInput,
+    base_graph,
+    check_bad,
+    check_good,
+    exported,
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """Refused loads change nothing, so they can share a graph."""
+    return base_graph(tmp_path_factory.mktemp("shared"))
+
+
+def joining(graph: Graph) -> Graph:
+    """The same graph with the checks for large inputs."""
+    engine = replace(graph.engine, loader=replace(graph.engine.loader, small_input=-1))
+    return Graph(engine, graph.actor, read_only=False)
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.name[:40])
+def test_bad(shared: Graph, tmp_path: Path, case: BadInput) -> None:
+    check_bad(shared, tmp_path, case, "local")
+
+
+@pytest.mark.parametrize("case", BAD_GRAPHS, ids=lambda case: case.name)
+def test_bad_when_joined(shared: Graph, tmp_path: Path, case: BadInput) -> None:
+    check_bad(joining(shared), tmp_path, case, "local")
+
+
+@pytest.mark.parametrize("case", GOOD_INPUTS, ids=lambda case: case.name)
+@pytest.mark.parametrize("joined", [False, True], ids=["looked up", "joined"])
+def test_good(tmp_path: Path, case: GoodInput, joined: bool) -> None:
+    graph = base_graph(tmp_path)
+    check_good(joining(graph) if joined else graph, tmp_path, case, "local")
+
+
+def refused(
+    graph: Graph, data: object, error: type[OmnigraphError], place: str, **more: object
+) -> None:
+    before = exported(graph)
+    with pytest.raises(error) as caught:
+        graph.load(data, **more)  # type: ignore[arg-type]
+    assert place in caught.value.message
+    assert exported(graph) == before
+
+
+def test_missing_files_and_strange_arguments(shared: Graph, tmp_path: Path) -> None:
+    refused(shared, tmp_path / "none.ndjson", NotFound, "none.ndjson")
+    refused(shared, str(tmp_path / "*.ndjson"), NotFound, "*.ndjson")
+    refused(shared, tmp_path, InvalidArgument, "holds no data file")
+    refused(shared, [], InvalidArgument, "empty")
+    refused(shared, 7, InvalidArgument, "int")
+    refused(shared, "https://x.org/a.ndjson", InvalidArgument, "only local files")
+    refused(shared, pa.table({"name": ["x"]}), InvalidArgument, "type=")
+    refused(shared, pa.table({"nme": ["x"]}), InvalidArgument, "'nme'", type="Person")
+    refused(shared, pa.table({"name": ["x"]}), InvalidArgument, "Nobody", type="Nobody")
+    refused(shared, tmp_path, InvalidArgument, "mode", mode="upsert")
+    refused(shared, tmp_path, InvalidArgument, "engine", engine="hadoop")
+    (tmp_path / "in.ndjson").write_text("")
+    refused(shared, tmp_path, NotFound, "no branch", branch="none")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(shared: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "in.ndjson"
+    path.write_text("")
+    path.chmod(0)
+    refused(shared, path, InvalidArgument, str(path))
+
+
+def test_parquet(shared: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "Person.parquet"
+    pq.write_table(pa.table({"name": ["x", "y"], "age": [1, 900]}), path)
+    refused(shared, path, ValidationFailed, f"{path}:2: Person 'y': 'age'")
+    pq.write_table(pa.table({"name": ["x", "y"], "age": ["1", "2"]}), path)
+    refused(shared, path, ValidationFailed, f"{path}:1: Person: 'age'")
+    pq.write_table(pa.table({"name": ["x", "y"], "rank": [1.0, float("nan")]}), path)
+    refused(shared, path, ValidationFailed, f"{path}:2: Person")
+    pq.write_table(pa.table({"name": ["x", None]}), path)
+    refused(shared, path, ValidationFailed, f"{path}:2: Person")
+    path.write_bytes(path.read_bytes()[:-20])
+    refused(shared, path, InvalidArgument, str(path))
+
+
+def test_violations_are_counted_and_in_order(shared: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "in.ndjson"
+    lines = [f'{{"type":"Person","data":{{"name":"p{i}","age":{i - 50}}}}}' for i in range(100)]
+    lines[70] = "rubbish"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValidationFailed) as caught:
+        shared.load(path)
+    assert caught.value.total == 51
+    assert caught.value.counts == {"range": 50, "syntax": 1}
+    found = [v["line"] for v in caught.value.violations]
+    assert found == sorted(found)
+    assert caught.value.violations[0]["file"] == str(path)
