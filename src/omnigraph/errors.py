@@ -191,6 +191,11 @@ class MergeConflicts(OmnigraphError):
 
     code = "conflict"
 
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        conflicts = found.pop("conflicts", ())
+        return {**found, "merge_conflicts": [conflict.to_dict() for conflict in conflicts]}
+
 
 class RecoveryRequired(OmnigraphError):
     """A dead writer's intent could not be finished; reads work, writes do not."""

@@ -44,6 +44,7 @@ BRANCH_POINTS = (
     "branch.delete_after_unref",
 )
 CLEANUP_POINTS = ("cleanup.after_find", "cleanup.after_removal")
+MERGE_POINTS = ("merge.after_rows", "merge.after_history", "merge.before_branch_delete")
 INIT_POINTS = ("init.after_tables", "init.after_schema", "init.after_manifest")
 CACHE_POINTS = ("cache.before_array",)
 LOAD_POINTS = (
@@ -60,6 +61,7 @@ ALL_POINTS = (
     + PUBLISH_POINTS
     + BRANCH_POINTS
     + CLEANUP_POINTS
+    + MERGE_POINTS
     + INIT_POINTS
     + CACHE_POINTS
     + LOAD_POINTS

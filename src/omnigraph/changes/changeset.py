@@ -20,12 +20,28 @@ class SchemaChange:
 
 
 @dataclass(frozen=True, slots=True)
+class MergedHead:
+    """The other parent of a merge, and what must be remembered of it."""
+
+    commit_id: str
+    created_at: int
+    history: str | None
+    """The `__history` page of the commits it brings in; written before the publish."""
+    fast_forward: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Effects, at most one per table, plus the tables whose content they relied on."""
+    """Effects, at most one per table, plus the tables whose content they relied on.
+
+    An effect on a table that `schema` adds must be `ReplaceRows`: its first content.
+    With `merged` there is a commit even if no row changes.
+    """
 
     effects: tuple[Effect, ...]
     reads: tuple[TableKey, ...] = ()
     schema: SchemaChange | None = None
+    merged: MergedHead | None = None
 
     def __post_init__(self) -> None:
         keys = [effect.key for effect in self.effects]

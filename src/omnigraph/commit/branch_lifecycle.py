@@ -61,15 +61,20 @@ class BranchLifecycle:
             failpoints.hit("branch.create_after_ref")
         return ref
 
-    def delete(self, name: str, actor_id: str | None) -> None:
-        """Mark the head deleted, then remove the name. Branches forked from it live on."""
+    def delete(self, name: str, actor_id: str | None, only_at: str | None = None) -> None:
+        """Mark the head deleted, then remove the name. Branches forked from it live on.
+
+        With `only_at` a branch whose head is another commit by now is left alone.
+        """
         if name == MAIN:
             raise InvalidName("main cannot be deleted", name=name)
         ref, _ = self._reader.branch(name)
         exclusive = frozenset({branch_resource(ref)})
         with self._holding(IntentKind.BRANCH_DELETE, ref, exclusive, frozenset(), actor_id):
             state = self._reader.state(ref)
-            marked = Publication(self._clock.new_ulid(), state.version, marks_deleted=True)
+            marked = Publication(
+                self._clock.new_ulid(), state.version, marks_deleted=True, if_commit=only_at
+            )
             if not state.deleted:
                 self._publisher.publish(ref, marked)
             failpoints.hit("branch.delete_after_mark")

@@ -33,6 +33,10 @@ class WriteRequest:
     repreparable: bool = True
     """Inserts, upserts and loads may be prepared again; updates and deletes surface a conflict."""
     changes_schema: bool = False
+    on_exact_head: bool = False
+    """The result depends on the whole branch: it is taken exclusively from capture to publish."""
+    tables_of: Callable[[Snapshot], tuple[TableKey, ...]] | None = None
+    """With `on_exact_head`: which tables it may change, known only once the head is."""
     long_build: bool = False
     """Building takes long: do not keep others waiting meanwhile."""
 

@@ -31,6 +31,7 @@ from omnigraph.manifest.publication import TableMove
 from omnigraph.manifest.records import TableChanges, TablePin
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import TableKey
 
 _NAMED_IDS = 10
 
@@ -84,6 +85,14 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return StagedTable(pin, indexes, None) if indexes else None
 
 
+def record_first_rows(
+    key: TableKey, rows: pa.Table, store: Store, settings: HistorySettings, clock: Clock
+) -> TableChanges:
+    """What a table created with rows adds."""
+    none = pa.array([], pa.string())
+    return _record_ids(key, ChangedIds(_ids([rows]), none, none), store, settings, clock)
+
+
 def record_changes(
     staged: StagedTable, store: Store, settings: HistorySettings, clock: Clock
 ) -> TableChanges | None:
@@ -95,6 +104,12 @@ def record_changes(
         if ids.total > settings.inline_ids:
             return _record_file(staged.pin, ids, store, clock)
         ids = ChangedIds(*(ids.read(op) for op in Op))
+    return _record_ids(staged.pin.key, ids, store, settings, clock)
+
+
+def _record_ids(
+    key: TableKey, ids: ChangedIds, store: Store, settings: HistorySettings, clock: Clock
+) -> TableChanges:
     lists = (ids.inserted, ids.updated, ids.deleted)
     inserted, updated, deleted = (len(part) for part in lists)
     inline = file = None
@@ -104,7 +119,7 @@ def record_changes(
     else:
         file = clock.new_ulid()
         store.files.put(change_list_object(file), encode_changes(*lists))
-    return TableChanges(staged.pin.key, inserted, updated, deleted, inline, file)
+    return TableChanges(key, inserted, updated, deleted, inline, file)
 
 
 def _record_file(pin: TablePin, changes: ChangeList, store: Store, clock: Clock) -> TableChanges:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import AlreadyExists
@@ -13,11 +15,16 @@ from omnigraph.values.clock import Clock
 
 
 def create_table(
-    store: Store, entity: EntityType, owner: BranchRef, commit_id: str, clock: Clock
+    store: Store,
+    entity: EntityType,
+    owner: BranchRef,
+    commit_id: str,
+    clock: Clock,
+    rows: pa.Table | None = None,
 ) -> TablePin:
-    """The pin of an empty table."""
+    """The pin of a table that holds `rows`, or nothing."""
     indexed = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
-    rows = table_schema(entity).empty_table()
+    rows = table_schema(entity).empty_table() if rows is None else rows
     location = table_location(entity.table_key)
     try:
         if store.files.get(reclaimed_marker(location)) is not None:
@@ -32,7 +39,7 @@ def create_table(
         location=created.location,
         branch=created.branch,
         version=created.version,
-        row_count=0,
+        row_count=rows.num_rows,
         owner=owner.incarnation,
         content_epoch=commit_id,
     )

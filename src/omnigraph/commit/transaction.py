@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet, SchemaChange
+from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.arming import Arming
+from omnigraph.commit.drafts import merging, outcome_unknown
 from omnigraph.commit.gates import Gates
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.intents import (
@@ -30,10 +31,10 @@ from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, draft_of, receipt_of
+from omnigraph.commit.schema_acceptance import accept_schema
 from omnigraph.commit.staging import ChangedIds, StagedTable, record_changes, stage
 from omnigraph.commit.staging_age import outstayed
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
-from omnigraph.commit.table_creation import create_table
 from omnigraph.commit.table_forks import fork_unowned
 from omnigraph.errors import (
     ExpectedVersionMismatch,
@@ -71,6 +72,7 @@ class _Prepared:
     """Everything up to *arm*: staged writes and the publication that would make them visible."""
 
     ref: BranchRef
+    request: WriteRequest
     staged: tuple[StagedTable, ...]
     publication: Publication
     began_at: int
@@ -132,12 +134,12 @@ class Transaction:
             if not isinstance(prepared, _Prepared):
                 return prepared
             with self._turn(request):
-                return self._conclude(request, prepared, operation_id)
+                return self._conclude(prepared, operation_id)
         with self._turn(request):
             prepared = self._prepare(request, build, operation_id)
             if not isinstance(prepared, _Prepared):
                 return prepared
-            return self._conclude(request, prepared, operation_id)
+            return self._conclude(prepared, operation_id)
 
     @contextmanager
     def _turn(self, request: WriteRequest) -> Iterator[None]:
@@ -157,22 +159,26 @@ class Transaction:
             self._clock.new_ulid(),
             state.version,
             commit=draft,
-            if_commit=request.if_commit,
+            if_commit=state.head_commit_id if request.on_exact_head else request.if_commit,
             on_schema_id=state.schema_id,
         )
         receipt = self._earlier_receipt(request, state, bare)
         if receipt is not None:
             return receipt
         _require(state, bare, ref)
+        if request.tables_of is not None:
+            tables = request.tables_of(self._reader.snapshot(ref, state))
+            request = replace(request, tables=tables)
         state = self._fork(ref, state, request)
         snapshot = self._reader.snapshot(ref, state)
         changes = build(snapshot)
         staged = self._stage(request, state, snapshot, changes)
-        if not staged and changes.schema is None:
+        if not staged and changes.schema is None and changes.merged is None:
             return receipt_of(ref.name, None)
         recorded = (
             record_changes(s, self._store, self._settings.history, self._clock) for s in staged
         )
+        draft = merging(draft, changes.merged)
         draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
         publication = replace(
             bare,
@@ -181,9 +187,16 @@ class Transaction:
             reads=tuple((k, snapshot.pin(k).content_epoch) for k in request.reads),
         )
         if changes.schema is not None:
-            publication = self._accept(changes.schema, ref, operation_id, publication)
+            publication = accept_schema(
+                self._reader,
+                changes,
+                (ref, operation_id),
+                publication,
+                self._settings.history,
+                self._clock,
+            )
         failpoints.hit("commit.after_stage")
-        return _Prepared(ref, staged, publication, began_at)
+        return _Prepared(ref, request, staged, publication, began_at)
 
     def _fork(self, ref: BranchRef, state: BranchState, request: WriteRequest) -> BranchState:
         """Own the tables. Nothing was built yet, so whoever was faster only means: look again."""
@@ -197,7 +210,10 @@ class Transaction:
     def _stage(
         self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
     ) -> tuple[StagedTable, ...]:
-        undeclared = [str(e.key) for e in changes.effects if e.key not in request.tables]
+        added = changes.schema.added if changes.schema is not None else ()
+        new = {entity.table_key for entity in added}
+        effects = [e for e in changes.effects if e.key not in new]
+        undeclared = [str(e.key) for e in effects if e.key not in request.tables]
         assert not undeclared, f"the request does not name {undeclared}"
 
         def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
@@ -205,25 +221,11 @@ class Transaction:
                 pin, ids, state.commits, lambda: read_ids(self._store.open(pin.at))
             )
 
-        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
+        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in effects)
         return tuple(s for s in staged if s is not None)
 
-    def _accept(
-        self, change: SchemaChange, ref: BranchRef, operation_id: str, publication: Publication
-    ) -> Publication:
-        """Write what the new schema needs before anything can name it."""
-        schema_id = self._clock.new_ulid()
-        self._reader.schemas.write(schema_id, change.catalog, change.source)
-        created = tuple(
-            create_table(self._store, entity, ref, operation_id, self._clock)
-            for entity in change.added
-        )
-        return replace(publication, schema_id=schema_id, created=created)
-
-    def _conclude(
-        self, request: WriteRequest, prepared: _Prepared, operation_id: str
-    ) -> WriteReceipt:
-        ref = prepared.ref
+    def _conclude(self, prepared: _Prepared, operation_id: str) -> WriteReceipt:
+        ref, request = prepared.ref, prepared.request
         exclusive, shared = self._resources(request, ref)
         intent = Intent(
             intent_id=prepared.publication.intent_id,
@@ -266,6 +268,13 @@ class Transaction:
         assert publication is not None
         receipt = self._earlier_receipt(request, state, publication)
         if receipt is None:
+            if request.on_exact_head and publication.if_commit != state.head_commit_id:
+                raise ExpectedVersionMismatch(
+                    f"branch {ref.name!r} moved while this was prepared; repeat it",
+                    table="branch",
+                    expected=publication.if_commit,
+                    actual=state.head_commit_id,
+                )
             _require(state, publication, ref)
         return receipt
 
@@ -324,7 +333,7 @@ class Transaction:
                 if isinstance(error, StorageFull) and attempt == 1:
                     raise  # certainly not published, and a moment's wait frees no space
                 if attempt == _PUBLISH_ATTEMPTS:
-                    raise _outcome_unknown(publication, error) from error
+                    raise outcome_unknown(publication, error) from error
                 self._clock.sleep(_PUBLISH_PAUSE * attempt)
         raise AssertionError("unreachable")
 
@@ -364,7 +373,7 @@ class Transaction:
             # The intent stays, and recovery may find every table advanced and finish the write:
             # the caller must not take it for rejected.
             assert intent.publication is not None
-            raise _outcome_unknown(intent.publication, error) from error
+            raise outcome_unknown(intent.publication, error) from error
         self._disarm(intent)
 
     def _resources(
@@ -374,17 +383,9 @@ class Transaction:
         exclusive = {table_resource(ref, key) for key in request.tables}
         shared = {table_resource(ref, key) for key in request.reads} - exclusive
         (exclusive if request.changes_schema else shared).add(schema_resource(ref))
-        (exclusive if request.if_commit is not None else shared).add(branch_resource(ref))
+        whole_branch = request.on_exact_head or request.if_commit is not None
+        (exclusive if whole_branch else shared).add(branch_resource(ref))
         return frozenset(exclusive), frozenset(shared)
-
-
-def _outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"the write could be neither published nor undone ({error}); its intent "
-        f"{publication.intent_id} stays and the next writer settles it",
-        commit_id=publication.commit.commit_id if publication.commit else None,
-        operation_id=publication.intent_id,
-    )
 
 
 def _require(state: BranchState, publication: Publication, ref: BranchRef) -> None:

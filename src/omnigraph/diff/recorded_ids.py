@@ -22,9 +22,6 @@ from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.records import Commit, TableChanges
 
-FAST_FORWARD = "fast_forward"
-"""Operation of a merge commit whose content is that of its second parent."""
-
 OPS = ("insert", "update", "delete")
 
 
@@ -71,7 +68,7 @@ def _step_down(
 
 
 def _steps(commit: Commit) -> Iterator[tuple[str, bool, int]]:
-    if commit.merged_parent_commit_id is not None and commit.operation == FAST_FORWARD:
+    if commit.merged_parent_commit_id is not None and commit.equals_merged:
         yield commit.merged_parent_commit_id, True, 0
     if commit.parent_commit_id is not None:
         changed = sum(c.inserted + c.updated + c.deleted for c in commit.changes)

@@ -68,6 +68,8 @@ class ChangedIds:
         return self.runs(pair).chunks(after)
 
     def runs(self, pair: TablePair) -> IdRuns:
+        if _equal(pair):
+            return IdRuns(self._scratch)
         return self._from_records(pair) or self._by_scan(pair)
 
     def _from_records(self, pair: TablePair) -> IdRuns | None:
@@ -89,5 +91,5 @@ class ChangedIds:
 
 def _equal(pair: TablePair) -> bool:
     if pair.before is None or pair.after is None:
-        return False
+        return pair.before is pair.after
     return same_content(pair.before.pin, pair.after.pin)

@@ -66,17 +66,15 @@ class Lineage:
             tables=undo_commits(place.page.tables, reversed(newer)),
         )
 
-    def first_parents(self, head: str, until: frozenset[str] | set[str]) -> list[StoredCommit]:
-        """From `head` down along first parents to the last commit not in `until`; newest first."""
-        found = []
+    def first_parents(self, head: str) -> Iterator[StoredCommit]:
+        """`head` and what lies below it along first parents, newest first."""
         current: str | None = head
-        while current is not None and current not in until:
+        while current is not None:
             stored = self.find(current)
             if stored is None:
-                break
-            found.append(stored)
+                return
+            yield stored
             current = stored.commit.parent_commit_id
-        return found
 
     def _place(self, commit_id: str) -> _Place | None:
         while commit_id not in self._places:

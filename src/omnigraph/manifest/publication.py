@@ -66,6 +66,7 @@ class CommitDraft:
     idempotency_key: str | None = None
     recovery: RecoveryAudit | None = None
     merged_history: str | None = None
+    equals_merged: bool = False
     not_before: int = 0
     """Later than this moment: a merge is younger than both its parents on any clock."""
 
@@ -80,6 +81,7 @@ class CommitDraft:
             "idempotency_key": self.idempotency_key,
             "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
+            "equals_merged": self.equals_merged,
             "not_before": self.not_before,
         }
 
@@ -289,4 +291,5 @@ def _finish(
         idempotency_key=draft.idempotency_key,
         recovery=draft.recovery,
         merged_history=draft.merged_history,
+        equals_merged=draft.equals_merged,
     )

@@ -164,6 +164,8 @@ class Commit:
     recovery: RecoveryAudit | None = None
     merged_history: str | None = None
     """The `__history` page of what a merge brought in: ancestry outlives the merged branch."""
+    equals_merged: bool = False
+    """A fast-forward: the content is exactly that of the merged parent."""
 
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
@@ -188,6 +190,7 @@ class Commit:
             "idempotency_key": self.idempotency_key,
             "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
+            "equals_merged": self.equals_merged,
         }
 
     @staticmethod

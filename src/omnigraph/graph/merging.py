@@ -1,0 +1,58 @@
+"""`g.merge`, `g.revert` and `g.cherry_pick`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.commit.request import WriteReceipt
+from omnigraph.graph.engine import Engine
+from omnigraph.merge.branches import MergeParts, MergeRequest, merge_branches, preview_merge
+from omnigraph.merge.conflicts import MergePreview, MergeResult
+from omnigraph.merge.decisions import Decisions, read_resolutions
+from omnigraph.merge.picks import PickRequest, pick
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """Who decides conflicts, and as whom the commit is made."""
+
+    strategy: str
+    resolutions: Any
+    actor: str | None
+    message: str | None
+
+
+def merge(
+    engine: Engine, source: str, target: str, options: MergeOptions, *, delete_branch: bool
+) -> MergeResult:
+    return merge_branches(_parts(engine), _request(source, target, options, delete_branch))
+
+
+def preview(engine: Engine, source: str, target: str, options: MergeOptions) -> MergePreview:
+    return preview_merge(_parts(engine), _request(source, target, options, delete_branch=False))
+
+
+def repeat_commit(
+    engine: Engine, commit_id: str, branch: str, operation: str, options: MergeOptions
+) -> WriteReceipt:
+    """Revert or cherry-pick one commit."""
+    request = PickRequest(
+        commit_id, branch, operation, _decisions(options), options.actor, options.message
+    )
+    return pick(_parts(engine), request)
+
+
+def _request(source: str, target: str, options: MergeOptions, delete_branch: bool) -> MergeRequest:
+    return MergeRequest(
+        source, target, _decisions(options), options.actor, options.message, delete_branch
+    )
+
+
+def _decisions(options: MergeOptions) -> Decisions:
+    return Decisions(options.strategy, read_resolutions(options.resolutions))
+
+
+def _parts(engine: Engine) -> MergeParts:
+    return MergeParts(engine.reader, engine.transaction, engine.lifecycle, SYSTEM_CLOCK)

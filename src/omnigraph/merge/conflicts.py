@@ -1,0 +1,119 @@
+"""What two branches disagree about, and what a merge answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from omnigraph.diff.change import ChangePage, json_value
+from omnigraph.manifest.records import Commit
+
+
+class ConflictKind(StrEnum):
+    """Every way in which two sides can disagree."""
+
+    DIVERGENT_INSERT = "DivergentInsert"
+    DIVERGENT_UPDATE = "DivergentUpdate"
+    DELETE_VS_UPDATE = "DeleteVsUpdate"
+    ORPHAN_EDGE = "OrphanEdge"
+    UNIQUE_VIOLATION = "UniqueViolation"
+    CARDINALITY_VIOLATION = "CardinalityViolation"
+    VALUE_CONSTRAINT_VIOLATION = "ValueConstraintViolation"
+
+
+class Outcome(StrEnum):
+    """What a merge came to."""
+
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One disagreement. Values are of the property, or whole entities when it names none.
+
+    *ours* is the branch merged into, *theirs* the one merged from.
+    """
+
+    entity_kind: str
+    type_name: str
+    entity_id: str
+    kind: str
+    message: str
+    property: str | None = None
+    base: Any = None
+    ours: Any = None
+    theirs: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "entity_kind": self.entity_kind,
+            "type_name": self.type_name,
+            "entity_id": self.entity_id,
+            "kind": self.kind,
+            "message": self.message,
+            "base": json_value(self.base),
+            "ours": json_value(self.ours),
+            "theirs": json_value(self.theirs),
+        }
+        if self.property is not None:
+            found["property"] = self.property
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge did. `commit` is None when the target had everything already."""
+
+    source: str
+    target: str
+    outcome: str
+    commit: Commit | None
+    branch_deleted: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome,
+            "commit": self.commit.to_dict() if self.commit else None,
+        }
+        if self.branch_deleted is not None:
+            found["branch_deleted"] = self.branch_deleted
+        return found
+
+
+class MergePreview(list[Conflict]):
+    """The conflicts a merge would have, and what it would change if they were settled.
+
+    Unsettled conflicts are shown in `changes` as if the target's side had been taken.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        outcome: str,
+        conflicts: Iterable[Conflict],
+        changes: ChangePage,
+    ) -> None:
+        super().__init__(conflicts)
+        self.source, self.target = names
+        self.outcome = outcome
+        self.changes = changes
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        return list(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome,
+            "preview": True,
+            "merge_conflicts": [conflict.to_dict() for conflict in self],
+            **self.changes.to_dict(),
+        }

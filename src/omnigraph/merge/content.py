@@ -1,0 +1,88 @@
+"""One side of a merge: a snapshot, or a snapshot with merged rows laid over it in memory.
+
+The second kind is the virtual ancestor of a criss-cross: the best common ancestors merged with each
+other. It lives only as long as the merge that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.columns import ID
+from omnigraph.diff.entity_rows import AlignedRows, TableAt, align, rows_of, tables_by_identity
+from omnigraph.diff.id_runs import IdRuns
+from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.three_way import Disputed
+
+Identity = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Rows of one type that differ from the snapshot below."""
+
+    written: pa.Table
+    deleted: pa.Array
+    disputed: Disputed
+
+    @property
+    def ids(self) -> pa.Array:
+        disputed = pa.array(list(self.disputed), pa.string())
+        written = self.written.column(ID).chunks
+        return pa.concat_arrays([*written, self.deleted, disputed])
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one side holds."""
+
+    snapshot: Snapshot
+    overlays: Mapping[Identity, Overlay] = field(default_factory=dict)
+
+    def table(self, identity: Identity) -> TableAt | None:
+        return tables_by_identity(self.snapshot).get(identity)
+
+    def disputed(self, identity: Identity) -> Disputed:
+        overlay = self.overlays.get(identity)
+        return overlay.disputed if overlay is not None else {}
+
+    def rows(
+        self, store: Store, identity: Identity, ids: pa.Array, schema: pa.Schema
+    ) -> AlignedRows:
+        below = rows_of(store, self.table(identity), ids, schema)
+        overlay = self.overlays.get(identity)
+        if overlay is None:
+            return below
+        above = align(overlay.written, ids, schema)
+        gone = np.asarray(pc.is_in(ids, value_set=overlay.deleted).to_numpy(zero_copy_only=False))
+        pick = np.where(above.present, len(ids), 0) + np.arange(len(ids))
+        stacked = pa.concat_tables([below.rows, above.rows])
+        present = (below.present & ~gone) | above.present
+        return AlignedRows(stacked.take(pa.array(pick)), present)
+
+
+def differing(a: Content, b: Content) -> Iterator[TablePair]:
+    """Types whose rows may differ between two sides."""
+    pairs = differing_tables(a.snapshot, b.snapshot)
+    yield from pairs
+    seen = {pair.identity for pair in pairs}
+    for identity in {**a.overlays, **b.overlays}:
+        if identity not in seen and (a.table(identity) or b.table(identity)):
+            yield TablePair(identity, a.table(identity), b.table(identity))
+
+
+def candidate_ids(changed: ChangedIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:
+    """Ids that may differ, overlays included."""
+    runs = changed.runs(pair)
+    for side in sides:
+        overlay = side.overlays.get(pair.identity)
+        if overlay is not None:
+            runs.add(overlay.ids)
+    return runs

@@ -1,0 +1,144 @@
+"""Merge contents table by table, and build the ancestor a merge is made against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.diff.entity_rows import common_schema
+from omnigraph.diff.id_runs import Scratch
+from omnigraph.diff.table_pairs import ChangedIds, TablePair
+from omnigraph.errors import SchemaRefused
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.lineage import Lineage
+from omnigraph.merge.bases import best_common_ancestors, require_common
+from omnigraph.merge.catalogs import merge_catalogs
+from omnigraph.merge.content import Content, Identity, Overlay, candidate_ids, differing
+from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.three_way import Forced, MergedRows, ThreeSides, merge_rows
+from omnigraph.values.identifiers import TableKey
+
+NOTHING_FORCED = Forced()
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The three contents of a merge."""
+
+    base: Content
+    ours: Content
+    theirs: Content
+
+    @property
+    def all(self) -> tuple[Content, Content, Content]:
+        return self.base, self.ours, self.theirs
+
+
+class Merger:
+    """Merges whatever the commit graph can show, in chunks of ids."""
+
+    def __init__(self, store: Store, lineage: Lineage, scratch: Scratch) -> None:
+        self._store = store
+        self._lineage = lineage
+        self._scratch = scratch
+
+    def ancestor(self, ours: str, theirs: str) -> Content:
+        """The best common ancestor; after a criss-cross the ancestors merged with each other."""
+        first, *others = require_common(
+            best_common_ancestors(self._lineage, ours, theirs), ours, theirs
+        )
+        content = Content(self._lineage.snapshot(first))
+        for other in others:
+            base = self.ancestor(first, other)
+            sides = Sides(base, content, Content(self._lineage.snapshot(other)))
+            content = self._merged_ancestors(sides)
+        return content
+
+    def merge(
+        self,
+        sides: Sides,
+        catalog: Catalog,
+        decisions: Decisions | None,
+        forced: Mapping[TableKey, Forced],
+    ) -> Iterator[tuple[EntityType, Iterator[MergedRows]]]:
+        """Per type that theirs changed since the base: its merged chunks in id order."""
+        by_identity = {(e.table_key.kind.value, e.identity): e for e in catalog.entity_types()}
+        base, theirs = sides.base.snapshot, sides.theirs.snapshot
+        changed = ChangedIds(self._store, self._lineage, base, theirs, self._scratch)
+        pairs = {pair.identity: pair for pair in differing(sides.base, sides.theirs)}
+        for identity, entity in by_identity.items():
+            if entity.table_key in forced and identity not in pairs:
+                pairs[identity] = TablePair(
+                    identity, sides.base.table(identity), sides.theirs.table(identity)
+                )
+        for identity, pair in pairs.items():
+            known = by_identity.get(identity)
+            if known is not None:
+                settled = forced.get(known.table_key, NOTHING_FORCED)
+                yield known, self._chunks((changed, pair), sides, known, decisions, settled)
+
+    def _chunks(
+        self,
+        candidates: tuple[ChangedIds, TablePair],
+        sides: Sides,
+        entity: EntityType,
+        decisions: Decisions | None,
+        forced: Forced,
+    ) -> Iterator[MergedRows]:
+        changed, pair = candidates
+        runs = candidate_ids(changed, pair, sides.all)
+        runs.add(pa.array(forced.ids, pa.string()))
+        identity = pair.identity
+        tables = [side.table(identity) for side in sides.all]
+        schema = common_schema(*(t.entity if t else None for t in tables), entity)
+        for ids in runs.chunks():
+            base, ours, theirs = (
+                side.rows(self._store, identity, ids, schema) for side in sides.all
+            )
+            three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity))
+            yield merge_rows(three, decisions, forced)
+
+    def _merged_ancestors(self, sides: Sides) -> Content:
+        catalogs = [side.snapshot.catalog for side in sides.all]
+        try:
+            catalog = merge_catalogs(*catalogs).catalog
+        except SchemaRefused:
+            catalog = catalogs[1]
+        overlays = dict(sides.ours.overlays)
+        for entity, chunks in self.merge(sides, catalog, None, {}):
+            identity = (entity.table_key.kind.value, entity.identity)
+            merged = _overlay(entity, list(chunks))
+            overlays[identity] = _laid_over(overlays.get(identity), merged)
+        return Content(sides.ours.snapshot, overlays)
+
+
+def _overlay(entity: EntityType, chunks: list[MergedRows]) -> Overlay:
+    empty = table_schema(entity).empty_table()
+    return Overlay(
+        pa.concat_tables([empty, *(c.written for c in chunks)]),
+        pa.concat_arrays([pa.array([], pa.string()), *(c.deleted for c in chunks)]),
+        {i: columns for c in chunks for i, columns in c.disputed.items()},
+    )
+
+
+def _laid_over(below: Overlay | None, above: Overlay) -> Overlay:
+    if below is None:
+        return above
+    newer = pc.is_in(below.written.column(ID), value_set=above.ids)
+    kept = below.written.filter(pc.invert(newer))
+    still_gone = below.deleted.filter(pc.invert(pc.is_in(below.deleted, value_set=above.ids)))
+    return Overlay(
+        pa.concat_tables([kept, above.written]),
+        pa.concat_arrays([still_gone, above.deleted]),
+        {**below.disputed, **above.disputed},
+    )
+
+
+def identity_of(entity: EntityType) -> Identity:
+    return entity.table_key.kind.value, entity.identity

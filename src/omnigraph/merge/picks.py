@@ -1,0 +1,90 @@
+"""Revert and cherry-pick: a commit's changes, backwards or again, as a three-way merge.
+
+Cherry-pick brings the step from a commit's parent to the commit; revert the step back. Both are
+merges whose base is one end of the step, so what happened since is respected property by property.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.diff.id_runs import Scratch
+from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.branches import MergeParts
+from omnigraph.merge.content import Content
+from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.merger import Merger, Sides
+from omnigraph.merge.resolve import Merged, merge_sides, schema_text
+from omnigraph.values.identifiers import TableKey
+
+REVERT = "revert"
+CHERRY_PICK = "cherry_pick"
+
+
+@dataclass(frozen=True, slots=True)
+class PickRequest:
+    """Which commit, where to, and in which direction."""
+
+    commit_id: str
+    branch: str
+    operation: str
+    decisions: Decisions
+    actor_id: str | None = None
+    message: str | None = None
+
+
+def pick(parts: MergeParts, request: PickRequest) -> WriteReceipt:
+    """One commit on `branch`; `commit` is None when there is nothing left to do or undo."""
+    with Scratch() as scratch:
+        attempt = _Pick(parts, request, scratch)
+        return parts.transaction.run(
+            WriteRequest(
+                branch=request.branch,
+                operation=request.operation,
+                tables=(),
+                actor_id=request.actor_id,
+                message=request.message or attempt.message,
+                on_exact_head=True,
+                tables_of=attempt.tables,
+            ),
+            attempt.build,
+        )
+
+
+class _Pick:
+    def __init__(self, parts: MergeParts, request: PickRequest, scratch: Scratch) -> None:
+        self._parts = parts
+        self._request = request
+        self._scratch = scratch
+        _, state = parts.reader.branch(request.branch)
+        self._lineage = Lineage(parts.reader, (state,))
+        commit = self._lineage.commit(request.commit_id)
+        after = self._lineage.snapshot(request.commit_id)
+        parent = commit.parent_commit_id
+        before = self._lineage.snapshot(parent) if parent else replace(after, tables={})
+        backwards = request.operation == REVERT
+        self._base, self._theirs = (after, before) if backwards else (before, after)
+        self._merged: Merged | None = None
+        said = f": {commit.message}" if commit.message else ""
+        self.message = f"{request.operation.replace('_', '-')} {request.commit_id}{said}"
+
+    def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
+        store = self._parts.reader.store
+        merger = Merger(store, self._lineage, self._scratch)
+        sides = Sides(Content(self._base), Content(ours), Content(self._theirs))
+        merged = merge_sides(store, merger, sides, self._request.decisions, self._scratch)
+        self._request.decisions.refuse_unused()
+        merged.refuse_conflicts((self._request.commit_id, self._request.branch))
+        self._merged = merged
+        return merged.tables
+
+    def build(self, ours: Snapshot) -> ChangeSet:
+        merged = self._merged
+        assert merged is not None
+        reader = self._parts.reader
+        text = reader.schemas.read(self._theirs.schema_id).source
+        text = schema_text(merged.catalog.catalog, self._theirs.catalog, text)
+        return ChangeSet(merged.effects(reader.store, ours), schema=merged.schema_change(text))

@@ -1,0 +1,203 @@
+"""Merge three contents into effects on ours: rows first, then the rules of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.model import Catalog
+from omnigraph.changes.change_list import Op
+from omnigraph.changes.changeset import SchemaChange
+from omnigraph.changes.effects import Effect
+from omnigraph.diff.change import Change, ChangeOp, TypeRef
+from omnigraph.diff.entity_rows import images, sort_key
+from omnigraph.diff.id_runs import Scratch
+from omnigraph.errors import MergeConflicts, ValidationFailed
+from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.validate import validate_deltas
+from omnigraph.integrity.violations import Report, Violation
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
+from omnigraph.merge.conflicts import Conflict
+from omnigraph.merge.constraint_conflicts import ConstraintConflicts, ForcedTables
+from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.merger import Merger, Sides, identity_of
+from omnigraph.merge.table_output import ROWS_IN_MEMORY, TableOutput
+from omnigraph.values.identifiers import TableKey
+
+_ROUNDS = 20
+_VIOLATIONS = 10_000
+_NAMED = 5
+
+
+@dataclass
+class Merged:
+    """The result of merging: what to do to our tables, and what stands in the way."""
+
+    sides: Sides
+    catalog: MergedCatalog
+    outputs: list[TableOutput] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+
+    @property
+    def tables(self) -> tuple[TableKey, ...]:
+        """Existing tables of ours that change."""
+        new = {entity.table_key for entity in self.catalog.added}
+        return tuple(o.key for o in self.outputs if o.key not in new)
+
+    def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
+        new = {entity.table_key for entity in self.catalog.added}
+        return tuple(
+            o.first_rows() if o.key in new else o.effect(store, ours.pin(o.key))
+            for o in self.outputs
+        )
+
+    def schema_change(self, source_text: str) -> SchemaChange | None:
+        if not self.catalog.added:
+            return None
+        return SchemaChange(self.catalog.catalog, source_text, self.catalog.added)
+
+    def refuse_conflicts(self, names: tuple[str, str]) -> None:
+        if not self.conflicts:
+            return
+        source, target = names
+        shown = "; ".join(c.message for c in self.conflicts[:_NAMED])
+        more = len(self.conflicts) - _NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        raise MergeConflicts(
+            f"{source} and {target} are in conflict: {shown}{rest}",
+            conflicts=self.conflicts,
+            source=source,
+            target=target,
+        )
+
+    def changes(self, store: Store) -> Iterator[Change]:
+        """What would change in ours, in the order of a diff."""
+        for output in sorted(self.outputs, key=lambda o: sort_key(o.key)):
+            found = [*_written(store, self.sides, output), *_deleted(store, self.sides, output)]
+            yield from sorted(found, key=lambda change: change.id)
+
+
+def merge_sides(
+    store: Store,
+    merger: Merger,
+    sides: Sides,
+    decisions: Decisions,
+    scratch: Scratch,
+    in_memory: int = ROWS_IN_MEMORY,
+) -> Merged:
+    """Merge; then settle broken rules as decided, until the graph is right or somebody must look.
+
+    Every round starts from the rows, because bringing a node back or dropping an edge can break
+    the next rule.
+    """
+    catalogs = [side.snapshot.catalog for side in sides.all]
+    catalog = merge_catalogs(*catalogs)
+    forced = ForcedTables()
+    rules = ConstraintConflicts(store, sides, catalog.catalog)
+    merged = Merged(sides, catalog)
+    for _ in range(_ROUNDS):
+        merged = Merged(sides, catalog)
+        report = Report(_VIOLATIONS)
+        by_table = forced.by_table()
+        for entity, chunks in merger.merge(sides, catalog.catalog, decisions, by_table):
+            output = TableOutput(entity, scratch, in_memory)
+            for chunk in chunks:
+                merged.conflicts += chunk.conflicts
+                check_rows(entity, chunk.written, report)
+                output.add(chunk)
+            if not output.is_empty:
+                merged.outputs.append(output)
+        open_ones, moved = _judge(_violations(store, merged, report), rules, decisions, forced)
+        if not moved:
+            merged.conflicts += open_ones
+            break
+    merged.conflicts.sort(key=_conflict_order)
+    return merged
+
+
+def _judge(
+    violations: list[Violation],
+    rules: ConstraintConflicts,
+    decisions: Decisions,
+    forced: ForcedTables,
+) -> tuple[list[Conflict], bool]:
+    """(conflicts nobody decided, whether a decision changed something)."""
+    open_ones, moved = [], False
+    seen: set[tuple[TableKey, str | None, str]] = set()
+    for found in violations:
+        name = (found.table, found.entity_id, found.rule)
+        if name in seen:
+            continue
+        seen.add(name)
+        conflict = rules.conflict(found)
+        take = decisions.decide(conflict)
+        if take is not None and rules.settle(found, take, forced):
+            moved = True
+        else:
+            open_ones.append(conflict)
+    return open_ones, moved
+
+
+def _violations(store: Store, merged: Merged, report: Report) -> list[Violation]:
+    new = {entity.table_key for entity in merged.catalog.added}
+    deltas = {o.key: o.delta(creates=o.key in new) for o in merged.outputs}
+    try:
+        validate_deltas(_image(merged.sides, merged.catalog), store, deltas, report=report)
+    except ValidationFailed:
+        return report.violations
+    return []
+
+
+def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
+    """Our snapshot as the rules see it: a table that is only created now looks like theirs."""
+    ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
+    created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
+    return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
+
+
+def _written(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change]:
+    schema = table_schema(output.entity)
+    for table in output.batches():
+        ids = table.column("id").combine_chunks()
+        before = sides.ours.rows(store, identity_of(output.entity), ids, schema)
+        old = images(before.rows)
+        for row, new in enumerate(images(table)):
+            there = bool(before.present[row])
+            op = ChangeOp.UPDATE if there else ChangeOp.INSERT
+            yield _change(output, new["id"], op, old[row] if there else None, new)
+
+
+def _deleted(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change]:
+    ids = output.ids(Op.DELETE)
+    ids = ids.take(pa.array(np.argsort(ids.to_numpy(zero_copy_only=False), kind="stable")))
+    schema = table_schema(output.entity)
+    before = sides.ours.rows(store, identity_of(output.entity), ids, schema)
+    for old in images(before.rows):
+        yield _change(output, old["id"], ChangeOp.DELETE, old, None)
+
+
+def _change(
+    output: TableOutput,
+    entity_id: str,
+    op: ChangeOp,
+    before: dict[str, object] | None,
+    after: dict[str, object] | None,
+) -> Change:
+    type_ref = TypeRef(output.entity.identity, output.entity.name)
+    return Change(output.key.kind.value, type_ref, entity_id, op.value, before, after)
+
+
+def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:
+    by_kind = conflict.entity_kind != "node"
+    return by_kind, conflict.type_name, conflict.entity_id, conflict.property or ""
+
+
+def schema_text(catalog: Catalog, theirs: Catalog, text: str) -> str:
+    """The text of a merged schema, where one of the sides wrote exactly it."""
+    return text if catalog == theirs else ""
