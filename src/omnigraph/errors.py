@@ -11,6 +11,7 @@ OmnigraphError
 │   └── KeyConflict            strict insert of ids that exist
 ├── NotFound                   graph, branch, tag, commit, type or entity is not there
 │   └── SnapshotReclaimed      it was there; cleanup removed it
+│       └── FeedGap              a change feed cannot go on from its cursor
 ├── AlreadyExists
 ├── CommitRejected             nothing was published
 │   ├── ExpectedVersionMismatch  a table moved under the writer (retryable)
@@ -136,6 +137,12 @@ class SnapshotReclaimed(NotFound):
     """The snapshot existed and cleanup has removed its files."""
 
     code = "snapshot_reclaimed"
+
+
+class FeedGap(SnapshotReclaimed):
+    """Changes behind a feed cursor cannot be read any more: take a new baseline."""
+
+    code = "feed_gap"
 
 
 class AlreadyExists(OmnigraphError):

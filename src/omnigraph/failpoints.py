@@ -42,6 +42,8 @@ BRANCH_POINTS = (
     "branch.create_after_ref",
     "branch.delete_after_mark",
     "branch.delete_after_unref",
+    "branch.rename_after_ref",
+    "branch.rename_after_mark",
 )
 CLEANUP_POINTS = ("cleanup.after_find", "cleanup.after_removal")
 MERGE_POINTS = ("merge.after_rows", "merge.after_history", "merge.before_branch_delete")

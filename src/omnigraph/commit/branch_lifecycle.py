@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from omnigraph import failpoints
 from omnigraph.commit.arming import Arming
@@ -60,6 +61,33 @@ class BranchLifecycle:
             self._store.flush_to_disk()
             failpoints.hit("branch.create_after_ref")
         return ref
+
+    def rename(self, name: str, new_name: str, actor_id: str | None) -> BranchRef:
+        """Another name for the same branch; commits, tables and cursors stay as they are.
+
+        The head says which name counts, so handles that know the old one notice. Cut short, it
+        leaves two names; repeating it finishes the job.
+        """
+        if name == MAIN:
+            raise InvalidName("main cannot be renamed", name=name)
+        checked = _new_branch_name(new_name)
+        ref, _ = self._reader.branch(name)
+        renamed = replace(ref, name=checked)
+        exclusive = frozenset({branch_resource(ref)})
+        with self._holding(IntentKind.HOLD, ref, exclusive, frozenset({GC}), actor_id):
+            state = self._reader.state(ref)
+            if self._reader.branch_refs.find(checked) != renamed:
+                self._refuse_taken(checked)
+                if not self._reader.branch_refs.create(renamed):
+                    raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
+            failpoints.hit("branch.rename_after_ref")
+            self._publisher.publish(
+                ref, Publication(self._clock.new_ulid(), state.version, renames_to=checked)
+            )
+            failpoints.hit("branch.rename_after_mark")
+            self._reader.branch_refs.remove(ref)
+            self._store.flush_to_disk()
+        return renamed
 
     def delete(self, name: str, actor_id: str | None, only_at: str | None = None) -> None:
         """Mark the head deleted, then remove the name. Branches forked from it live on.

@@ -67,6 +67,11 @@ class Branches:
         ref, state = self._door.engine.reader.branch(name)
         return Branch(ref.name, state.head_commit_id, ref.forked_from, ref.created_at)
 
+    def rename(self, name: str, new_name: str) -> Branch:
+        """Give a branch another name; its history stays. Commits keep the name of their time."""
+        self._door.writable().lifecycle.rename(name, new_name, self._door.actor)
+        return self.show(new_name)
+
     def delete(self, name: str) -> None:
         self._door.writable().lifecycle.delete(name, self._door.actor)
 

@@ -14,11 +14,11 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.commit.request import WriteReceipt
-from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
 from omnigraph.export.export_graph import ExportReceipt
-from omnigraph.graph import history, indexes, loading, merging, reads, upkeep, writes
+from omnigraph.graph import indexes, loading, reads, upkeep, writes
+from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
@@ -31,14 +31,12 @@ from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.maintain.verify import verify_graph
 from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.conflicts import MergePreview, MergeResult
-from omnigraph.merge.picks import CHERRY_PICK, REVERT
 from omnigraph.mutate.mutation import Mutation, MutationReceipt
 from omnigraph.pipeline.embed import EmbedReceipt, EmbedRequest
 from omnigraph.values.identifiers import MAIN
 
 
-class Graph:
+class Graph(Branching):
     """A graph on disk. Safe to share between threads; sees other processes' commits at once."""
 
     def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
@@ -240,87 +238,6 @@ class Graph:
     def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
         return writes.extend_schema(self.writable(), catalog, branch, self.actor)
-
-    def diff(  # noqa: PLR0913 - filters are keywords
-        self,
-        a: str,
-        b: str,
-        types: Sequence[str] | None = None,
-        *,
-        kinds: Sequence[str] | None = None,
-        ops: Sequence[str] | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> ChangePage:
-        """What turns `a` into `b`: each a branch, commit, tag or moment of main.
-
-        A list of changes (nodes before edges, by type and id) with `before` and `after` images.
-        With `limit` the list has a `next_cursor`: pass it to get the next page of the same two
-        commits, wherever the branches are by then.
-
-        Example:
-            >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
-        """
-        options = history.PageOptions(ChangeFilter.of(types, kinds, ops), limit, cursor)
-        return history.diff(self._engine, a, b, options)
-
-    def merge(  # noqa: PLR0913 - one keyword per choice
-        self,
-        source: str,
-        into: str = MAIN,
-        strategy: str = "fail",
-        resolutions: object = None,
-        preview: bool = False,
-        delete_branch: bool = False,
-        message: str | None = None,
-    ) -> MergeResult | MergePreview:
-        """Bring what `source` changed into `into`, property by property, as one commit.
-
-        `strategy` decides every conflict for `ours` (the target) or `theirs` (the source);
-        `resolutions` decides single ones: a list, or a JSON or YAML file, of `{type_name,
-        entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. What is left
-        raises `MergeConflicts`. `preview=True` returns the list of conflicts instead, with
-        `outcome` and `changes`, and writes nothing. `delete_branch=True` removes `source`
-        afterwards, unless it moved meanwhile.
-
-        Example:
-            >>> graph.merge("review/x", into="main", strategy="theirs").outcome
-        """
-        options = merging.MergeOptions(strategy, resolutions, self.actor, message)
-        if preview:
-            return merging.preview(self._engine, source, into, options)
-        return merging.merge(self.writable(), source, into, options, delete_branch=delete_branch)
-
-    def revert(
-        self,
-        commit_id: str,
-        branch: str = MAIN,
-        *,
-        strategy: str = "fail",
-        resolutions: object = None,
-        message: str | None = None,
-    ) -> WriteReceipt:
-        """Undo what a commit changed, as a new commit on `branch`.
-
-        Later changes of the same properties are conflicts (*theirs* = the state before the
-        commit). Reverting a merge undoes all it brought. `commit` of the receipt is None when
-        nothing of the commit is left.
-        """
-        options = merging.MergeOptions(strategy, resolutions, self.actor, message)
-        return merging.repeat_commit(self.writable(), commit_id, branch, REVERT, options)
-
-    def cherry_pick(
-        self,
-        commit_id: str,
-        onto: str = MAIN,
-        *,
-        strategy: str = "fail",
-        resolutions: object = None,
-        message: str | None = None,
-    ) -> WriteReceipt:
-        """Make the changes of one commit, of any branch, again on `onto`."""
-        options = merging.MergeOptions(strategy, resolutions, self.actor, message)
-        return merging.repeat_commit(self.writable(), commit_id, onto, CHERRY_PICK, options)
 
     def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Compact and index; the names of the types a concurrent writer kept us from."""

@@ -104,16 +104,24 @@ def _add_log(
     needed: Needed, reader: ManifestReader, state: BranchState, seen_segments: set[str]
 ) -> None:
     """The commit log is small and stays whole, however few snapshots do."""
-    _add_commits(needed, state.commits)
+    _add_commits(needed, reader, state.commits)
     for segment, page in reader.history.with_children(state.history):
         needed.objects.add(history_object(segment.segment_id))
         if page is not None and segment.segment_id not in seen_segments:
-            _add_commits(needed, page.commits)
+            _add_commits(needed, reader, page.commits)
         seen_segments.add(segment.segment_id)
 
 
-def _add_commits(needed: Needed, commits: Iterable[StoredCommit]) -> None:
+def _add_commits(needed: Needed, reader: ManifestReader, commits: Iterable[StoredCommit]) -> None:
     for stored in commits:
+        merged = stored.commit.merged_history
+        if merged is not None and history_object(merged) not in needed.objects:
+            # What a merge brought in, and the state of its other parent: the next merge of the
+            # two lines starts from there, whatever became of the branch.
+            needed.objects.add(history_object(merged))
+            page = reader.history.page(merged)
+            needed.add_pins(page.tables)
+            _add_commits(needed, reader, page.commits)
         needed.objects.add(schema_object(stored.commit.schema_id))
         needed.objects.update(
             change_list_object(c.file) for c in stored.commit.changes if c.file is not None
@@ -175,6 +183,8 @@ def _add_intent(needed: Needed, intent: Intent) -> None:
     needed.busy |= {MANIFEST, *(pin.location for pin in pins)}
     if publication.schema_id is not None:
         needed.objects.add(schema_object(publication.schema_id))
+    if publication.commit is not None and publication.commit.merged_history is not None:
+        needed.objects.add(history_object(publication.commit.merged_history))
     for changes in publication.commit.changes if publication.commit else ():
         if changes.file is not None:
             needed.objects.add(change_list_object(changes.file))

@@ -43,6 +43,8 @@ class BranchState:
     cancelled: tuple[str, ...] = ()
     dropped: Mapping[TableKey, TablePin] = field(default_factory=dict)
     deleted: bool = False
+    name: str | None = None
+    """The branch's name since it was renamed; None: the one it was made with."""
 
     @property
     def head_commit_id(self) -> str:
@@ -101,6 +103,7 @@ def state_from_rows(version: int, table: pa.Table) -> BranchState:
         cancelled=tuple(head["cancelled"]),
         dropped=dropped,
         deleted=head["deleted"],
+        name=head.get("name"),
     )
 
 
@@ -111,6 +114,7 @@ def _head_row(state: BranchState) -> _Row:
         "history": [s.to_json() for s in state.history],
         "cancelled": list(state.cancelled),
         "deleted": state.deleted,
+        "name": state.name,
     }
     return _row("graph_head", "graph_head", metadata=_compact(metadata))
 

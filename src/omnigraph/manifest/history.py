@@ -83,6 +83,17 @@ class HistoryReader:
             else:
                 yield from self.pages(content, wanted)
 
+    def oldest(self, segments: tuple[HistorySegment, ...]) -> str | None:
+        """The id of the first commit that was packed; None when none was."""
+        if not segments:
+            return None
+        content = self._load(segments[0].segment_id)
+        return (
+            content.commits[0].commit_id
+            if isinstance(content, CommitPage)
+            else self.oldest(content)
+        )
+
     def page(self, segment_id: str) -> CommitPage:
         """One page by its id: what a merge brought in."""
         content = self._load(segment_id)

@@ -116,6 +116,7 @@ class Publication:
     if_commit: str | None = None
     cancels: str | None = None
     marks_deleted: bool = False
+    renames_to: str | None = None
 
     def to_json(self) -> Json:
         return {
@@ -131,6 +132,7 @@ class Publication:
             "if_commit": self.if_commit,
             "cancels": self.cancels,
             "marks_deleted": self.marks_deleted,
+            "renames_to": self.renames_to,
         }
 
     @staticmethod
@@ -247,6 +249,7 @@ def apply_publication(
         schema_id=publication.schema_id or state.schema_id,
         cancelled=cancelled,
         deleted=state.deleted or publication.marks_deleted,
+        name=publication.renames_to or state.name,
     )
     if publication.commit is None:
         return next_state, None

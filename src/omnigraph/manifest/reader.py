@@ -48,13 +48,13 @@ class ManifestReader:
         if ref is not None:
             with suppress(NotFound):  # deleted and cleaned up: the name may have a new owner
                 state = self.state(ref)
-                if not state.deleted:
+                if not state.deleted and state.name in (None, checked):
                     return ref, state
         ref = self.branch_refs.find(checked)
         if ref is None:
             self._refuse_unknown(checked)
         state = self.state(ref)
-        if state.deleted:
+        if state.deleted or state.name not in (None, checked):
             self._refs.pop(checked, None)
             self._refuse_unknown(checked)
         self._refs[checked] = ref

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from omnigraph.diff.change import ChangePage, json_value
+from omnigraph.diff.change import ChangePage
 from omnigraph.manifest.records import Commit
+from omnigraph.values.json_values import json_value
 
 
 class ConflictKind(StrEnum):

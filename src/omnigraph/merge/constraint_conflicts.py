@@ -73,8 +73,8 @@ class ConstraintConflicts:
         name = found.property if kind is not ConflictKind.ORPHAN_EDGE else None
         values = [self._value(side, found, kind, name) for side in self._sides.all]
         return Conflict(
-            found.table.kind.value,
-            found.table.type_name,
+            _table(found).kind.value,
+            _table(found).type_name,
             found.entity_id or "",
             kind.value,
             str(found),
@@ -87,15 +87,15 @@ class ConstraintConflicts:
         kind = _KINDS.get(found.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
         entity_id = found.entity_id or ""
         if kind is ConflictKind.CARDINALITY_VIOLATION:
-            edges = self._edges_of(found.table, entity_id)
-            return forced.take_all(found.table, edges, take)
+            edges = self._edges_of(_table(found), entity_id)
+            return forced.take_all(_table(found), edges, take)
         if kind is ConflictKind.ORPHAN_EDGE:
-            return self._settle_orphan(found.table, entity_id, take, forced)
+            return self._settle_orphan(_table(found), entity_id, take, forced)
         if kind is ConflictKind.UNIQUE_VIOLATION and take.side is Side.THEIRS:
             return self._let_theirs_have_it(found, take, forced)
         if take.side is Side.VALUE and found.property is not None and "," not in found.property:
             take = Take(Side.VALUE, {found.property: take.value})
-        return forced.take(found.table, entity_id, take)
+        return forced.take(_table(found), entity_id, take)
 
     def _settle_orphan(self, key: TableKey, edge_id: str, take: Take, forced: ForcedTables) -> bool:
         edge = self._catalog.edge_types[key.type_name]
@@ -112,11 +112,11 @@ class ConstraintConflicts:
         """Our entities that hold the value give way to what theirs says about them."""
         columns = (found.property or "").split(",")
         entity_id = found.entity_id or ""
-        row = self._row(self._sides.theirs, found.table, entity_id)
+        row = self._row(self._sides.theirs, _table(found), entity_id)
         if row is None:
-            return forced.take(found.table, entity_id, take)
-        holders = self._holders(found.table, {c: row[c] for c in columns}) - {entity_id}
-        return forced.take_all(found.table, sorted(holders), take)
+            return forced.take(_table(found), entity_id, take)
+        holders = self._holders(_table(found), {c: row[c] for c in columns}) - {entity_id}
+        return forced.take_all(_table(found), sorted(holders), take)
 
     def _holders(self, key: TableKey, values: dict[str, Any]) -> set[str]:
         table = self._sides.ours.table(identity_of(self._catalog.entity_type(key)))
@@ -141,14 +141,14 @@ class ConstraintConflicts:
 
     def _value(self, side: Content, found: Violation, kind: ConflictKind, name: str | None) -> Any:
         if kind is ConflictKind.CARDINALITY_VIOLATION:
-            table = side.table(identity_of(self._catalog.entity_type(found.table)))
+            table = side.table(identity_of(self._catalog.entity_type(_table(found))))
             if table is None:
                 return []
             rows = find_rows(
                 self._store.open(table.pin.at), pa.array([found.entity_id]), ["id"], key=SOURCE
             )
             return sorted(rows.column("id").to_pylist())
-        row = self._row(side, found.table, found.entity_id or "")
+        row = self._row(side, _table(found), found.entity_id or "")
         if row is None:
             return None
         named = {IMAGE_NAMES.get(n, n): value for n, value in row.items()}
@@ -162,3 +162,8 @@ class ConstraintConflicts:
         ids = pa.array([entity_id], pa.string())
         found = side.rows(self._store, identity_of(entity), ids, table_schema(entity))
         return found.rows.to_pylist()[0] if found.present[0] else None
+
+
+def _table(found: Violation) -> TableKey:
+    assert found.table is not None, "rules of a merged graph always name a type"
+    return found.table

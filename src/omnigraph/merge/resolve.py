@@ -89,7 +89,6 @@ def merge_sides(
     sides: Sides,
     decisions: Decisions,
     scratch: Scratch,
-    in_memory: int = ROWS_IN_MEMORY,
 ) -> Merged:
     """Merge; then settle broken rules as decided, until the graph is right or somebody must look.
 
@@ -106,7 +105,7 @@ def merge_sides(
         report = Report(_VIOLATIONS)
         by_table = forced.by_table()
         for entity, chunks in merger.merge(sides, catalog.catalog, decisions, by_table):
-            output = TableOutput(entity, scratch, in_memory)
+            output = TableOutput(entity, scratch, ROWS_IN_MEMORY)
             for chunk in chunks:
                 merged.conflicts += chunk.conflicts
                 check_rows(entity, chunk.written, report)
@@ -129,7 +128,7 @@ def _judge(
 ) -> tuple[list[Conflict], bool]:
     """(conflicts nobody decided, whether a decision changed something)."""
     open_ones, moved = [], False
-    seen: set[tuple[TableKey, str | None, str]] = set()
+    seen: set[tuple[TableKey | None, str | None, str]] = set()
     for found in violations:
         name = (found.table, found.entity_id, found.rule)
         if name in seen:

@@ -79,6 +79,16 @@ def delete_one_branch(report: Report, uri: str, name: str) -> None:
     report(name)
 
 
+def merge_review(report: Report, uri: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.merge("review").outcome)
+
+
+def rename_branch(report: Report, uri: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.branches.rename("old", "new").name)
+
+
 def create_graph(report: Report, uri: str) -> None:
     init(uri, small_catalog(), settings=settings())
     report(uri)

@@ -1,0 +1,119 @@
+"""The figures of branches coming together: diff, merge, round trips, large merges."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.harness import Figure, milliseconds, p50, report
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init
+from omnigraph.testing.workloads import small_catalog
+
+SIZES = {
+    "small": {"rows": 200_000, "large": 200_000},
+    "full": {"rows": 1_000_000, "large": 1_000_000},
+}
+CHANGED = 50
+ROUNDS = 7
+TYPES, ROWS_PER_TYPE = 8, 100_000
+
+
+def run(scale: str) -> None:
+    size = SIZES[scale]
+    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
+        root = Path(folder)
+        figures = small_changes(root, size["rows"])
+        large, notes = large_merge(root, size["large"])
+        trip, shares = round_trip(root)
+    report("merge", [*figures, large, trip], [f"scale {scale}", *notes, *shares])
+
+
+def people(count: int, age: int = 0) -> pa.Table:
+    names = pa.array([f"person-{i:09}" for i in range(count)])
+    return pa.table({"name": names, "age": pa.array([age] * count, pa.int64())})
+
+
+def filled(path: Path, count: int) -> Graph:
+    graph = init(path, small_catalog())
+    graph.apply({"Person": {"insert": people(count)}})
+    graph.ensure_indices()
+    return graph
+
+
+def small_changes(root: Path, rows: int) -> list[Figure]:
+    """The same 50 changed rows on a small and on a large table."""
+    taken: dict[int, dict[str, list[float]]] = {}
+    for count in (10_000, rows):
+        graph = filled(root / f"small-{count}", count)
+        times = taken[count] = {"diff": [], "merge": []}
+        step = count // CHANGED
+        for number in range(ROUNDS):
+            graph.branches.create("r")
+            edit = [{"name": f"person-{i * step:09}", "age": number + 1} for i in range(CHANGED)]
+            graph.apply({"Person": {"upsert": edit}}, "r")
+            graph.apply({"Note": {"insert": [{"text": "main moves on"}]}})
+            times["diff"].append(milliseconds(lambda g=graph: g.diff("main", "r")))
+            times["merge"].append(milliseconds(lambda g=graph: g.merge("r", delete_branch=True)))
+    return [
+        Figure(
+            f"{what} of {CHANGED} rows, {rows} against 10000",
+            p50(taken[rows][what]),
+            p50(taken[10_000][what]),
+            "ms",
+            "<= 1.5",
+        )
+        for what in ("diff", "merge")
+    ]
+
+
+def large_merge(root: Path, rows: int) -> tuple[Figure, list[str]]:
+    """Every row of a table changed on a branch, main changed elsewhere, merged."""
+    graph = filled(root / "large", rows)
+    graph.branches.create("r")
+    graph.apply({"Person": {"upsert": people(rows, 1)}}, "r")
+    graph.apply({"Note": {"insert": [{"text": "main moves on"}]}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    taken = milliseconds(lambda: graph.merge("r"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    began = time.perf_counter()
+    graph.read("Person")
+    scan = (time.perf_counter() - began) * 1000
+    figure = Figure(f"merge of {rows} changed rows, against reading them", taken, scan, "ms", "-")
+    return figure, [
+        f"merge of {rows} changed rows: {rows / taken * 1000:,.0f} rows/s",
+        f"peak RSS of the process {peak:.0f} MiB (before the merge, with the data made: "
+        f"{before:.0f} MiB)",
+    ]
+
+
+def round_trip(root: Path) -> tuple[Figure, list[str]]:
+    """Branch, write one row, merge, delete, on a graph of 8 types."""
+    graph = init(root / "trip", small_catalog(TYPES - 3))
+    texts = pa.table({"text": pa.array(["x"] * ROWS_PER_TYPE)})
+    graph.apply({"Person": {"insert": people(ROWS_PER_TYPE)}})
+    for name in ["Note", *(f"Extra{i}" for i in range(TYPES - 3))]:
+        graph.apply({name: {"insert": texts}})
+    graph.ensure_indices()
+    steps: dict[str, list[float]] = {"create": [], "write": [], "merge": [], "delete": []}
+    for number in range(ROUNDS * 2):
+        edit = {"Person": {"upsert": [{"name": "person-000000007", "age": number + 5}]}}
+        steps["create"].append(milliseconds(lambda: graph.branches.create("r")))
+        steps["write"].append(milliseconds(lambda e=edit: graph.apply(e, "r")))
+        steps["merge"].append(milliseconds(lambda: graph.merge("r")))
+        steps["delete"].append(milliseconds(lambda: graph.branches.delete("r")))
+    medians = {name: statistics.median(times) for name, times in steps.items()}
+    total = sum(medians.values())
+    shares = [f"{name}: {ms:.1f} ms ({ms / total:.0%})" for name, ms in medians.items()]
+    plain = p50([milliseconds(lambda i=i: write_main(graph, i)) for i in range(ROUNDS)])
+    figure = Figure("branch, write, merge, delete, against a write", total, plain, "ms", "-")
+    return figure, [f"round trip on {TYPES} types x {ROWS_PER_TYPE} rows: " + ", ".join(shares)]
+
+
+def write_main(graph: Graph, number: int) -> None:
+    graph.apply({"Person": {"upsert": [{"name": "person-000000009", "age": 100 + number}]}})

@@ -1,0 +1,112 @@
+"""Kill -9 in the middle of a merge; merges racing with writers of both branches."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.errors import CommitRejected
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.testing import workloads
+from omnigraph.testing.crash import start
+from omnigraph.testing.invariants import assert_at_rest, content
+
+pytestmark = pytest.mark.crash
+
+POINTS = (
+    *failpoints.MERGE_POINTS,
+    *(p for p in failpoints.COMMIT_POINTS if "fork" not in p),
+    "publish.after_stage",
+    "publish.after_swap",
+)
+LANDED = {
+    "commit.after_advance",
+    "commit.before_publish",
+    "publish.after_stage",
+    "publish.after_swap",
+    "commit.after_publish",
+    "commit.after_disarm",
+    "merge.before_branch_delete",
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_merge_is_all_or_nothing(graph: Graph, point: str) -> None:
+    graph.branches.create("review")
+    graph.apply(workloads.THREE_TABLES, "review")
+    graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
+    before = content(graph, "main")
+    source = graph.branches.show("review").head_commit_id
+    workload = "omnigraph.testing.workloads:merge_review"
+    code, _, stderr = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
+    assert code == -signal.SIGKILL, f"{point} was not reached (exit {code}): {stderr}"
+
+    reopened = open_graph(graph.uri, settings=workloads.settings())
+
+    head = reopened.commits.list()[0]
+    if point in LANDED:
+        assert head.merged_parent_commit_id == source
+        assert content(reopened, "main")["Note"].keys() == {"n0", "n1", "own"}
+        assert reopened.merge("review").outcome == "already_up_to_date"
+    else:
+        assert content(reopened, "main") == before
+        assert reopened.merge("review").outcome == "merged"
+    merged = content(reopened, "main")
+    assert set(merged["Person"]) == {"ada", "bob", "cy"}
+    assert not merged.get("Knows")
+    assert_at_rest(reopened)
+
+
+@pytest.mark.parametrize("point", ["branch.rename_after_ref", "branch.rename_after_mark"])
+def test_a_rename_cut_short_is_finished_by_repeating_it(graph: Graph, point: str) -> None:
+    graph.branches.create("old")
+    graph.apply({"Note": {"insert": [{"id": "n9", "text": "x"}]}}, "old")
+    workload = "omnigraph.testing.workloads:rename_branch"
+    code, _, _ = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
+    assert code == -signal.SIGKILL
+    reopened = open_graph(graph.uri, settings=workloads.settings())
+    assert "n9" in content(reopened, "new")["Note"]
+    if point == "branch.rename_after_ref":
+        reopened.branches.rename("old", "new")
+    assert [b.name for b in reopened.branches.list()] == ["main", "new"]
+    reopened.branches.create("old")
+
+
+def test_merges_among_writers_of_both_branches_lose_nothing(graph: Graph) -> None:
+    graph.branches.create("review")
+    written: dict[str, list[str]] = {"main": [], "review": []}
+    stop = threading.Event()
+
+    def write(branch: str) -> None:
+        handle = open_graph(graph.uri, settings=workloads.settings())
+        number = 0
+        while not stop.is_set():
+            name = f"{branch}-{number}"
+            handle.apply({"Note": {"insert": [{"id": name, "text": name}]}}, branch)
+            written[branch].append(name)
+            number += 1
+
+    threads = [threading.Thread(target=write, args=(b,)) for b in written]
+    for thread in threads:
+        thread.start()
+    outcomes: list[Any] = []
+    handle = open_graph(graph.uri, settings=workloads.settings())
+    for _ in range(6):
+        try:
+            outcomes.append(handle.merge("review"))
+        except CommitRejected as error:
+            assert error.retryable  # noqa: PT017 - the outcome of a lost race
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert outcomes
+    graph.merge("review")
+    assert {n for names in written.values() for n in names} <= set(content(graph, "main")["Note"])
+    parents = [c.parent_commit_id for c in graph.commits.list(limit=None)]
+    assert len(parents) == len(set(parents))
+    assert_at_rest(graph)
