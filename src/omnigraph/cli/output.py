@@ -91,9 +91,18 @@ def _details(error: OmnigraphError) -> Iterator[str]:
     """The mistakes after the first, which is the message itself, one line each."""
     for found in islice(error.fields.get("violations") or (), 1, _SHOWN_DETAILS):
         known = found if isinstance(found, dict) else found.to_dict()
-        place = f"{known['file']}:{known['line']}: " if known.get("file") else ""
-        entity = f"{known.get('type')} {known.get('entity_id')!r}: "
-        yield f"  {place}{entity}{known.get('message')}"
+        line = "" if known.get("line") is None else f":{known['line']}"
+        place = f"{known['file']}{line}: " if known.get("file") else ""
+        yield f"  {place}{_entity(known)}{known.get('message')}"
+
+
+def _entity(known: dict[str, Any]) -> str:
+    """Empty for a line that does not even say what it is; a row without its key has no name."""
+    if known.get("type") is None:
+        return ""
+    return (
+        f"{known['type']} {known['entity_id']!r}: " if known["entity_id"] else f"{known['type']}: "
+    )
 
 
 def _exit_code(error: OmnigraphError) -> int:

@@ -44,7 +44,7 @@ class Violation:
         at = "" if self.place is None else f"{self.place}: "
         if self.table is None:
             return f"{at}{self.message}"
-        name = "" if self.entity_id is None else f" {self.entity_id!r}"
+        name = f" {self.entity_id!r}" if self.entity_id else ""
         return f"{at}{self.table.type_name}{name}: {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
