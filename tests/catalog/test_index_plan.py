@@ -55,3 +55,15 @@ def test_every_kind() -> None:
         ("why", "SORTED"),
         ("why", "FULL_TEXT"),
     ]
+
+
+def test_unique_values_are_looked_up() -> None:
+    schema = """
+    node N { a: String? @unique  b: I32? c: F64? d: [String]? e: DateTime? @unique(b, c, d, e) }
+    edge E: N -> N { k: enum(x, y)? @unique(src, k) }
+    """
+    catalog = catalog_from_text(schema)
+    nodes = [(s.column, s.kind.name) for s in wanted_indexes(catalog.resolve("N"))]
+    assert nodes == [("id", "SORTED"), ("a", "SORTED"), ("b", "SORTED")]
+    edges = [s.column for s in wanted_indexes(catalog.resolve("E"))]
+    assert edges == ["id", "src", "dst", "k"]

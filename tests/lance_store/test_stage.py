@@ -61,21 +61,6 @@ def test_all_three_in_one_version(store: Store, rows) -> None:
     assert rows.read(at) == {"a": 1, "b": 2, "c": 3}, "the older version is still there"
 
 
-def test_row_ids_survive_rewrites(store: Store, rows) -> None:
-    at = rows.create(a=1, b=2, c=3)
-    ids = rows.read(at, ("id", "_rowid"))
-    created = rows.read(at, ("id", "_row_created_at_version"))
-    at = done(store, rows.rewrite(at, b=20))
-    at = done(store, rows.rewrite(at, c=30, b=21))
-    assert rows.read(at, ("id", "_rowid")) == ids
-    assert rows.read(at, ("id", "_row_created_at_version")) == created
-    updated = rows.read(at, ("id", "_row_last_updated_at_version"))
-    assert updated["b"] == updated["c"] == at.version
-    assert updated["a"] < at.version
-    at = done(store, rows.append(at, d=4))
-    assert rows.read(at, ("id", "_rowid"))["d"] not in ids.values()
-
-
 def test_the_index_stays_right(store: Store, rows) -> None:
     """Rewritten and deleted rows are never found by their old place."""
     at = rows.create(**{f"k{i}": i for i in range(50)})

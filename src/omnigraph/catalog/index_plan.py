@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.constraints import Index, Key
+from omnigraph.catalog.constraints import Index, Key, Unique
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.values.indexes import DEFAULT_RECALL, IndexKind, IndexSpec
 from omnigraph.values.scalars import (
+    FLOAT_KINDS,
     BlobType,
     EnumType,
     ListType,
@@ -18,11 +19,17 @@ from omnigraph.values.scalars import (
 
 
 def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
-    """System columns first, then properties named by `@key` and `@index`, each index once."""
+    """System columns first, then properties named by `@key`, `@index`, `@unique`; each once."""
     system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
     wanted = {(name, IndexKind.SORTED): IndexSpec(name, IndexKind.SORTED) for name in system}
     types = {p.name: p.type for p in entity.properties}
     for constraint in entity.constraints:
+        if isinstance(constraint, Unique):
+            # Writes look for the values they bring: without an index that is a scan of the column.
+            for name in constraint.properties:
+                if name in types and _is_looked_up(types[name]):
+                    spec = IndexSpec(name, IndexKind.SORTED)
+                    wanted.setdefault((name, IndexKind.SORTED), spec)
         if not isinstance(constraint, Key | Index):
             continue
         options = dict(constraint.options) if isinstance(constraint, Index) else {}
@@ -33,6 +40,15 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
                 if (name, kind) not in wanted or "recall" in options:
                     wanted[name, kind] = IndexSpec(name, kind, recall)
     return tuple(wanted.values())
+
+
+def _is_looked_up(value_type: ValueType) -> bool:
+    """Values of this type are found through a filter; others are compared after reading them."""
+    match value_type:
+        case ScalarType(kind):
+            return kind not in FLOAT_KINDS and kind is not ScalarKind.DATETIME
+        case _:
+            return isinstance(value_type, EnumType)
 
 
 def _kinds(

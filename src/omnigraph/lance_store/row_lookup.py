@@ -135,7 +135,7 @@ def find_candidates(
     filters = [
         any_of(name, values)
         for name, values in wanted.items()
-        if len(values) <= _LARGEST_IN_LIST and has_literal(values.type)
+        if len(values) <= _LARGEST_IN_LIST and have_literals(values)
     ]
     with snapshot_errors("looking up values"):
         scan = dataset.scanner(
@@ -146,14 +146,13 @@ def find_candidates(
         return scan.to_table()
 
 
-def has_literal(kind: pa.DataType) -> bool:
-    """Values of this type can be spelled exactly in a Lance filter."""
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_boolean(kind)
-    )
+def have_literals(values: pa.Array) -> bool:
+    """These values can be spelled exactly in a Lance filter."""
+    kind = values.type
+    if pa.types.is_integer(kind):
+        # A number of 2**63 or beyond is read as a float, which is not exact.
+        return all(abs(value) < 2**63 for value in values.to_pylist())
+    return bool(pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind))
 
 
 def literal(value: str | bool | int | dt.date) -> str:
@@ -170,7 +169,7 @@ def literal(value: str | bool | int | dt.date) -> str:
 
 
 def any_of(column: str, values: pa.Array) -> str:
-    """A Lance filter: the column has one of these values, all of a type that `has_literal`."""
+    """A Lance filter: the column has one of these values, all of which `have_literals`."""
     return f"`{column}` IN ({','.join(literal(v) for v in values.to_pylist())})"
 
 

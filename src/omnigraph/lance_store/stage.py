@@ -8,16 +8,15 @@ the fencing restore and the version check of `advance` carry the load.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from lance import LanceOperation, Transaction
-from lance.fragment import RowIdSequence, write_fragments
+from lance.fragment import write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
-from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, addresses_by_fragment
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, addresses_by_fragment
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
@@ -43,8 +42,10 @@ class StagedWrite:
 class RowEdit:
     """What happens to the rows of one dataset.
 
-    `written` holds rewritten rows first, then new ones; `rewritten` and `deleted` are the stored
-    rows they replace or remove (tables with `_rowid`, `_rowaddr`), `rewritten` in the same order.
+    `written` are the rewritten and the new rows, `rewritten` and `deleted` the stored rows that
+    give way (tables with `_rowaddr`). Nobody outside relies on Lance's row ids: an entity is known
+    by its own id. A rewritten row therefore gets a new one, which keeps the commit's cost that of
+    the change; for kept ones Lance goes through the row ids of the whole table.
     """
 
     written: pa.Table | None
@@ -53,10 +54,13 @@ class RowEdit:
 
 
 def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
-    """Appends, rewrites and deletes of one dataset in one transaction; row ids survive rewrites."""
+    """Appends, rewrites and deletes of one dataset in one transaction."""
     dataset = store.open(at)
-    with storage_errors(f"writing rows for {at.location}"):
-        new = _write_rows(dataset, edit) if edit.written is not None else []
+    new: list[Any] = []
+    if edit.written is not None:
+        rows = to_lance_rows(edit.written)
+        with storage_errors(f"writing rows for {at.location}"):
+            new = write_fragments(rows, dataset, mode="append", max_rows_per_file=ROWS_PER_FILE)
     gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
     return stage_update(store, at, new, gone)
 
@@ -94,23 +98,6 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
             to_lance_rows(rows), dataset, mode="overwrite", return_transaction=True
         )
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
-
-
-def _write_rows(dataset: Dataset, edit: RowEdit) -> list[Any]:
-    fragments = write_fragments(
-        to_lance_rows(edit.written), dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
-    )
-    if edit.rewritten is None or edit.rewritten.num_rows == 0:
-        return list(fragments)
-    kept_ids = edit.rewritten.column(ROW_ID).to_pylist()
-    placed = []
-    for fragment in fragments:
-        mine, kept_ids = kept_ids[: fragment.physical_rows], kept_ids[fragment.physical_rows :]
-        if mine:
-            metadata = RowIdSequence(mine).to_inline_metadata()
-            fragment = dataclasses.replace(fragment, row_id_meta=metadata)
-        placed.append(fragment)
-    return placed
 
 
 def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], list[int]]:
