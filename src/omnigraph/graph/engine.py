@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
+from omnigraph.commit.drift import PushAside
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
@@ -21,6 +22,7 @@ from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
 from omnigraph.maintain.cleanup import Cleanup
+from omnigraph.maintain.repair import Repair
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
@@ -44,6 +46,7 @@ class Engine:
     transaction: Transaction
     lifecycle: BranchLifecycle
     cleanup: Cleanup
+    repair: Repair
     queries: QueryRunner
     embedder: Embedder
     loader: LocalLoader
@@ -87,6 +90,9 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
         queries=queries,
         loader=LocalLoader(reader, commits, transaction, provider, settings.load),
+        repair=Repair(
+            reader, board, recovery, PushAside(reader, publisher, arming, settings.write, clock)
+        ),
         cleanup=Cleanup(reader, board, arming, recovery, settings, clock),
         spark_loader=SparkLoader(reader, commits, transaction, settings),
         embedder=Embedder(

@@ -27,6 +27,7 @@ from omnigraph.lance_store.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.cleanup import CleanupReport
 from omnigraph.maintain.findings import VerifyReport
+from omnigraph.maintain.repair import RepairReport
 from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.maintain.verify import verify_graph
 from omnigraph.manifest.records import RecoveryAudit
@@ -294,6 +295,19 @@ class Graph(Branching):
             >>> graph.verify().ok
         """
         return verify_graph(self._engine.reader, self._engine.cleanup, commits)
+
+    def for_repair(self) -> Graph:
+        """The same graph, writable without recovery: an unreadable intent refuses every other."""
+        return Graph(self._engine, self.actor, read_only=False)
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
+        """Show tables whose HEAD is not what the manifest says; `confirm` puts them right.
+
+        `force` also moves intents aside that cannot be read.
+        """
+        if confirm:
+            return self.writable().repair.run(self.actor, force=force)
+        return self._engine.repair.preview()
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

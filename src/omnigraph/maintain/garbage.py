@@ -145,6 +145,8 @@ class _Dataset:
         for branch, line in self._lineages.items():
             if branch in retained:
                 kept = readable[branch] | self._forked_from(branch, retained)
+                # HEAD marks a branch deleted, and no number must be given twice.
+                kept |= set() if line.head is None else {line.head}
                 yield from self._old_versions(line, kept, marked)
             else:
                 yield self._dead_branch(line)

@@ -6,6 +6,7 @@ from omnigraph.values.identifiers import EntityKind, TableKey, encode_ref_name, 
 
 MANIFEST = "__manifest"
 RECOVERY = "__recovery"
+QUARANTINE = "_quarantine"
 HISTORY = "__history"
 SCHEMAS = "__schema"
 BRANCH_REFS = "_refs/branches"
