@@ -79,6 +79,8 @@ class Compact:
     """Rewrite small and half-deleted fragments; no row changes."""
 
     key: TableKey
+    rows_per_fragment: int | None = None
+    """Fragments of at least this many rows are left alone; None: the usual size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_replacement(store, pin, rows)
         case AdoptRows():
             return _stage_adoption(store, pin, effect)
-        case Compact():
-            compaction = stage_compaction(store, pin.at)
+        case Compact(rows_per_fragment=rows):
+            compaction = stage_compaction(store, pin.at, rows)
             return StagedTable(pin, compaction, None) if compaction else None
         case ExtendIndexes(specs=specs):
             indexes = stage_indexes(store, pin.at, specs)

@@ -10,6 +10,7 @@ from omnigraph.commit.arming import Arming
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
 from omnigraph.commit.drift import PushAside
 from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.observed import ObservedTransaction
 from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
@@ -22,6 +23,7 @@ from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
 from omnigraph.maintain.cleanup import Cleanup
+from omnigraph.maintain.reconciler import Reconciler
 from omnigraph.maintain.repair import Repair
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
@@ -30,6 +32,7 @@ from omnigraph.mutate.mutation import Mutator
 from omnigraph.pipeline.embed import Embedder
 from omnigraph.pipeline.embed_plan import History
 from omnigraph.pipeline.spark_load import SparkLoader
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 
@@ -46,6 +49,8 @@ class Engine:
     transaction: Transaction
     lifecycle: BranchLifecycle
     cleanup: Cleanup
+    reconciler: Reconciler
+    maintenance: MaintenanceSettings
     repair: Repair
     queries: QueryRunner
     embedder: Embedder
@@ -75,7 +80,10 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     recovery = Recovery(board, reader, publisher, RecoveryActions(reader, publisher, clock))
     arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
     provider = choose_provider(settings.embedding, os.environ, clock)
-    transaction = Transaction(reader, publisher, board, arming, settings, clock)
+    transaction = ObservedTransaction(reader, publisher, board, arming, settings, clock)
+    cleanup = Cleanup(reader, board, arming, recovery, settings, clock)
+    reconciler = Reconciler(reader, transaction, cleanup, settings.maintenance)
+    transaction.observer = reconciler.committed
     views = ViewCache(
         reader, settings.read.cache_bytes, open_stored_topology(settings.read, os.environ)
     )
@@ -93,7 +101,9 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         repair=Repair(
             reader, board, recovery, PushAside(reader, publisher, arming, settings.write, clock)
         ),
-        cleanup=Cleanup(reader, board, arming, recovery, settings, clock),
+        cleanup=cleanup,
+        reconciler=reconciler,
+        maintenance=settings.maintenance,
         spark_loader=SparkLoader(reader, commits, transaction, settings),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock

@@ -254,7 +254,7 @@ class Graph(Branching):
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
-        return graph_status(self._engine.reader, self.uri)
+        return graph_status(self._engine.reader, self.uri, self._engine.maintenance)
 
     def embed(
         self,

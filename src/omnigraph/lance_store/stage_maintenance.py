@@ -22,11 +22,13 @@ class RewriteTasks:
     results: list[Any]
 
 
-def stage_compaction(store: Store, at: DatasetVersion) -> StagedWrite | None:
+def stage_compaction(
+    store: Store, at: DatasetVersion, rows_per_fragment: int | None = None
+) -> StagedWrite | None:
     """Rewrite small and half-deleted fragments; None when there is nothing to gain."""
     dataset = store.open(at)
     with storage_errors(f"compacting {at.location}"):
-        options = {"target_rows_per_fragment": _ROWS_PER_FRAGMENT}
+        options = {"target_rows_per_fragment": rows_per_fragment or _ROWS_PER_FRAGMENT}
         plan = Compaction.plan(dataset, options)
         results = [task.execute(dataset) for task in plan.tasks]
     if not results:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import Compact, ExtendIndexes
@@ -13,33 +15,59 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How thoroughly, and whether writers of this host wait meanwhile."""
+
+    rows_per_fragment: int | None = None
+    """Larger fragments are left alone; None: all that can be merged are."""
+    in_turn: bool = False
+    """Queue up like a write: nobody gets in between, for as long as it takes."""
+
+
+THOROUGH = Pace()
+
+
 def optimize_table(
-    transaction: Transaction, branch: str, key: TableKey, actor_id: str | None
+    transaction: Transaction,
+    branch: str,
+    key: TableKey,
+    actor_id: str | None,
+    pace: Pace = THOROUGH,
 ) -> bool:
     """Extend the indexes, then compact; False when a writer got in between and won.
 
     Indexes first: Lance does not compact fragments of different index coverage together. And once
     more afterwards: on a branch the first compaction leaves the inherited ones behind.
     """
-    request = _request("optimize", branch, key, actor_id)
+    request = _request("optimize", branch, key, actor_id, pace)
+    compact = ChangeSet((Compact(key, pace.rows_per_fragment),))
     return (
-        index_table(transaction, branch, key, actor_id)
-        and _run(transaction, request, lambda _: ChangeSet((Compact(key),)))
-        and index_table(transaction, branch, key, actor_id)
+        index_table(transaction, branch, key, actor_id, pace)
+        and _run(transaction, request, lambda _: compact)
+        and index_table(transaction, branch, key, actor_id, pace)
     )
 
 
-def index_table(transaction: Transaction, branch: str, key: TableKey, actor_id: str | None) -> bool:
+def index_table(
+    transaction: Transaction,
+    branch: str,
+    key: TableKey,
+    actor_id: str | None,
+    pace: Pace = THOROUGH,
+) -> bool:
     """Build what the schema declares and is not there yet; False as above."""
 
     def build(snapshot: Snapshot) -> ChangeSet:
         entity = snapshot.catalog.entity_type(key)
         return ChangeSet((ExtendIndexes(key, wanted_indexes(entity)),))
 
-    return _run(transaction, _request("index", branch, key, actor_id), build)
+    return _run(transaction, _request("index", branch, key, actor_id, pace), build)
 
 
-def _request(operation: str, branch: str, key: TableKey, actor_id: str | None) -> WriteRequest:
+def _request(
+    operation: str, branch: str, key: TableKey, actor_id: str | None, pace: Pace
+) -> WriteRequest:
     return WriteRequest(
         branch=branch,
         operation=operation,
@@ -47,7 +75,7 @@ def _request(operation: str, branch: str, key: TableKey, actor_id: str | None) -
         kind=IntentKind.MAINTENANCE,
         actor_id=actor_id,
         repreparable=False,
-        long_build=True,
+        long_build=not pace.in_turn,
     )
 
 

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.commit.intents import intent_from_bytes
 from omnigraph.lance_store.dataset_files import Lineage, lineages
-from omnigraph.lance_store.index_segments import coverage
 from omnigraph.lance_store.store import Store
-from omnigraph.lance_store.table_shape import table_shape
+from omnigraph.maintain.table_layout import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.layout import HISTORY, MANIFEST, RECOVERY, SCHEMAS
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
@@ -38,6 +37,8 @@ class TableStatus:
     """Rows outside the index that lags most."""
     versions: int
     bytes: int
+    due: bool
+    """Upkeep would help: a threshold of the settings is passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class GraphStatus:
         return asdict(self)
 
 
-def graph_status(reader: ManifestReader, uri: str) -> GraphStatus:
+def graph_status(reader: ManifestReader, uri: str, settings: MaintenanceSettings) -> GraphStatus:
     store = reader.store
     files = store.files.walk("")
     folders: dict[str, list[Any]] = {}
@@ -90,7 +91,8 @@ def graph_status(reader: ManifestReader, uri: str) -> GraphStatus:
     return GraphStatus(
         uri=uri,
         branches=tuple(
-            _branch_status(reader, ref, state, sorted_files) for ref, state in live(reader)
+            _branch_status(reader, ref, state, sorted_files, settings)
+            for ref, state in live(reader)
         ),
         pending_intents=pending_intents(store),
         tags=len(reader.tag_refs.names()),
@@ -142,7 +144,11 @@ SortedFiles = Mapping[str, Mapping[str | None, Lineage]]
 
 
 def _branch_status(
-    reader: ManifestReader, ref: BranchRef, state: BranchState, files: SortedFiles
+    reader: ManifestReader,
+    ref: BranchRef,
+    state: BranchState,
+    files: SortedFiles,
+    settings: MaintenanceSettings,
 ) -> BranchStatus:
     snapshot = reader.snapshot(ref, state)
     manifest = files[MANIFEST].get(ref.physical_branch)
@@ -152,15 +158,26 @@ def _branch_status(
         commits=len(state.commits) + sum(s.count for s in state.history),
         manifest_version=state.version,
         manifest_bytes=manifest.size if manifest else 0,
-        tables=_table_statuses(reader.store, ref, snapshot, files),
+        tables=_table_statuses(reader.store, ref, snapshot, files, settings),
     )
 
 
 def _table_statuses(
-    store: Store, ref: BranchRef, snapshot: Snapshot, files: SortedFiles
+    store: Store,
+    ref: BranchRef,
+    snapshot: Snapshot,
+    files: SortedFiles,
+    settings: MaintenanceSettings,
 ) -> tuple[TableStatus, ...]:
     return tuple(
-        _table_status(store, ref, snapshot, (key, pin), files.get(pin.location, {}).get(pin.branch))
+        _table_status(
+            store,
+            ref,
+            snapshot,
+            (key, pin),
+            files.get(pin.location, {}).get(pin.branch),
+            settings,
+        )
         for key, pin in snapshot.tables.items()
     )
 
@@ -171,11 +188,11 @@ def _table_status(
     snapshot: Snapshot,
     table: tuple[TableKey, TablePin],
     lineage: Lineage | None,
+    settings: MaintenanceSettings,
 ) -> TableStatus:
     key, pin = table
-    dataset = store.open(pin.at)
-    shape = table_shape(dataset)
-    wanted = coverage(dataset, wanted_indexes(snapshot.catalog.entity_type(key)))
+    layout = look_at(store, pin, snapshot.catalog.entity_type(key), settings)
+    shape = layout.shape
     owned = pin.owner == ref.incarnation
     return TableStatus(
         type_name=key.type_name,
@@ -184,8 +201,9 @@ def _table_status(
         rows=pin.row_count,
         fragments=shape.fragments,
         deleted_rows=shape.deleted_rows,
-        indexes=sum(c.built for c in wanted),
-        unindexed_rows=max((c.pending_rows for c in wanted), default=0),
+        indexes=layout.indexes,
+        unindexed_rows=layout.unindexed_rows,
         versions=len(lineage.versions) if owned and lineage else 0,
         bytes=lineage.size if owned and lineage else 0,
+        due=owned and is_due(layout, settings),
     )

@@ -20,7 +20,11 @@ LEASE = 2.0
 
 
 def settings(lease: float = LEASE) -> Settings:
-    return Settings(write=WriteSettings(lease_seconds=lease))
+    """No upkeep in the background: it would add requests and versions to those a test counts."""
+    return Settings(
+        write=WriteSettings(lease_seconds=lease),
+        maintenance=MaintenanceSettings(automatic=False),
+    )
 
 
 def small_catalog(extra_types: int = 0) -> Catalog:

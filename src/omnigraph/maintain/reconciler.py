@@ -1,0 +1,144 @@
+"""Upkeep that nobody has to think about: a thread that looks after the tables this process writes.
+
+It counts commits; when a table has had enough of them it looks at the layout, and past a threshold
+it compacts and extends indexes through the one write path, as maintenance: no commit, no change of
+an answer, and a write staged meanwhile is staged again silently. The thread starts when there is
+something to do and ends when there is not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from collections import Counter
+
+from omnigraph.commit.transaction import Transaction
+from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.maintain.cleanup import Cleanup
+from omnigraph.maintain.maintenance import Pace, optimize_table
+from omnigraph.maintain.needed import Retention
+from omnigraph.maintain.table_layout import is_due, look_at
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import Commit
+from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.values.identifiers import TableKey
+
+logger = logging.getLogger(__name__)
+
+ACTOR = "omnigraph:upkeep"
+# A table that is written all the time moves under every patient attempt; then a pass takes its
+# turn like a write. It rewrites fragments below `compacted_rows` only, so that turn is short.
+_PATIENT_ATTEMPTS = 2
+_EXIT_PATIENCE_SECONDS = 10.0
+
+Table = tuple[str, TableKey]
+
+
+class Reconciler:
+    """One per open graph."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        transaction: Transaction,
+        cleanup: Cleanup,
+        settings: MaintenanceSettings,
+    ) -> None:
+        self._reader = reader
+        self._transaction = transaction
+        self._cleanup = cleanup
+        self._settings = settings
+        self._condition = threading.Condition()
+        self._commits: Counter[Table] = Counter()
+        self._since_cleanup = 0
+        self._waiting: dict[Table, None] = {}
+        self._cleanup_waits = False
+        self._thread: threading.Thread | None = None
+        self._stopped = not settings.automatic
+        atexit.register(_stop_if_alive, weakref.ref(self))
+
+    def committed(self, commit: Commit) -> None:
+        """Called by the writer: counts, and wakes the thread when something is due."""
+        if self._stopped:
+            return
+        with self._condition:
+            for pins in commit.pins:
+                if pins.after is not None:
+                    self._count((commit.graph_branch, pins.after.key))
+            self._since_cleanup += 1
+            keep = self._settings.keep_commits
+            if keep is not None and self._since_cleanup >= self._settings.cleanup_every_commits:
+                self._since_cleanup = 0
+                self._cleanup_waits = True
+            if (self._waiting or self._cleanup_waits) and self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="omnigraph-upkeep", daemon=True
+                )
+                self._thread.start()
+
+    def settle(self, timeout: float = 60.0) -> bool:
+        """Wait until nothing is due; False when that took too long."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._thread is None, timeout)
+
+    def stop(self, timeout: float = _EXIT_PATIENCE_SECONDS) -> None:
+        """Finish the step at hand and begin no other; a killed step would need a recovery."""
+        self._stopped = True
+        self.settle(timeout)
+
+    def _count(self, table: Table) -> None:
+        self._commits[table] += 1
+        if self._commits[table] >= self._settings.look_every_commits:
+            self._commits[table] = 0
+            self._waiting[table] = None
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                if self._stopped or not (self._waiting or self._cleanup_waits):
+                    self._thread = None
+                    self._condition.notify_all()
+                    return
+                table = next(iter(self._waiting), None)
+                if table is not None:
+                    del self._waiting[table]
+                else:
+                    self._cleanup_waits = False
+            self._attend(table)
+
+    def _attend(self, table: Table | None) -> None:
+        try:
+            if table is None:
+                self._cleanup.run(Retention(self._settings.keep_commits, None), ACTOR)
+            else:
+                self._look_after(*table)
+        except NotFound:
+            pass  # the branch or type was deleted meanwhile
+        except OmnigraphError as error:
+            # Upkeep may always come later; the next commits bring it up again.
+            logger.warning("upkeep of %s put off: %s", table or "old versions", error)
+        except Exception:
+            # A fault of ours must not end in the user's process; it shows in the log.
+            logger.exception("upkeep of %s failed", table or "old versions")
+
+    def _look_after(self, branch: str, key: TableKey) -> None:
+        ref, state = self._reader.branch(branch)
+        pin = state.tables.get(key)
+        if pin is None or pin.owner != ref.incarnation:
+            return
+        entity = self._reader.snapshot(ref, state).catalog.entity_type(key)
+        layout = look_at(self._reader.store, pin, entity, self._settings)
+        if not is_due(layout, self._settings):
+            return
+        for attempt in range(_PATIENT_ATTEMPTS + 1):
+            pace = Pace(self._settings.compacted_rows, in_turn=attempt == _PATIENT_ATTEMPTS)
+            if self._stopped or optimize_table(self._transaction, branch, key, ACTOR, pace):
+                return
+
+
+def _stop_if_alive(reference: weakref.ref[Reconciler]) -> None:
+    reconciler = reference()
+    if reconciler is not None:
+        reconciler.stop()

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import StorageFailure
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.maintain import reconciler as module
+from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.testing.invariants import assert_at_rest, content
+
+
+def opened(graph: Graph, **thresholds: object) -> Graph:
+    chosen = MaintenanceSettings(look_every_commits=4, fragments=8, **thresholds)  # type: ignore[arg-type]
+    return open_graph(graph.uri, settings=Settings(WriteSettings(2.0), maintenance=chosen))
+
+
+def notes(graph: Graph, branch: str = "main") -> int:
+    tables = {b.name: b.tables for b in graph.status().branches}[branch]
+    return next(t.fragments for t in tables if t.type_name == "Note")
+
+
+def write(graph: Graph, numbers: range, branch: str = "main") -> None:
+    for number in numbers:
+        graph.apply({"Note": {"insert": [{"id": f"{branch}{number}", "text": "x"}]}}, branch)
+
+
+def test_every_written_branch_is_looked_after(graph: Graph) -> None:
+    graph.branches.create("b")
+    tended = opened(graph)
+    write(tended, range(40))
+    write(tended, range(40), "b")
+    assert tended.engine.reconciler.settle()
+    for branch in ("main", "b"):
+        assert notes(tended, branch) < 20
+        assert len(content(tended, branch)["Note"]) == 41
+    commits = tended.commits.list(limit=None)
+    assert not [c for c in commits if c.actor_id == module.ACTOR]
+    assert tended.verify().ok
+    assert_at_rest(tended)
+
+
+def test_it_can_be_switched_off(graph: Graph) -> None:
+    alone = opened(graph, automatic=False)
+    write(alone, range(20))
+    assert notes(alone) >= 20
+    assert [t.due for t in alone.status().branches[0].tables].count(True) == 1
+
+
+def test_a_table_that_never_rests_is_compacted_too(graph: Graph) -> None:
+    tended = opened(graph)
+    writers = [
+        threading.Thread(target=write, args=(tended, range(n * 100, n * 100 + 40)))
+        for n in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert tended.engine.reconciler.settle()
+    assert notes(tended) < 60
+    assert len(content(tended)["Note"]) == 121
+    assert_at_rest(tended)
+
+
+def test_a_failing_upkeep_fails_no_write(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bool:
+        raise StorageFailure("the disk is tired")
+
+    monkeypatch.setattr(module, "optimize_table", fail)
+    tended = opened(graph)
+    write(tended, range(20))
+    assert tended.engine.reconciler.settle()
+    assert len(content(tended)["Note"]) == 21
+
+
+def test_old_versions_go_when_asked(graph: Graph) -> None:
+    tended = opened(graph, keep_commits=5, cleanup_every_commits=30)
+    write(tended, range(29))
+    assert tended.engine.reconciler.settle()
+    for path in Path(graph.uri).rglob("*"):  # hours pass
+        os.utime(path, (path.stat().st_mtime - 36_000,) * 2)
+    write(tended, range(29, 30))
+    assert tended.engine.reconciler.settle()
+    tables = tended.status().branches[0].tables
+    assert next(t.versions for t in tables if t.type_name == "Note") < 30
+
+
+def test_after_stop_nothing_begins(graph: Graph) -> None:
+    tended = opened(graph)
+    tended.engine.reconciler.stop()
+    write(tended, range(20))
+    assert notes(tended) >= 20
