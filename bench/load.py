@@ -152,10 +152,12 @@ def main(side: str, folder: str, kind: str, name: str) -> None:
     if side == "floor":
         floor(root, kind, name)
     elif side == "ours":
-        open_graph(root / f"{kind}.omni").load(root / f"{name}.{kind}", progress=False)
+        open_graph(root / f"{kind}.omni").load(
+            root / f"{name}.{kind}", engine="local", progress=False
+        )
     else:
         files = [root / f"{name}.{kind}" for name in ("Knows", "Person")]
-        open_graph(root / f"{kind}-whole.omni").load(files, progress=False)
+        open_graph(root / f"{kind}-whole.omni").load(files, engine="local", progress=False)
     wall = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -98,9 +98,12 @@ class BulkChecks:
         tables = [self._index.input(node)]
         if node not in self._replaced:
             tables.append(self._index.stored(node))
-        return " AND ".join(
-            f"NOT EXISTS (SELECT 1 FROM {name} x WHERE x.{ID} = {value})" for name in tables
-        )
+        conditions = [
+            f"NOT EXISTS (SELECT 1 FROM {name} x WHERE x.{ID} = {value})"
+            for name in tables
+            if self._index.has_rows(name)
+        ]
+        return " AND ".join(conditions) or "true"
 
     def _survivors(self, key: TableKey) -> str:
         """SQL: stored rows that the write leaves as they are."""

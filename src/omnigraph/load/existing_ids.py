@@ -46,7 +46,7 @@ def refuse_existing(
         if small:
             ids = index.table(f"SELECT {ID} FROM {rows} WHERE {ID} IS NOT NULL").column(ID)
             stored = find_rows(store.open(pin.at), pc.unique(ids))
-            index.fill_stored(key, [stored.select([ID])])
+            index.fill_stored(key, stored.select([ID]))
         taken = f"FROM {rows} r SEMI JOIN {index.stored(key)} s ON r.{ID} = s.{ID}"
         clashes = index.count(f"SELECT count(*) {taken}")
         if clashes == 0:

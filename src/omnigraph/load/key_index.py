@@ -6,7 +6,7 @@ stored rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +55,16 @@ class KeyIndex:
         assert name in self._present, f"the stored rows of {key} were not read"
         return name
 
-    def fill_stored(self, key: TableKey, parts: Iterable[pa.Table]) -> None:
-        """Stored rows; of columns that a part does not have, NULL."""
+    def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Stored rows; of columns that they do not have, NULL."""
         name = f"s{self._numbers[key]}"
         self._create(name, key, "")
-        for part in parts:
-            with self.shown(part) as shown:
-                columns = quoted([c for c in self._columns[key] if c in part.column_names])
-                self.run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {shown}")
+        columns = quoted([c for c in self._columns[key] if c in rows.schema.names])
+        with self.shown(rows) as shown:
+            self.run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {shown}")
+
+    def has_rows(self, name: str) -> bool:
+        return bool(self.rows(f"SELECT 1 FROM {name} LIMIT 1"))
 
     def gone(self, key: TableKey) -> str:
         name = f"gone{self._numbers[key]}"

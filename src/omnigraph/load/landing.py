@@ -158,8 +158,10 @@ class Landing:
         index = self.prepared.index
         for key in sorted(self._needed()):
             dataset = self.store.open(snapshot.pin(key).at)
-            batches = read_batches(dataset, list(index.columns(key)))
-            index.fill_stored(key, (pa.Table.from_batches([batch]) for batch in batches))
+            columns = list(index.columns(key))
+            schema = pa.schema([dataset.schema.field(name) for name in columns])
+            batches = read_batches(dataset, columns)
+            index.fill_stored(key, pa.RecordBatchReader.from_batches(schema, batches))
 
     def _needed(self) -> Iterable[TableKey]:
         """Tables whose stored rows some check or change list looks at."""

@@ -16,7 +16,6 @@ PLACE = "__place"
 _FILE_SHIFT = 40
 _ROWS_PER_CHUNK = 1024 * 1024
 _BYTES_PER_CHUNK = 256 * 1024 * 1024
-_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def place_of(file_number: int, line: int) -> int:
@@ -35,7 +34,7 @@ class Spool:
         self.rows = 0
         self._path = path
         self.schema = table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
-        self._writer = pa.ipc.new_stream(str(path), self.schema, options=_LZ4)
+        self._writer = pa.ipc.new_stream(str(path), self.schema)
 
     def append(self, table: pa.Table) -> None:
         self._writer.write_table(table)
