@@ -75,8 +75,15 @@ class Branching:
         """
         options = merging.MergeOptions(strategy, resolutions, self.actor, message)
         if preview:
-            return merging.preview(self.engine, source, into, options)
+            return self.preview_merge(source, into, strategy, resolutions)
         return merging.merge(self.writable(), source, into, options, delete_branch=delete_branch)
+
+    def preview_merge(
+        self, source: str, into: str = MAIN, strategy: str = "fail", resolutions: object = None
+    ) -> MergePreview:
+        """`merge(preview=True)`: the conflicts, with `outcome` and `changes`."""
+        options = merging.MergeOptions(strategy, resolutions, self.actor, None)
+        return merging.preview(self.engine, source, into, options)
 
     def revert(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import NotFound
 from omnigraph.graph import history, reads
+from omnigraph.graph.commit_drawing import draw
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
@@ -107,6 +108,10 @@ class Commits:
 
     def show(self, commit_id: str) -> Commit:
         return self._engine.commits.find(commit_id)
+
+    def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
+        """The history of a branch with everything merged into it, drawn as lines of text."""
+        return draw(history.newest_commits(self._engine, branch, limit))
 
     def changes(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.diff.pages import commits_of, diff_page
 from omnigraph.errors import InvalidName, NotFound
+from omnigraph.graph.commit_drawing import DrawnCommit
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
@@ -38,6 +40,29 @@ def lineage(engine: Engine, *snapshots: Snapshot) -> Lineage:
         except NotFound:
             continue  # deleted; its commits are found through merges or branches made from it
     return Lineage(engine.reader, states)
+
+
+def newest_commits(engine: Engine, branch: str, limit: int) -> list[DrawnCommit]:
+    """Commits of a branch and of what was merged into it, children before parents."""
+    _, state = engine.reader.branch(branch)
+    graph = Lineage(engine.reader, (state,))
+    queue = [(-graph.commit(state.head_commit_id).created_at, state.head_commit_id)]
+    seen = {state.head_commit_id}
+    found: list[DrawnCommit] = []
+    while queue and len(found) < limit:
+        _, commit_id = heapq.heappop(queue)
+        stored = graph.find(commit_id)
+        if stored is None:
+            continue
+        commit = stored.commit
+        words = [commit_id, f"({commit.graph_branch})", commit.message or commit.operation]
+        found.append(DrawnCommit(commit_id, stored.parents, " ".join(words)))
+        for parent in stored.parents:
+            above = graph.find(parent)
+            if above is not None and parent not in seen:
+                seen.add(parent)
+                heapq.heappush(queue, (-above.commit.created_at, parent))
+    return found
 
 
 def diff(engine: Engine, a: str, b: str, options: PageOptions) -> ChangePage:
