@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, load, mutation, query, search
+from bench import compiler, foundation, load, merge, mutation, query, search
 
 FAMILIES = {
     "foundation": foundation.run,
     "compiler": compiler.run,
     "query": query.run,
     "search": search.run,
+    "merge": merge.run,
     "mutation": mutation.run,
     "load": load.run,
 }
