@@ -104,7 +104,7 @@ def test_a_deadline_and_a_budget_are_errors(graph: Graph, uri: str) -> None:
     with pytest.raises(ResourceLimit, match="time") as late:
         graph.query(NAMES, timeout=-1)
     assert late.value.limit == "timeout"
-    tight = open_graph(uri, read_only=True, settings=Settings(read=ReadSettings(memory_bytes=64)))
+    tight = open_graph(uri, read_only=True, settings=Settings(read=ReadSettings(memory_bytes=16)))
     product = "query q() { match { $a: Person $b: Person } return { $a.name, $b.name } }"
     with pytest.raises(ResourceLimit, match="budget") as large:
         tight.query(product)

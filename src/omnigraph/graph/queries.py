@@ -16,6 +16,7 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.local_executor import LocalExecutor, Step
+from omnigraph.execute.local.spill import SpillSpace
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
 from omnigraph.execute.result import QueryResult
 from omnigraph.ir.reads import ReadOp
@@ -79,6 +80,9 @@ class QueryRunner:
         self._cache = cache
         self._provider = provider
         self._cold_reads = ColdReads()
+        self._space = SpillSpace(
+            settings.spill_directory, settings.spill_bytes, settings.memory_bytes
+        )
         self._settings = settings
         self._clock = clock
         self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
@@ -137,7 +141,9 @@ class QueryRunner:
         memory = self._settings.memory_bytes
         limits = QueryLimits(memory, deadline, bounds.cancel, self._clock)
         views = self._at(snapshot).views
-        return LocalExecutor(views, evaluator, limits, self._provider, self._cold_reads, steps)
+        return LocalExecutor(
+            views, evaluator, limits, self._provider, self._cold_reads, self._space, steps
+        )
 
     def _at(self, snapshot: Snapshot) -> _Latest:
         """Queries on one head share what they found: its tables are one object per state."""

@@ -68,7 +68,14 @@ class ReadSettings:
     """What the files there may take; those used longest ago go first."""
 
     memory_bytes: int = 8 * 1024**3
-    """Rows one query may hold at once; more is an error, not a crash."""
+    """Rows one query may hold at once; sorts and groups of more use the disk, all else is an
+    error."""
+
+    spill_directory: str | None = None
+    """Where rows of a query wait that do not fit; the system's own by default."""
+
+    spill_bytes: int = 64 * 1024**3
+    """What the rows of one query may take there."""
 
     timeout_seconds: float | None = None
     """How long a query may run unless it is given a timeout of its own."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.annotations import embedding_of
 from omnigraph.embed.provider import EmbeddingProvider, embed_query
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.aggregates import aggregate_frame, distinct_on, distinct_rows
 from omnigraph.execute.local.cold_scan import ColdReads, read_rows
@@ -22,11 +22,13 @@ from omnigraph.execute.local.expand import count_edges, weigh_edges
 from omnigraph.execute.local.expand_filters import judge_entries
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import ONE_ROW, Binding, Frame, PathBinding
+from omnigraph.execute.local.in_parts import InParts, can_be_counted, can_be_grouped
 from omnigraph.execute.local.index_expand import follow_edges
 from omnigraph.execute.local.late_rows import UnprojectedRows, worth_waiting
 from omnigraph.execute.local.ordering import sort_frame
 from omnigraph.execute.local.ranked_search import fuse_frame, score_frame
 from omnigraph.execute.local.reach import expand_reach
+from omnigraph.execute.local.spill import SpillSpace, parts_of
 from omnigraph.execute.local.trails import expand_paths
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import reads
@@ -52,6 +54,7 @@ class LocalExecutor:
     limits: QueryLimits
     provider: EmbeddingProvider
     cold_reads: ColdReads
+    space: SpillSpace
     steps: dict[int, Step] | None = None
     """Filled per operator when somebody wants a profile."""
 
@@ -68,6 +71,13 @@ class LocalExecutor:
             return UnprojectedRows(frame, plan, self.evaluator, self.limits)
         arrays = [self.evaluator.array(c.value, frame) for c in plan.columns]
         return pa.Table.from_arrays(arrays, [c.name for c in plan.columns])
+
+    def in_parts(self, op: Any, start: Frame, error: ResourceLimit) -> InParts:
+        """How to go on when the rows of `op` do not fit; the error itself when there is no way."""
+        parts = parts_of(op) if error.limit == "memory" else None
+        if parts is None:
+            raise error
+        return InParts(parts, self.run, start, self.evaluator, self.limits, self.space)
 
     def run(self, op: PhysicalOp, start: Frame) -> Frame:
         """Rows of `op`; a sub-pattern begins with the rows of `start`."""
@@ -152,16 +162,30 @@ def _project(executor: LocalExecutor, op: reads.Project, start: Frame) -> Frame:
 
 
 def _distinct(executor: LocalExecutor, op: reads.Distinct, start: Frame) -> Frame:
-    frame = executor.run(op.input, start)
+    below = op.input.input if isinstance(op.input, reads.Project) else None
+    try:
+        frame = executor.run(op.input, start)
+    except ResourceLimit as error:
+        return executor.in_parts(below, start, error).distinct(op)
     return frame.take(distinct_rows(list(frame.columns.values()), frame.length))
 
 
 def _aggregate(executor: LocalExecutor, op: reads.Aggregate, start: Frame) -> Frame:
-    return aggregate_frame(op, executor.run(op.input, start), executor.evaluator)
+    try:
+        frame = executor.run(op.input, start)
+    except ResourceLimit as error:
+        possible = can_be_counted(op) or can_be_grouped(op)
+        parts = executor.in_parts(op.input if possible else None, start, error)
+        return parts.grouped(op) if op.keys else parts.counted(op)
+    return aggregate_frame(op, frame, executor.evaluator)
 
 
 def _order(executor: LocalExecutor, op: reads.OrderBy, start: Frame) -> Frame:
-    return sort_frame(op, executor.run(op.input, start), executor.evaluator, None)
+    try:
+        frame = executor.run(op.input, start)
+    except ResourceLimit as error:
+        return executor.in_parts(op.input, start, error).sorted(op)
+    return sort_frame(op, frame, executor.evaluator, None)
 
 
 def _limit(executor: LocalExecutor, op: reads.Limit, start: Frame) -> Frame:
@@ -187,7 +211,11 @@ def _first_of(
         rows = executor.run(below.input, start)
         rows = score_frame(below.search, rows, _sought(executor, below.search), wanted)
     else:
-        rows = executor.run(below, start)
+        try:
+            rows = executor.run(below, start)
+        except ResourceLimit as error:
+            parts = executor.in_parts(below, start, error)
+            return parts.sorted(order) if wanted is None else parts.first_of(order, wanted)
     return sort_frame(order, rows, executor.evaluator, wanted)
 
 

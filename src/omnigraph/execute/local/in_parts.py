@@ -1,0 +1,128 @@
+"""Sorts, groups and distinct rows over patterns whose rows do not fit in memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.execute.limits import QueryLimits
+from omnigraph.execute.local.aggregates import aggregate_frame, distinct_rows
+from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.local.frame import Frame, join_frames
+from omnigraph.execute.local.ordering import sort_frame
+from omnigraph.execute.local.spill import Parts, Run, SpillSpace, spilled_rows
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+
+# How results of parts are put together: a count of everything is the sum of the counts.
+_TOGETHER = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """One operator over the parts of its input."""
+
+    parts: Parts
+    run: Run
+    start: Frame
+    evaluator: Evaluator
+    limits: QueryLimits
+    space: SpillSpace
+
+    def first_of(self, op: reads.OrderBy, wanted: int) -> Frame:
+        """The best so far against the best of every part."""
+        best: Frame | None = None
+        for part in self._frames():
+            few = sort_frame(op, part, self.evaluator, wanted)
+            both = few if best is None else join_frames([best, few])
+            best = sort_frame(op, replace(both, sorted_by=()), self.evaluator, wanted)
+        assert best is not None, "an empty input fits"
+        return best
+
+    def sorted(self, op: reads.OrderBy) -> Frame:
+        orders = [
+            *(_spelled(key) for key in op.keys),
+            *("ASC NULLS FIRST" for _ in op.ties),
+        ]
+        with spilled_rows(self.space, self.limits) as rows:
+            for part in self._frames():
+                rows.add(part, self._sort_values(op, part))
+            return rows.sorted(orders)
+
+    def grouped(self, op: reads.Aggregate) -> Frame:
+        with spilled_rows(self.space, self.limits) as rows:
+            for part in self._frames():
+                rows.add(part, [self._group_value(key.value, part) for key in op.keys])
+            return join_frames(
+                [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
+            )
+
+    def counted(self, op: reads.Aggregate) -> Frame:
+        """Without keys every part is one row; those are put together."""
+        rows = [aggregate_frame(op, part, self.evaluator) for part in self._frames()]
+        together = tuple(replace(c, value=_together(c)) for c in op.aggregates)
+        return aggregate_frame(replace(op, aggregates=together), join_frames(rows), self.evaluator)
+
+    def distinct(self, op: reads.Distinct) -> Frame:
+        project: Any = op.input
+        found: Frame | None = None
+        for part in self._frames():
+            columns = {c.name: self.evaluator.array(c.value, part) for c in project.columns}
+            fresh = _distinct(Frame(part.length, columns=columns))
+            found = fresh if found is None else _distinct(join_frames([found, fresh]))
+            self.limits.reserve(found.length, len(columns))
+        assert found is not None, "an empty input fits"
+        return found
+
+    def _frames(self) -> Iterator[Frame]:
+        return self.parts.frames(self.run, self.start)
+
+    def _sort_values(self, op: reads.OrderBy, frame: Frame) -> list[Any]:
+        values = [self.evaluator.array(key.value, frame) for key in op.keys]
+        for tie in op.ties:
+            if isinstance(tie, ex.PropertyOf) and tie.property == "id":
+                values.append(frame.bindings[tie.variable.id].sort_values())
+            else:
+                values.append(self.evaluator.array(tie, frame))
+        return values
+
+    def _group_value(self, key: ex.Expression, frame: Frame) -> Any:
+        if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
+            return frame.bindings[key.variable.id].positions
+        return self.evaluator.array(key, frame)
+
+
+def can_be_counted(op: reads.Aggregate) -> bool:
+    """Results of parts can be put together."""
+    calls = [c.value for c in op.aggregates]
+    return not op.keys and all(
+        isinstance(c, ex.AggregateCall) and c.function in _TOGETHER and not c.distinct
+        for c in calls
+    )
+
+
+def can_be_grouped(op: reads.Aggregate) -> bool:
+    """Groups are independent; only `collect` wants all rows in order first."""
+    return bool(op.keys)
+
+
+def _together(column: reads.Column) -> ex.AggregateCall:
+    call = column.value
+    assert isinstance(call, ex.AggregateCall)
+    operand = ex.ColumnRef(column.name, call.type, call.nullable)
+    return ex.AggregateCall(_TOGETHER[call.function], operand, False, call.type, call.nullable)
+
+
+def _distinct(frame: Frame) -> Frame:
+    rows = distinct_rows(list(frame.columns.values()), frame.length)
+    columns = {name: column.take(pa.array(rows)) for name, column in frame.columns.items()}
+    return Frame(len(rows), columns=columns)
+
+
+def _spelled(key: reads.SortKey) -> str:
+    if key.descending:
+        return "DESC NULLS LAST"
+    return "ASC NULLS LAST" if key.nulls_last else "ASC NULLS FIRST"
