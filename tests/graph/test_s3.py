@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -211,3 +212,13 @@ def test_requests_per_commit_are_few_and_flat(graph: Graph, s3: S3Server, commit
     assert len(trims) <= commits / 64, "trimming is rare"
     assert sum(later) / len(later) <= MOST_REQUESTS + 6, "both cost little per commit"
     assert max(later[-5:]) <= MOST_REQUESTS + 1
+
+
+def test_load_and_export(graph: Graph, s3_uri: str, tmp_path: Path) -> None:
+    path = tmp_path / "in.ndjson"
+    path.write_text("".join(f'{{"type":"Person","data":{{"name":"p{i}"}}}}\n' for i in range(1500)))
+    receipt = graph.load(path, "merge", engine="local")
+    assert receipt.commit is not None
+    assert receipt.commit.changes[0].file is not None, "long lists of ids go to a file"
+    graph.export(tmp_path / "out.ndjson", types=["Person"])
+    assert (tmp_path / "out.ndjson").read_text().count("\n") == 1502
