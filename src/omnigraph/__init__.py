@@ -29,9 +29,14 @@ __all__ = ["Edit", "Graph", "OmnigraphError", "Settings", "Snapshot", "init", "o
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    module, attribute = _PUBLIC.get(name, ("omnigraph.errors", name))
+    value = getattr(import_module(module), attribute, None)
+    if value is None or (name not in _PUBLIC and not _is_error(value)):
         raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
-    module, attribute = _PUBLIC[name]
-    value = getattr(import_module(module), attribute)
     globals()[name] = value
     return value
+
+
+def _is_error(value: object) -> bool:
+    """Every error of the tree is public: `omnigraph.ValidationFailed`."""
+    return isinstance(value, type) and issubclass(value, Exception)

@@ -192,3 +192,9 @@ def test_threads_count_every_update_once(graph: Graph) -> None:
         assert not thread.is_alive()
     assert ages(graph)["a"] == 1 + sum(done)
     assert done
+
+
+def test_every_error_is_public() -> None:
+    assert omnigraph.ValidationFailed is ValidationFailed
+    with pytest.raises(AttributeError):
+        _ = omnigraph.Nothing
