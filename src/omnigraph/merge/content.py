@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import ID
-from omnigraph.diff.entity_rows import AlignedRows, TableAt, align, rows_of, tables_by_identity
+from omnigraph.diff.entity_rows import (
+    AlignedRows,
+    TableAt,
+    align,
+    rows_of,
+    same_content,
+    tables_by_identity,
+)
 from omnigraph.diff.id_runs import IdRuns
 from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
 from omnigraph.lance_store.store import Store
@@ -52,6 +59,13 @@ class Content:
     def disputed(self, identity: Identity) -> Disputed:
         overlay = self.overlays.get(identity)
         return overlay.disputed if overlay is not None else {}
+
+    def has_rows_of(self, other: Content, identity: Identity) -> bool:
+        """Both hold the same rows of a type, known without looking at them."""
+        mine, yours = self.table(identity), other.table(identity)
+        if mine is None or yours is None or {**self.overlays, **other.overlays}.get(identity):
+            return False
+        return same_content(mine.pin, yours.pin)
 
     def rows(
         self, store: Store, identity: Identity, ids: pa.Array, schema: pa.Schema

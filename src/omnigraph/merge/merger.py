@@ -97,10 +97,11 @@ class Merger:
         identity = pair.identity
         tables = [side.table(identity) for side in sides.all]
         schema = common_schema(*(t.entity if t else None for t in tables), entity)
+        untouched = sides.ours.has_rows_of(sides.base, identity)
         for ids in runs.chunks():
-            base, ours, theirs = (
-                side.rows(self._store, identity, ids, schema) for side in sides.all
-            )
+            base = sides.base.rows(self._store, identity, ids, schema)
+            ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
+            theirs = sides.theirs.rows(self._store, identity, ids, schema)
             three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity))
             yield merge_rows(three, decisions, forced)
 
