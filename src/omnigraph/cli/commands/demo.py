@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(session: Session, folder: Folder = None, size: Size = 300_000) -> None:
-    """See a graph being made, loaded, searched, branched, compared and recovered, with timings.
+    """See a graph being made, loaded, searched, branched, merged and recovered, with timings.
 
     For example:
 

@@ -23,7 +23,10 @@ query hybrid($q: String) {
 }
 query paper($code: String) {
   match { $p: Paper { code: $code } }
-  return { $p.title as title, $p.year as year }
+  return { $p.title as title, $p.year as year, $p.summary as summary }
+}
+query resummarize($code: String) {
+  update Paper set { summary: "Rewritten on main." } where code = $code
 }
 query retitle($code: String, $title: String, $year: I32) {
   update Paper set { title: $title, year: $year } where code = $code

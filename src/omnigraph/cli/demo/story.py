@@ -144,13 +144,18 @@ def _branch(story: Story, graph: Graph) -> None:
     for change in nodes:
         story.say(f"{_INDENT}{change_line(change)[:100]}")
     story.say(f"{_INDENT}and {len(changes) - len(nodes)} edges")
+    with story.step("meanwhile main changes another property of the same paper"):
+        graph.mutate(QUERIES, "resummarize", {"code": paper_code(1)}, message="a new summary")
+    with story.step("merge: property by property, so both changes stay"):
+        graph.merge(BRANCH, message="reviewed")
+    story.show(graph.query(QUERIES, "paper", {"code": paper_code(1)}).to_pylist())
 
 
 def _look_back(story: Story, graph: Graph) -> None:
     story.chapter("The past stays readable")
     code = {"code": paper_code(1)}
     for title, options in (
-        (f"paper P000001 on {BRANCH}", {"branch": BRANCH}),
+        ("paper P000001 now", {}),
         ("the same paper at the tag 'opening'", {"at": "opening"}),
     ):
         with story.step(title):
