@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, load, merge, mutation, query, search
+from bench import compiler, foundation, load, maintenance, merge, mutation, query, search
 
 FAMILIES = {
     "foundation": foundation.run,
@@ -14,6 +14,7 @@ FAMILIES = {
     "merge": merge.run,
     "mutation": mutation.run,
     "load": load.run,
+    "maintenance": maintenance.run,
 }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
     from omnigraph.graph.open import init
     from omnigraph.graph.open import open_graph as open
+    from omnigraph.graph.upkeep import restore_graph as restore
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.settings.models import Settings
 
@@ -23,9 +24,10 @@ _PUBLIC = {
     "Snapshot": ("omnigraph.manifest.snapshot", "Snapshot"),
     "init": ("omnigraph.graph.open", "init"),
     "open": ("omnigraph.graph.open", "open_graph"),
+    "restore": ("omnigraph.graph.upkeep", "restore_graph"),
 }
 
-__all__ = ["Edit", "Graph", "OmnigraphError", "Settings", "Snapshot", "init", "open"]
+__all__ = ["Edit", "Graph", "OmnigraphError", "Settings", "Snapshot", "init", "open", "restore"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import typer
 
 from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
 from omnigraph.cli.commands import (
+    backup,
     blobs,
     branches,
     cleanup,
@@ -49,6 +50,7 @@ FAMILIES = (
     verify,
     repair,
     cleanup,
+    backup,
     recovery,
     version,
 )
@@ -62,7 +64,10 @@ class Omnigraph(RootGroup):
         ("Ask and change", ("query", "mutate", "export", "blob", "explain", "profile", "snapshot")),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
         ("Schemas and query files", ("schema", "lint")),
-        ("Care", ("status", "verify", "optimize", "repair", "cleanup", "recovery")),
+        (
+            "Care",
+            ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
+        ),
         ("This program", ("version",)),
     )
 

@@ -22,6 +22,7 @@ from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
+from omnigraph.maintain.backup import Backup
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.reconciler import Reconciler
 from omnigraph.maintain.repair import Repair
@@ -49,6 +50,7 @@ class Engine:
     transaction: Transaction
     lifecycle: BranchLifecycle
     cleanup: Cleanup
+    backup: Backup
     reconciler: Reconciler
     maintenance: MaintenanceSettings
     repair: Repair
@@ -102,6 +104,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
             reader, board, recovery, PushAside(reader, publisher, arming, settings.write, clock)
         ),
         cleanup=cleanup,
+        backup=Backup(reader, board, settings.write, clock),
         reconciler=reconciler,
         maintenance=settings.maintenance,
         spark_loader=SparkLoader(reader, commits, transaction, settings),

@@ -25,6 +25,7 @@ from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.lance_store.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.maintain.backup import BackupReport
 from omnigraph.maintain.cleanup import CleanupReport
 from omnigraph.maintain.findings import VerifyReport
 from omnigraph.maintain.repair import RepairReport
@@ -308,6 +309,14 @@ class Graph(Branching):
         if confirm:
             return self.writable().repair.run(self.actor, force=force)
         return self._engine.repair.preview()
+
+    def backup(self, target: str | os.PathLike[str]) -> BackupReport:
+        """Copy the graph with branches, tags and history to an empty place; writers go on.
+
+        Example:
+            >>> graph.backup("s3://backups/people-2026-01-01").bytes
+        """
+        return self.writable().backup.run(upkeep.backup_store(target), self.actor)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

@@ -58,16 +58,20 @@ class ControlFiles(Protocol):
         """Folders left below `prefix/` without an object in them."""
 
 
+def object_store(location: StorageLocation) -> S3Store:
+    options: dict[str, Any] = {
+        name: value for name, value in location.options.items() if name != "allow_http"
+    }
+    if "allow_http" in location.options:
+        options["client_options"] = {"allow_http": True}
+    return S3Store(location.bucket, prefix=location.prefix or None, **options)
+
+
 class ObjectFiles:
     """Control files in an S3 bucket. Death of a holder shows only by its lease."""
 
     def __init__(self, location: StorageLocation) -> None:
-        options: dict[str, Any] = {
-            name: value for name, value in location.options.items() if name != "allow_http"
-        }
-        if "allow_http" in location.options:
-            options["client_options"] = {"allow_http": True}
-        self._store = S3Store(location.bucket, prefix=location.prefix or None, **options)
+        self._store = object_store(location)
 
     def put(self, key: str, data: bytes | memoryview) -> bool:
         with storage_errors(f"writing {key}"):

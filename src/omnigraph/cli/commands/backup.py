@@ -1,0 +1,57 @@
+"""`omnigraph backup` and `omnigraph restore`: a whole graph, copied and put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import omnigraph
+from omnigraph.cli.command import command
+from omnigraph.cli.commands.status import readable_bytes
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import open_to_write
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.backup import BackupReport
+
+Graph = Annotated[str, typer.Argument(metavar="URI", help="The graph.")]
+Copy = Annotated[str, typer.Argument(metavar="BACKUP", help="A directory or s3://bucket/prefix.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "backup")(backup)
+    command(app, "restore")(restore)
+
+
+def backup(session: Session, uri: Graph, target: Copy) -> None:
+    """Copy a graph with branches, tags and history to an empty place, while writers go on.
+
+    For example:
+
+    \b
+      omnigraph backup people.omni /backups/people-monday
+    """
+    _print(session, open_to_write(session, uri).backup(target))
+
+
+def restore(session: Session, source: Copy, uri: Graph) -> None:
+    """Put a backup back at an empty address; a graph with branches only where it was.
+
+    For example:
+
+    \b
+      omnigraph restore /backups/people-monday people.omni
+    """
+    _print(session, omnigraph.restore(source, uri))
+
+
+def _print(session: Session, report: BackupReport) -> None:
+    if session.json:
+        print_json(report.to_dict())
+    else:
+        print_result(
+            f"{report.files} files, {readable_bytes(report.bytes)}, "
+            f"{len(report.branches)} branches: {report.source} -> {report.target}"
+        )

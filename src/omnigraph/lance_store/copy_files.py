@@ -1,0 +1,34 @@
+"""Copy objects from one address to another, a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import obstore
+from obstore.store import LocalStore, S3Store
+
+from omnigraph.lance_store.control_files import object_store
+from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_location import StorageLocation
+
+_PIECE_BYTES = 8 * 1024 * 1024
+
+
+def copy_files(source: StorageLocation, target: StorageLocation, paths: Iterable[str]) -> int:
+    """Copy objects in this order; how many bytes. A file that is gone is an error."""
+    origin, destination = _open(source), _open(target)
+    copied = 0
+    for path in paths:
+        with storage_errors(f"copying {path}"):
+            reader = obstore.open_reader(origin, path)
+            with obstore.open_writer(destination, path) as writer:
+                while piece := bytes(reader.read(_PIECE_BYTES)):
+                    writer.write(piece)
+                    copied += len(piece)
+    return copied
+
+
+def _open(location: StorageLocation) -> LocalStore | S3Store:
+    if location.path is not None:
+        return LocalStore(location.path, mkdir=True)
+    return object_store(location)
