@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, load, maintenance, merge, mutation, query, search
+from bench import compiler, foundation, load, maintenance, merge, mutation, pipeline, query, search
 
 FAMILIES = {
     "foundation": foundation.run,
@@ -15,6 +15,7 @@ FAMILIES = {
     "mutation": mutation.run,
     "load": load.run,
     "maintenance": maintenance.run,
+    "pipeline": pipeline.run,
 }
 
 

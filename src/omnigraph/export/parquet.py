@@ -17,9 +17,13 @@ _SPELLED = {SOURCE: "from", TARGET: "to"}
 
 def write_parquet(folder: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
     """How many rows `<folder>/<Type>.parquet` holds."""
+    return write_parquet_file(folder / f"{entity.name}.parquet", entity, tables)
+
+
+def write_parquet_file(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
     schema = _spelled(table_schema(entity).empty_table()).schema
     rows = 0
-    with pq.ParquetWriter(folder / f"{entity.name}.parquet", schema) as writer:
+    with pq.ParquetWriter(path, schema) as writer:
         for table in tables:
             writer.write_table(_spelled(table))
             rows += table.num_rows

@@ -212,12 +212,15 @@ class Graph(Branching):
         at: str | None = None,
         types: Sequence[str] | None = None,
         format: str = "ndjson",
+        engine: str = "local",
     ) -> ExportReceipt:
         """Write a branch, or `at` a commit, tag or moment, so that a load gives the same graph.
 
-        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout.
+        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
+        `engine="spark"` it is a directory of parts that workers write side by side.
         """
-        return loading.export(self._engine, self.snapshot(branch, at=at), path, types, format)
+        snapshot = self.snapshot(branch, at=at)
+        return loading.export(self._engine, snapshot, path, types, (format, engine))
 
     def blob(
         self,

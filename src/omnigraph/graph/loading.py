@@ -16,7 +16,8 @@ from omnigraph.lance_store.blob_reads import StoredBlob, find_blob
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.pipeline.engine_choice import LOCAL, choose_engine
+from omnigraph.pipeline.engine_choice import LOCAL, SPARK, choose_engine
+from omnigraph.pipeline.spark_export import SparkExporter
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
 
@@ -61,8 +62,18 @@ def export(
     snapshot: Snapshot,
     target: str | os.PathLike[str] | BinaryIO | None,
     types: Sequence[str] | None,
-    export_format: str,
+    form: tuple[str, str],
 ) -> ExportReceipt:
+    """`form` is (format, engine)."""
+    export_format, chosen = form
+    if chosen not in (LOCAL, SPARK):
+        raise InvalidArgument(f"no export engine {chosen!r}; there is: {LOCAL}, {SPARK}")
+    if chosen == SPARK:
+        if not isinstance(target, str | os.PathLike):
+            raise InvalidArgument("Spark exports to a directory; give a path")
+        pipeline = engine.spark_loader.settings.pipeline
+        parts = SparkExporter(engine.store, snapshot, pipeline, types)
+        return parts.to_directory(os.fspath(target), export_format)
     exporter = Exporter(engine.store, snapshot, engine.loader.settings, types)
     if isinstance(target, str | os.PathLike):
         return exporter.to_path(target, export_format)

@@ -182,7 +182,8 @@ def _file(path: Path, type_name: str | None) -> Source:
     if kind == "ndjson":
         return Source(kind, str(path), None, path)
     stem = path.name.removesuffix(".gz")
-    return Source(kind, str(path), type_name or Path(stem).stem, path)
+    # `Person.00001.parquet` is a part of `Person`.
+    return Source(kind, str(path), type_name or stem.partition(".")[0], path)
 
 
 def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader | None:

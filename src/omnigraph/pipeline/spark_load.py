@@ -25,7 +25,7 @@ from omnigraph.load.prepare import PreparedInput, Progress
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import ReadOptions, Source, entity_of, find_sources
-from omnigraph.load.spool import place_of
+from omnigraph.load.spool import file_and_line, place_of
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
@@ -222,8 +222,8 @@ class _LoadJob:
                 raise result.error
         report = Report()
         for result, offset in results:
-            lines = offset - place_of(offset >> 40, 0)
-            report.merge((shifted(v, lines) for v in result.violations), result.counts)
+            _, before = file_and_line(offset)
+            report.merge((shifted(v, before) for v in result.violations), result.counts)
         report.raise_if_any()
 
     def _take(self, key: TableKey, spool: WrittenSpool) -> None:
