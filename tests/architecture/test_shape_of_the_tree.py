@@ -51,6 +51,7 @@ def test_public_names() -> None:
         "Snapshot",
         "init",
         "open",
+        "restore",
     ]
     assert all(getattr(omnigraph, name) is not None for name in omnigraph.__all__)
 

@@ -15,10 +15,10 @@ class MaintenanceSettings:
     automatic: bool = True
     """Tables this process writes are compacted and indexed in the background."""
 
-    look_every_commits: int = 16
+    look_every_commits: int = 8
     """Commits to a table between two looks at its layout."""
 
-    fragments: int = 64
+    fragments: int = 32
     """Fragments smaller than `compacted_rows` that a table may gather before it is compacted."""
 
     compacted_rows: int = 65_536
