@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compiler, foundation, load, maintenance, merge, mutation, pipeline, query, search
+from bench import (
+    compiler,
+    foundation,
+    load,
+    maintenance,
+    merge,
+    mutation,
+    pipeline,
+    query,
+    search,
+    topology,
+)
 
 FAMILIES = {
     "foundation": foundation.run,
@@ -12,6 +23,7 @@ FAMILIES = {
     "query": query.run,
     "search": search.run,
     "merge": merge.run,
+    "topology": topology.run,
     "mutation": mutation.run,
     "load": load.run,
     "maintenance": maintenance.run,

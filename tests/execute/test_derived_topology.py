@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from omnigraph.execute.local.stored_topology import StoredTopology
 from omnigraph.execute.local.topology import DeriveLimits
 from omnigraph.execute.local.views import NO_FILES, SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import init
+from omnigraph.graph.open import init, open_graph
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.testing.piecemeal_graphs import with_cache
 from omnigraph.values.identifiers import TableKey
 
 SCHEMA = """
@@ -236,6 +239,52 @@ def test_a_commit_is_followed_by_a_derived_state(tmp_path: Path) -> None:
     assert isinstance(views.table(TableKey.parse("node:Person")).content, PatchedContent)
     assert isinstance(views.adjacency("Knows"), PatchedAdjacency)
     check_same(graph.snapshot(), cache, graph)
+
+
+def test_a_new_process_derives_across_pages_of_history(tmp_path: Path) -> None:
+    history = HistorySettings(window_low=2, window_high=4)
+    graph = init(tmp_path / "g", SCHEMA, settings=Settings(history=history))
+    graph.apply({"Person": Edit(insert=[person(name, 1) for name in PEOPLE])})
+    graph.apply({"Knows": Edit(insert=[edge("e1", "p1", "p2"), edge("e2", "p1", "p1")])})
+    stored = StoredTopology(CacheFiles(tmp_path / "cache", 1 << 30), smallest=0)
+    limits = replace(ALWAYS, settle_ids=100)
+    check_same(graph.snapshot(), ViewCache(graph.engine.reader, 1 << 30, stored, limits), graph)
+    for number in range(12):
+        graph.apply({"Knows": Edit(insert=[edge(f"f{number}", "p3", PEOPLE[number % 8])])})
+    later = open_graph(graph.uri, read_only=True)
+    cache = ViewCache(later.engine.reader, 1 << 30, stored, limits)
+    assert isinstance(SnapshotViews(later.snapshot(), cache).adjacency("Knows"), PatchedAdjacency)
+    check_same(later.snapshot(), cache, later)
+
+
+COUNT = "query q() { match { $a: Person $a $k:knows $b } return { count($k) as n } }"
+
+
+def test_readers_beside_a_writer_see_whole_states(tmp_path: Path) -> None:
+    graph = init(tmp_path / "g", SCHEMA)
+    graph.apply({"Person": Edit(insert=[person(name, 1) for name in PEOPLE])})
+    reading = with_cache(graph, ViewCache(graph.engine.reader, 20_000, NO_FILES, ALWAYS))
+    seen: list[tuple[str, int]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            result = reading.query(COUNT)
+            seen.append((result.graph_commit_id, result.to_pylist()[0]["n"]))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    expected = {graph.snapshot().graph_commit_id: 0}
+    for number in range(25):
+        names = PEOPLE[number % 8], PEOPLE[number * 3 % 8]
+        graph.apply({"Knows": Edit(insert=[edge(f"x{number * 7 % 25}", *names)])})
+        expected[graph.snapshot().graph_commit_id] = number + 1
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert seen
+    assert [(commit, expected[commit]) for commit, _ in seen] == seen
 
 
 def test_states_that_only_moved_on_disk_are_one_content(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ class QueryRunner:
         self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
         self._latest: _Latest | None = None
 
+    @property
+    def memory_bytes(self) -> int:
+        """What is kept in memory between queries."""
+        return self._cache.memory.used_bytes
+
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
         compiled = _compile(snapshot, text)
         executor = self._executor(snapshot, compiled.bind(text.params), bounds, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from contextlib import suppress
+from itertools import chain, islice
 from typing import NoReturn
 
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
@@ -22,6 +23,8 @@ from omnigraph.values.identifiers import check_ref_name
 
 # A manifest version may be trimmed between opening and reading it; the next look finds a newer one.
 _READ_ATTEMPTS = 10
+# Pages of history, of some dozens of commits each, that are looked through for a recent commit.
+_RECENT_PAGES = 32
 
 
 def manifest_version(ref: BranchRef, version: int) -> DatasetVersion:
@@ -71,13 +74,17 @@ class ManifestReader:
         return cached[1] if cached is not None else None
 
     def recent_commit(self, commit_id: str) -> Commit | None:
-        """A commit in the head of a branch that this process has seen."""
+        """A commit of a branch that this process has seen, as far back as a few pages go."""
         with self._lock:
             states = [state for _, state in self._states.values()]
         for state in states:
-            for stored in reversed(state.commits):
-                if stored.commit_id == commit_id:
-                    return stored.commit
+            pages = islice(self.history.pages(state.history), _RECENT_PAGES)
+            for commits in chain((state.commits,), (page.commits for page in pages)):
+                for stored in reversed(commits):
+                    if stored.commit_id == commit_id:
+                        return stored.commit
+                if commits and commits[0].commit_id < commit_id:
+                    break  # ids ascend with time: this branch does not have it
         return None
 
     def state(self, ref: BranchRef) -> BranchState:

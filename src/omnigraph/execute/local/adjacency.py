@@ -147,7 +147,7 @@ class StoredAdjacency(Adjacency):
 
         def find(end: tuple[TableContent, str]) -> Positions:
             nodes, column = end
-            return nodes.find(edges.peek(column))
+            return edges.ends_among(column, nodes)
 
         ends = ((sources, "src"), (targets, "dst"))
         if edges.count < _WORTH_THREADS:

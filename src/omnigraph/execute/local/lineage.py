@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.execute.local.id_changes import IdChanges
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.reader import ManifestReader
@@ -27,20 +28,26 @@ class Step:
 
 
 class Lineage:
-    """Commits in the heads this process has read; older ones are not worth following."""
+    """Commits of the branches this process has read, as far back as is worth following."""
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._steps: OrderedDict[tuple[str, str], Step | None] = OrderedDict()
+        self._steps: OrderedDict[tuple[str, str], Step] = OrderedDict()
 
     def step(self, pin: TablePin) -> Step | None:
         """None when the commit is not at hand or does not say what it did to the rows."""
         name = (pin.location, pin.content_epoch)
         with self._lock:
-            if name in self._steps:
-                return self._steps[name]
-        found = self._find(pin)
+            known = self._steps.get(name)
+        if known is not None:
+            return known
+        try:
+            found = self._find(pin)
+        except (SnapshotReclaimed, FormatUnknown):
+            found = None  # only a shortcut: whoever needs that history says so
+        if found is None:
+            return None
         with self._lock:
             self._steps[name] = found
             while len(self._steps) > _STEPS:
