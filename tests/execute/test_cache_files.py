@@ -193,9 +193,9 @@ def builder(graph: Graph, folder: Path, **environment: str) -> subprocess.Popen[
 def test_two_builders_at_once_and_one_killed_while_writing(graph: Graph, folder: Path) -> None:
     expected = str(len(pairs(graph, None)))
     killed = builder(graph, folder, OMNIGRAPH_FAILPOINTS="cache.before_array=kill@3")
-    racing = [builder(graph, folder) for _ in range(2)]
     killed.communicate()
     assert killed.returncode == -9
+    racing = [builder(graph, folder) for _ in range(2)]
     for process in racing:
         out, _ = process.communicate()
         assert (process.returncode, out.strip()) == (0, expected)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.execute.local import kernels
 from omnigraph.execute.local.id_changes import MISSING, PositionPatch
 from omnigraph.execute.local.kernels import Ints, Offsets, Rows
 from omnigraph.execute.local.neighbours import Neighbours, StoredNeighbours
@@ -39,9 +40,12 @@ class PatchedNeighbours:
         self._changes = changes
         self._looks = 0
 
-    @property
+    @cached_property
     def offsets(self) -> Offsets:
-        return self.whole.offsets
+        """How many neighbours everybody has is known without copying them."""
+        counts = np.diff(self._old_starts)
+        counts += np.bincount(self._changes.new_keys, minlength=len(counts))
+        return _starts(counts)
 
     @property
     def nodes(self) -> Ints:
@@ -88,38 +92,38 @@ class PatchedNeighbours:
 
     def degrees(self, sources: Ints) -> Rows:
         if self._prefers_whole(len(sources)):
-            return self.whole.degrees(sources)
+            return kernels.degrees(self.offsets, sources)
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
     @cached_property
     def whole(self) -> StoredNeighbours:
         """The arrays a fresh build would give."""
-        changes, base = self._changes, self._base
-        offsets, nodes, edges = _without_removed(base, changes)
+        changes, base, gone = self._changes, self._base, self._gone
+        nodes = np.delete(base.nodes, gone) if len(gone) else base.nodes
+        edges = np.delete(base.edges, gone) if len(gone) else base.edges
         nodes, edges = changes.nodes.forward(nodes), changes.edges.forward(edges)
-        counts = np.diff(offsets)
-        if changes.keys.moves:
-            counts = np.delete(counts, changes.keys.deleted)
-            at = changes.keys.inserted - np.arange(len(changes.keys.inserted))
-            counts = np.insert(counts, at, 0)
-        starts = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        if len(changes.new_keys) == 0:
-            return StoredNeighbours(starts, nodes, edges)
-        places = np.array(
-            [
-                _place(starts, nodes, edges, *entry)
-                for entry in zip(
-                    changes.new_keys, changes.new_nodes, changes.new_edges, strict=True
-                )
-            ]
-        )
-        np.cumsum(counts + np.bincount(changes.new_keys, minlength=len(counts)), out=starts[1:])
-        return StoredNeighbours(
-            starts,
-            _with_inserted(nodes, places, changes.new_nodes),
-            _with_inserted(edges, places, changes.new_edges),
-        )
+        if len(changes.new_keys):
+            entries = zip(changes.new_keys, changes.new_nodes, changes.new_edges, strict=True)
+            places = [_place(self._old_starts, nodes, edges, *entry) for entry in entries]
+            nodes = _with_inserted(nodes, places, changes.new_nodes)
+            edges = _with_inserted(edges, places, changes.new_edges)
+        return StoredNeighbours(self.offsets, nodes, edges)
+
+    @cached_property
+    def _gone(self) -> npt.NDArray[np.int64]:
+        return _removed_entries(self._base, self._changes)
+
+    @cached_property
+    def _old_starts(self) -> Offsets:
+        """Offsets of the old entries that stay, by the new keys."""
+        keys, offsets = self._changes.keys, self._base.offsets
+        if len(self._gone):
+            offsets = offsets - np.searchsorted(self._gone, offsets, side="left")
+        if not keys.moves:
+            return offsets
+        counts = np.delete(np.diff(offsets), keys.deleted)
+        at = keys.inserted - np.arange(len(keys.inserted))
+        return _starts(np.insert(counts, at, 0))
 
     @property
     def holdings(self) -> dict[int, int]:
@@ -190,8 +194,14 @@ class PatchedPairs:
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
 
-def _without_removed(base: StoredNeighbours, changes: EntryChanges) -> tuple[Offsets, Ints, Ints]:
-    """Old entries less those whose edge or neighbour went; keys that went keep a count of zero."""
+def _starts(counts: npt.NDArray[np.int64]) -> Offsets:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def _removed_entries(base: StoredNeighbours, changes: EntryChanges) -> npt.NDArray[np.int64]:
+    """Old entries whose edge or one of whose ends went, ascending."""
     gone = np.zeros(0, np.int64)
     if len(changes.removed_edges):
         gone = _entries_with(base.edges, changes.removed_edges, changes.edges.count)
@@ -202,14 +212,7 @@ def _without_removed(base: StoredNeighbours, changes: EntryChanges) -> tuple[Off
         starts, ends = (base.offsets[changes.keys.deleted + shift] for shift in (0, 1))
         ranges = [np.arange(a, b) for a, b in zip(starts, ends, strict=True)]
         gone = np.union1d(gone, np.concatenate(ranges))
-    if len(gone) == 0:
-        return base.offsets, base.nodes, base.edges
-    before = np.searchsorted(gone, base.offsets, side="left")
-    return (
-        base.offsets - before,
-        np.delete(base.nodes, gone),
-        np.delete(base.edges, gone),
-    )
+    return gone
 
 
 def _entries_with(values: Ints, wanted: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
@@ -226,11 +229,11 @@ def _place(starts: Offsets, nodes: Ints, edges: Ints, key: int, node: int, edge:
     return int(low + np.searchsorted(edges[low:high], edge))
 
 
-def _with_inserted(values: Ints, places: npt.NDArray[np.int64], new: Ints) -> Ints:
+def _with_inserted(values: Ints, places: list[int], new: Ints) -> Ints:
     """As `np.insert`, which looks at every element; this copies the stretches between."""
     result = np.empty(len(values) + len(new), np.int32)
     start = 0
-    for number, (place, value) in enumerate(zip(places.tolist(), new.tolist(), strict=True)):
+    for number, (place, value) in enumerate(zip(places, new.tolist(), strict=True)):
         result[start + number : place + number] = values[start:place]
         result[place + number] = value
         start = place
