@@ -25,7 +25,7 @@ Changes = tuple[IdChanges, IdChanges, IdChanges]
 
 @dataclass(frozen=True, slots=True)
 class DeriveLimits:
-    """When an older state is used; the defaults are measured (docs/performance.md)."""
+    """When an older state is used; the defaults are estimates, not measured crossovers."""
 
     smallest_table: int = 5_000
     """Rows below which reading a table anew is as fast."""
