@@ -13,7 +13,7 @@ from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.intents import Intent
+from omnigraph.commit.intents import Intent, IntentKind
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import (
     CorruptIntent,
@@ -270,7 +270,7 @@ def test_delete_fails_does_not_hide_why_a_write_was_refused(
     real = IntentBoard.post
 
     def post(self: IntentBoard, intent: Intent) -> object:
-        if self is graph.engine.board:
+        if self is graph.engine.board and intent.kind is not IntentKind.HOLD:
             mine.append(intent.intent_id)
         return real(self, intent)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ulid import ULID
 
 from omnigraph import failpoints
-from omnigraph.commit.intents import Intent
+from omnigraph.commit.intents import Intent, IntentKind
 from omnigraph.commit.recovery.audit import record_audit
 from omnigraph.commit.recovery.classify import TableState
 from omnigraph.commit.recovery.decide import Decision
@@ -48,7 +48,8 @@ class RecoveryActions:
                 self._reader.branch_refs.remove(intent.branch)
                 record_audit(self._store, self._audit(decision, intent, states, None))
             case Decision.DISCARD:
-                record_audit(self._store, self._audit(decision, intent, states, None))
+                if intent.kind is not IntentKind.HOLD:  # it only kept files: nothing was recovered
+                    record_audit(self._store, self._audit(decision, intent, states, None))
             case Decision.REFUSE:
                 behind = [str(m.expected.key) for m, s in states.items() if s in _BEHIND]
                 raise InvariantViolation(
