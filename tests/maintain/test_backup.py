@@ -96,6 +96,9 @@ def test_places_that_are_taken_or_hold_no_backup(graph: Graph, tmp_path: Path) -
         graph.backup(tmp_path / "copy")
     with pytest.raises(AlreadyExists):
         omnigraph.restore(tmp_path / "copy", graph.uri)
+    for nested in (graph.uri, f"{graph.uri}/inside", tmp_path):
+        with pytest.raises(InvalidArgument, match="beside"):
+            graph.backup(nested)
     with pytest.raises(NotFound):
         omnigraph.restore(tmp_path / "nothing", tmp_path / "new")
 

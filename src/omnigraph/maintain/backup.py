@@ -67,6 +67,7 @@ class Backup:
 
     def run(self, target: Store, actor_id: str | None) -> BackupReport:
         store = self.reader.store
+        _refuse_nested(store.location.uri, target.location.uri)
         _refuse_occupied(target)
         intent = staging_intent(MAIN_REF, actor_id, self.clock.new_ulid(), self.settings)
         with StagingHold(self.board, intent) as hold:
@@ -132,6 +133,14 @@ def _refuse_occupied(target: Store) -> None:
         )
 
 
+def _refuse_nested(graph: str, target: str) -> None:
+    for outer, inner in ((graph, target), (target, graph)):
+        if f"{inner}/".startswith(f"{outer}/"):
+            raise InvalidArgument(
+                f"{target} and the graph lie in each other: name a place beside it", uri=target
+            )
+
+
 def _belongs(path: str) -> bool:
     """Everything but refs, which are chosen by name, and what only running processes need."""
     kept = (MANIFEST, HISTORY, SCHEMAS, RECOVERY_AUDIT)
@@ -176,7 +185,8 @@ def _chosen(files: Iterable[StoredFile], heads: Heads) -> list[str]:
 def _of_lineage(line: Lineage, newest: int | None) -> list[str]:
     """All of it, or as far as `newest`: what lies above was published, or staged, later."""
     paths = [f.path for version, f in line.versions.items() if newest is None or version <= newest]
-    paths += [file.path for group in line.content.values() for file in group]
+    # A name with a dot first is a file still being written: it gets its own when it is whole.
+    paths += [f.path for group in line.content.values() for f in group if "/." not in f.path]
     paths += [file.path for _, file in line.transactions]
     # Lance's hint may name a version that is not in the copy; it is only a hint.
     paths += [f.path for f in line.others if not f.path.endswith("latest_version_hint.json")]
