@@ -20,7 +20,7 @@ CATALOG = catalog_from_text(
 node T {
   s: String?
   b: Bool?
-  i: I32?
+  i: I32? @default(7)
   l: I64?
   u: U32?
   w: U64?
@@ -36,9 +36,9 @@ node T {
   lg: [F32]?
   ld: [Date]?
   blob: Blob?
-  type: String?
+  type: String? @default("t")
 }
-edge E: T -> T { since: Date?  n: I64? }
+edge E: T -> T { since: Date? @default("2020-02-03")  n: I64? }
 """
 )
 PARSER = JsonLines(CATALOG, BlobBases())

@@ -12,15 +12,13 @@ import pytest
 
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.testing.good_loads import GOOD_INPUTS, GoodInput, check_good
 from omnigraph.testing.load_suite import (
     BAD_GRAPHS,
     BAD_INPUTS,
-    GOOD_INPUTS,
     BadInput,
-    GoodInput,
     base_graph,
     check_bad,
-    check_good,
     exported,
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.annotations import default_of
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.values.blob_text import write_blob
@@ -21,14 +22,18 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def lines(entity: EntityType, tables: Iterator[pa.Table]) -> Iterator[bytes]:
-    """One chunk of lines per table; NULLs are left out, ids only where no key spells them."""
+    """One chunk of lines per table; ids only where no key spells them.
+
+    NULLs are left out, except where a load would then put the default.
+    """
     writers = {p.name: _writer(p.type) for p in entity.properties}
     keyed = isinstance(entity, NodeType) and bool(entity.key)
     names = [*([] if keyed else [ID]), *writers]
+    nulls = {p.name for p in entity.properties if default_of(p) is not None}
     for table in tables:
         columns = [_values(table.column(name), writers.get(name)) for name in names]
         data = [
-            {n: v for n, v in zip(names, row, strict=True) if v is not None}
+            {n: v for n, v in zip(names, row, strict=True) if v is not None or n in nulls}
             for row in zip(*columns, strict=True)
         ]
         yield "".join(_lines(entity, table, data)).encode()

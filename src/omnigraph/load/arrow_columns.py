@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
+from omnigraph.load.defaults import default_column
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
 from omnigraph.load.line_values import BlobBases, value_reader
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
@@ -37,7 +38,7 @@ def fit_table(
     bad = np.zeros(table.num_rows, dtype=bool)
     for field in schema:
         if field.name not in table.column_names:
-            columns.append(pa.nulls(table.num_rows, field.type))
+            columns.append(default_column(entity, field, table.num_rows))
             continue
         kind = kinds.get(field.name, ScalarType(ScalarKind.STRING))
         column, reasons = _fit(_one(table.column(field.name)), kind, field.type, blobs)

@@ -132,8 +132,8 @@ def _row(
     ends: Row = {}
     for name, cell in zip(names, cells, strict=True):
         if cell == "":
-            continue
-        if name in (SOURCE, TARGET):
+            given |= {} if name in (SOURCE, TARGET) else {name: None}
+        elif name in (SOURCE, TARGET):
             ends[name] = cell
         else:
             given[name] = _value(entity, name, cell, kinds.get(name))

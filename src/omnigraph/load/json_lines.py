@@ -24,6 +24,7 @@ import pyarrow.json as pj
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.load.defaults import fill_absent
 from omnigraph.load.json_columns import parse_type, typed_column
 from omnigraph.load.line_values import BadLine, BlobBases, Row, read_line, rows_to_table
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, TypedRows, raw_schema
@@ -110,6 +111,9 @@ class JsonLines:
                 slow.append(numbers)
                 continue
             table, bad = _typed(entity, part.table)
+            spelled = mine.slice(part.start, part.length)
+            table, unsure = fill_absent(entity, table, spelled)
+            bad = _or(bad, unsure)
             if bad is not None:
                 slow.append(numbers[bad])
                 numbers, table = numbers[~bad], table.filter(pa.array(~bad))

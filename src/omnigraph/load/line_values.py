@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.load.defaults import default_values
 from omnigraph.load.typed_rows import Problem, raw_schema
 from omnigraph.values.blob_text import MANAGED, parse_blob
 from omnigraph.values.coercion import coerce, describe
@@ -92,10 +93,10 @@ def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> tuple[EntityTy
 
 
 def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> Row:
-    """Values by property name; absent and null are the same."""
+    """Values by property name; a default stands for what is absent, not for what is null."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     kinds[ID] = _TEXT
-    row: Row = {}
+    row: Row = default_values(entity)
     for name, value in given.items():
         kind = kinds.get(name)
         if kind is None:
