@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.effects import Effect
 from omnigraph.errors import InvalidArgument
+from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
 
 
@@ -28,6 +29,8 @@ class MergedHead:
     history: str | None
     """The `__history` page of the commits it brings in; written before the publish."""
     fast_forward: bool
+    differs: tuple[TableChanges, ...] | None = None
+    """Ids in which the result may differ from it (`Commit.differs_from_merged`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ def merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
         merged_parent_commit_id=merged.commit_id,
         merged_history=merged.history,
         equals_merged=merged.fast_forward,
+        differs_from_merged=merged.differs,
         not_before=merged.created_at,
     )
 

@@ -101,10 +101,18 @@ def record_changes(
     if ids is None:
         return None
     if isinstance(ids, ChangeList):
-        if ids.total > settings.inline_ids:
-            return _record_file(staged.pin, ids, store, clock)
-        ids = ChangedIds(*(ids.read(op) for op in Op))
+        return record_list(staged.pin.key, ids, store, settings, clock)
     return _record_ids(staged.pin.key, ids, store, settings, clock)
+
+
+def record_list(
+    key: TableKey, listed: ChangeList, store: Store, settings: HistorySettings, clock: Clock
+) -> TableChanges:
+    """A list that stands in a scratch file: into the commit row, or as a file of the graph."""
+    if listed.total > settings.inline_ids:
+        return _record_file(key, listed, store, clock)
+    ids = ChangedIds(*(listed.read(op) for op in Op))
+    return _record_ids(key, ids, store, settings, clock)
 
 
 def _record_ids(
@@ -122,12 +130,12 @@ def _record_ids(
     return TableChanges(key, inserted, updated, deleted, inline, file)
 
 
-def _record_file(pin: TablePin, changes: ChangeList, store: Store, clock: Clock) -> TableChanges:
+def _record_file(key: TableKey, changes: ChangeList, store: Store, clock: Clock) -> TableChanges:
     file = clock.new_ulid()
     with changes.content() as content:
         store.files.put(change_list_object(file), content)
     counts = (changes.inserted, changes.updated, changes.deleted)
-    return TableChanges(pin.key, *counts, None, file)
+    return TableChanges(key, *counts, None, file)
 
 
 def _stage_rows(

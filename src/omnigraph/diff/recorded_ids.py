@@ -1,9 +1,10 @@
 """Which entities may differ between two commits, from what the commits in between recorded.
 
-Every commit records the ids it changed against its first parent, and a merge writes what it brings
-into the target's own rows. So the first-parent walk from two commits down to where they meet names
-every entity that can differ. A fast-forward has the content of its second parent: the walk may step
-across for nothing. Where a record is missing the table is named as unknown, and is scanned.
+Every commit records the ids it changed against its first parent, and a merge also those in which it
+may differ from its other parent. So a walk from two commits down to where they meet, along either
+kind of parent, names every entity that can differ. A fast-forward has the content of its second
+parent: that step costs nothing. Where a record is missing the table is named as unknown, and is
+scanned.
 """
 
 from __future__ import annotations
@@ -29,15 +30,25 @@ OPS = ("insert", "update", "delete")
 class _Reached:
     cost: int
     through: str | None
-    """The commit we came down from, whose changes the step crosses unless it is `free`."""
-    free: bool
+    """The commit we came down from."""
+    merged: bool = False
+    """By its merged parent, not by its first one."""
 
 
-def commits_between(lineage: Lineage, a: str, b: str) -> list[Commit] | None:
-    """Commits whose recorded changes cover the difference of `a` and `b`; None: no path known."""
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """A step of the walk: from a commit to one of its parents."""
+
+    commit: Commit
+    merged: bool
+    """To the merged parent, not to the first one."""
+
+
+def steps_between(lineage: Lineage, a: str, b: str) -> list[Crossed] | None:
+    """Steps whose recorded changes cover the difference of `a` and `b`; None: no path known."""
     if lineage.find(a) is None or lineage.find(b) is None:
         return None
-    sides = ({a: _Reached(0, None, True)}, {b: _Reached(0, None, True)})
+    sides = ({a: _Reached(0, None)}, {b: _Reached(0, None)})
     queue = [(-lineage.commit(start).created_at, start) for start in {a, b}]
     heapq.heapify(queue)
     while queue:
@@ -45,15 +56,15 @@ def commits_between(lineage: Lineage, a: str, b: str) -> list[Commit] | None:
         _, commit_id = heapq.heappop(queue)
         if all(commit_id in side for side in sides):
             crossed = {c for side in sides for c in _crossed(side, commit_id)}
-            return [lineage.commit(c) for c in sorted(crossed)]
-        for parent, free, cost in _steps(lineage.commit(commit_id)):
+            return [Crossed(lineage.commit(c), merged) for c, merged in sorted(crossed)]
+        for parent, merged, cost in _steps(lineage.commit(commit_id)):
             stored = lineage.find(parent)
             if stored is None:
                 continue
             if not any(parent in side for side in sides):
                 heapq.heappush(queue, (-stored.commit.created_at, parent))
             for side in sides:
-                _step_down(side, commit_id, parent, (cost, free))
+                _step_down(side, commit_id, parent, (cost, merged))
     return None
 
 
@@ -68,41 +79,61 @@ def _step_down(
 
 
 def _steps(commit: Commit) -> Iterator[tuple[str, bool, int]]:
-    if commit.merged_parent_commit_id is not None and commit.equals_merged:
-        yield commit.merged_parent_commit_id, True, 0
+    """(parent, whether it is the merged one, how many ids the step names)."""
+    differs = () if commit.equals_merged else commit.differs_from_merged
+    if commit.merged_parent_commit_id is not None and differs is not None:
+        yield commit.merged_parent_commit_id, True, _size(differs)
     if commit.parent_commit_id is not None:
-        changed = sum(c.inserted + c.updated + c.deleted for c in commit.changes)
-        yield commit.parent_commit_id, False, 1 + changed
+        yield commit.parent_commit_id, False, 1 + _size(commit.changes)
 
 
-def _crossed(side: dict[str, _Reached], meeting: str) -> Iterator[str]:
+def _size(lists: tuple[TableChanges, ...]) -> int:
+    return sum(c.inserted + c.updated + c.deleted for c in lists)
+
+
+def _crossed(side: dict[str, _Reached], meeting: str) -> Iterator[tuple[str, bool]]:
     step = side[meeting]
     while step.through is not None:
-        if not step.free:
-            yield step.through
+        yield step.through, step.merged
         step = side[step.through]
 
 
 def recorded_ids(
-    files: ControlFiles, commits: list[Commit], scratch: Scratch
+    files: ControlFiles, lineage: Lineage, steps: list[Crossed], scratch: Scratch
 ) -> dict[str, IdRuns | None]:
-    """Ids by table location; None where a commit changed a table and did not say which ids."""
+    """Ids by table location; None where a step changed a table and did not say which ids."""
     found: dict[str, IdRuns | None] = {}
-    for commit in commits:
-        listed = {changes.key: changes for changes in commit.changes}
-        for pins in commit.pins:
-            after = pins.after
-            if after is None or (pins.before and pins.before.content_epoch == after.content_epoch):
-                continue
-            runs = found.setdefault(after.location, IdRuns(scratch))
-            if runs is None:
-                continue
-            changes = listed.get(after.key)
-            if changes is None and pins.before is None and after.row_count == 0:
-                continue  # created empty
-            if changes is None or not _add(files, changes, runs):
-                found[after.location] = None
+    for step in steps:
+        tables = _apart_from_merged(lineage, step) if step.merged else _changed(step.commit)
+        for location, changes in tables:
+            runs = found.setdefault(location, IdRuns(scratch))
+            if runs is not None and (changes is None or not _add(files, changes, runs)):
+                found[location] = None
     return found
+
+
+def _changed(commit: Commit) -> Iterator[tuple[str, TableChanges | None]]:
+    """Tables in which a commit differs from its first parent."""
+    listed = {changes.key: changes for changes in commit.changes}
+    for pins in commit.pins:
+        after = pins.after
+        if after is None or (pins.before and pins.before.content_epoch == after.content_epoch):
+            continue
+        changes = listed.get(after.key)
+        created_empty = changes is None and pins.before is None and after.row_count == 0
+        if not created_empty:
+            yield after.location, changes
+
+
+def _apart_from_merged(
+    lineage: Lineage, step: Crossed
+) -> Iterator[tuple[str, TableChanges | None]]:
+    """Tables in which a merge may differ from its merged parent."""
+    if not step.commit.differs_from_merged:
+        return
+    tables = lineage.snapshot(step.commit.graph_commit_id).tables
+    for changes in step.commit.differs_from_merged:
+        yield tables[changes.key].location, changes
 
 
 def change_lists(
@@ -138,7 +169,7 @@ def ids_between(
 ) -> dict[str, IdRuns | None] | None:
     """`recorded_ids` of the walk from `a` to `b`; None when no walk is known any more."""
     try:
-        commits = commits_between(lineage, a, b)
+        steps = steps_between(lineage, a, b)
     except SnapshotReclaimed:
         return None
-    return None if commits is None else recorded_ids(files, commits, scratch)
+    return None if steps is None else recorded_ids(files, lineage, steps, scratch)

@@ -70,9 +70,10 @@ class ChangedIds:
     def runs(self, pair: TablePair) -> IdRuns:
         if _equal(pair):
             return IdRuns(self._scratch)
-        return self._from_records(pair) or self._by_scan(pair)
+        return self.recorded(pair) or self._by_scan(pair)
 
-    def _from_records(self, pair: TablePair) -> IdRuns | None:
+    def recorded(self, pair: TablePair) -> IdRuns | None:
+        """From what commits recorded alone; None where that would need a scan."""
         if self._recorded is None or pair.before is None or pair.after is None:
             return None
         location = pair.after.pin.location

@@ -34,7 +34,7 @@ from omnigraph.pipeline.embed import Embedder
 from omnigraph.pipeline.embed_plan import History
 from omnigraph.pipeline.spark_load import SparkLoader
 from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.values.clock import Clock
 
 
@@ -53,6 +53,7 @@ class Engine:
     backup: Backup
     reconciler: Reconciler
     maintenance: MaintenanceSettings
+    history: HistorySettings
     repair: Repair
     queries: QueryRunner
     embedder: Embedder
@@ -107,6 +108,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         backup=Backup(reader, board, settings.write, clock),
         reconciler=reconciler,
         maintenance=settings.maintenance,
+        history=settings.history,
         spark_loader=SparkLoader(reader, commits, transaction, settings),
         embedder=Embedder(
             History(store, reader, commits), transaction, provider, settings.embedding, clock

@@ -55,4 +55,5 @@ def _decisions(options: MergeOptions) -> Decisions:
 
 
 def _parts(engine: Engine) -> MergeParts:
-    return MergeParts(engine.reader, engine.transaction, engine.lifecycle, SYSTEM_CLOCK)
+    parts = (engine.reader, engine.transaction, engine.lifecycle)
+    return MergeParts(*parts, engine.history, SYSTEM_CLOCK)

@@ -123,9 +123,7 @@ def _add_commits(needed: Needed, reader: ManifestReader, commits: Iterable[Store
             needed.add_pins(page.tables)
             _add_commits(needed, reader, page.commits)
         needed.objects.add(schema_object(stored.commit.schema_id))
-        needed.objects.update(
-            change_list_object(c.file) for c in stored.commit.changes if c.file is not None
-        )
+        needed.objects.update(change_list_object(f) for f in stored.commit.listed_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +183,7 @@ def _add_intent(needed: Needed, intent: Intent) -> None:
         needed.objects.add(schema_object(publication.schema_id))
     if publication.commit is not None and publication.commit.merged_history is not None:
         needed.objects.add(history_object(publication.commit.merged_history))
-    for changes in publication.commit.changes if publication.commit else ():
+    draft = publication.commit
+    for changes in (*draft.changes, *(draft.differs_from_merged or ())) if draft else ():
         if changes.file is not None:
             needed.objects.add(change_list_object(changes.file))

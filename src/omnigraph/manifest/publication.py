@@ -21,6 +21,8 @@ from omnigraph.manifest.records import (
     StoredCommit,
     TableChanges,
     TablePin,
+    lists_from_json,
+    lists_to_json,
 )
 from omnigraph.values.identifiers import TableKey
 
@@ -67,6 +69,7 @@ class CommitDraft:
     recovery: RecoveryAudit | None = None
     merged_history: str | None = None
     equals_merged: bool = False
+    differs_from_merged: tuple[TableChanges, ...] | None = None
     not_before: int = 0
     """Later than this moment: a merge is younger than both its parents on any clock."""
 
@@ -82,6 +85,7 @@ class CommitDraft:
             "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
+            "differs_from_merged": lists_to_json(self.differs_from_merged),
             "not_before": self.not_before,
         }
 
@@ -93,6 +97,7 @@ class CommitDraft:
                 **data,
                 "changes": tuple(TableChanges.from_json(c) for c in data["changes"]),
                 "recovery": RecoveryAudit.from_json(audit) if audit else None,
+                "differs_from_merged": lists_from_json(data.get("differs_from_merged")),
             }
         )
 
@@ -295,4 +300,5 @@ def _finish(
         recovery=draft.recovery,
         merged_history=draft.merged_history,
         equals_merged=draft.equals_merged,
+        differs_from_merged=draft.differs_from_merged,
     )

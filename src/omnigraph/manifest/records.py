@@ -116,6 +116,14 @@ class TableChanges:
         )
 
 
+def lists_to_json(lists: tuple[TableChanges, ...] | None) -> list[Json] | None:
+    return None if lists is None else [changes.to_json() for changes in lists]
+
+
+def lists_from_json(data: list[Json] | None) -> tuple[TableChanges, ...] | None:
+    return None if data is None else tuple(TableChanges.from_json(item) for item in data)
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryAudit:
     """What a recovery found and did; lands in the same swap as its effect."""
@@ -166,6 +174,18 @@ class Commit:
     """The `__history` page of what a merge brought in: ancestry outlives the merged branch."""
     equals_merged: bool = False
     """A fast-forward: the content is exactly that of the merged parent."""
+    differs_from_merged: tuple[TableChanges, ...] | None = field(default=None, repr=False)
+    """Ids in which a merge may differ from its merged parent; None: nobody knows.
+
+    As `changes` lead to the first parent, these lead to the other one: the next merge of two
+    lines starts at the last one. Operations are not told apart, all ids count as updated.
+    """
+
+    @property
+    def listed_files(self) -> tuple[str, ...]:
+        """Files with the ids of this commit that were too many to stand in it."""
+        lists = (*self.changes, *(self.differs_from_merged or ()))
+        return tuple(c.file for c in lists if c.file is not None)
 
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
@@ -191,6 +211,7 @@ class Commit:
             "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
+            "differs_from_merged": lists_to_json(self.differs_from_merged),
         }
 
     @staticmethod
@@ -201,6 +222,7 @@ class Commit:
                 "pins": tuple(PinChange.from_json(p) for p in data["pins"]),
                 "changes": tuple(TableChanges.from_json(c) for c in data["changes"]),
                 "recovery": RecoveryAudit.from_json(data["recovery"]) if data["recovery"] else None,
+                "differs_from_merged": lists_from_json(data.get("differs_from_merged")),
             }
         )
 

@@ -16,13 +16,16 @@ from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import TableChanges
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.bases import best_common_ancestors, only_theirs, require_common
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.merger import Merger, Sides
+from omnigraph.merge.other_parent import OtherParent
 from omnigraph.merge.resolve import Merged, merge_sides, schema_text
+from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 
@@ -34,6 +37,7 @@ class MergeParts:
     reader: ManifestReader
     transaction: Transaction
     lifecycle: BranchLifecycle
+    history: HistorySettings
     clock: Clock
 
 
@@ -123,7 +127,7 @@ class _Attempt:
         text = self._parts.reader.schemas.read(theirs.schema_id).source
         source_text = schema_text(merged.catalog.catalog, theirs.catalog, text)
         failpoints.hit("merge.after_rows")
-        head = self._merged_head(lineage, ours.graph_commit_id)
+        head = self._merged_head(lineage, merged, ours.graph_commit_id)
         failpoints.hit("merge.after_history")
         return ChangeSet(
             merged.effects(store, ours), schema=merged.schema_change(source_text), merged=head
@@ -150,7 +154,7 @@ class _Attempt:
         decisions.refuse_unused()
         return self._merged
 
-    def _merged_head(self, lineage: Lineage, our_id: str) -> MergedHead:
+    def _merged_head(self, lineage: Lineage, merged: Merged, our_id: str) -> MergedHead:
         """What the target must remember: the source's commits that only the source had."""
         head = self.theirs.head_commit_id
         theirs_only = only_theirs(lineage, our_id, head)
@@ -162,9 +166,16 @@ class _Attempt:
         page = CommitPage(tuple(reversed(newest_first)), tuple(self.theirs.tables.values()))
         page_id = self._parts.clock.new_ulid()
         self._parts.reader.store.files.put(history_object(page_id), encode_page(page))
+        fast_forward = self.outcome is Outcome.FAST_FORWARD
         return MergedHead(
             head,
             lineage.commit(head).created_at,
             page_id,
-            fast_forward=self.outcome is Outcome.FAST_FORWARD,
+            fast_forward,
+            differs=() if fast_forward else self._differences(lineage, merged),
         )
+
+    def _differences(self, lineage: Lineage, merged: Merged) -> tuple[TableChanges, ...] | None:
+        parts = self._parts
+        other = OtherParent(parts.reader.store, lineage, self._scratch, parts.history, parts.clock)
+        return other.differences(merged)

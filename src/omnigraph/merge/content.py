@@ -95,8 +95,12 @@ def differing(a: Content, b: Content) -> Iterator[TablePair]:
 def candidate_ids(changed: ChangedIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:
     """Ids that may differ, overlays included."""
     runs = changed.runs(pair)
+    add_overlay_ids(runs, pair.identity, sides)
+    return runs
+
+
+def add_overlay_ids(runs: IdRuns, identity: Identity, sides: tuple[Content, ...]) -> None:
     for side in sides:
-        overlay = side.overlays.get(pair.identity)
+        overlay = side.overlays.get(identity)
         if overlay is not None:
             runs.add(overlay.ids)
-    return runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from omnigraph.merge.constraint_conflicts import ConstraintConflicts, ForcedTabl
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.merger import Merger, Sides, identity_of
 from omnigraph.merge.table_output import ROWS_IN_MEMORY, TableOutput
+from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
 _ROUNDS = 20
@@ -43,12 +44,17 @@ class Merged:
     catalog: MergedCatalog
     outputs: list[TableOutput] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
+    forced: Mapping[TableKey, Forced] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[TableKey, ...]:
         """Existing tables of ours that change."""
         new = {entity.table_key for entity in self.catalog.added}
         return tuple(o.key for o in self.outputs if o.key not in new)
+
+    def forced_ids(self, key: TableKey) -> list[str]:
+        """Entities whose side was decided because a rule was broken."""
+        return self.forced[key].ids if key in self.forced else []
 
     def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
         new = {entity.table_key for entity in self.catalog.added}
@@ -101,9 +107,9 @@ def merge_sides(
     rules = ConstraintConflicts(store, sides, catalog.catalog)
     merged = Merged(sides, catalog)
     for _ in range(_ROUNDS):
-        merged = Merged(sides, catalog)
-        report = Report(_VIOLATIONS)
         by_table = forced.by_table()
+        merged = Merged(sides, catalog, forced=by_table)
+        report = Report(_VIOLATIONS)
         for entity, chunks in merger.merge(sides, catalog.catalog, decisions, by_table):
             output = TableOutput(entity, scratch, ROWS_IN_MEMORY)
             for chunk in chunks:
