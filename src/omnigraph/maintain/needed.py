@@ -1,7 +1,8 @@
 """What a graph still needs: the roots from which cleanup keeps files.
 
-Branches need their heads, the snapshots the caller's policy keeps, and their whole commit log; tags
-need their snapshot; writers in flight need what their intents name.
+Branches need their heads, the snapshots the caller's policy keeps, those that merges of two of them
+are made against, and their whole commit log; tags need their snapshot; writers in flight need what
+their intents name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from omnigraph.commit.intents import Intent
 from omnigraph.errors import NotFound, StorageFailure
 from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.maintain.status import live
+from omnigraph.manifest.ancestry import meeting_points
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.history import CommitPage
 from omnigraph.manifest.layout import (
@@ -22,6 +24,7 @@ from omnigraph.manifest.layout import (
     history_object,
     schema_object,
 )
+from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, StoredCommit, TablePin
@@ -75,6 +78,7 @@ def needed_now(
         _add_log(needed, reader, state, seen_segments)
         for pins in _kept_snapshots(reader, state, kept):
             needed.add_pins(pins)
+    _add_meeting_points(needed, reader, [state for _, state in heads])
     for incarnation in deleted_lately:
         ref = BranchRef(incarnation, incarnation, None, 0)
         try:
@@ -98,6 +102,13 @@ def _add_head(needed: Needed, ref: BranchRef, state: BranchState) -> None:
     needed.versions.add(manifest_version(ref, state.version))
     needed.add_pins(state.tables.values())
     needed.objects.add(schema_object(state.schema_id))
+
+
+def _add_meeting_points(needed: Needed, reader: ManifestReader, states: list[BranchState]) -> None:
+    """Branches that live can be merged, however few snapshots the policy keeps."""
+    lineage = Lineage(reader, states)
+    for commit_id in meeting_points(lineage, {state.head_commit_id for state in states}):
+        needed.add_pins(lineage.snapshot(commit_id).tables.values())
 
 
 def _add_log(

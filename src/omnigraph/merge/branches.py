@@ -12,13 +12,13 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import ChangePage
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.errors import InvalidArgument
+from omnigraph.manifest.ancestry import best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.bases import best_common_ancestors, only_theirs, require_common
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions

@@ -16,8 +16,8 @@ from omnigraph.diff.id_runs import Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.merge.bases import best_common_ancestors, require_common
 from omnigraph.merge.catalogs import merge_catalogs
 from omnigraph.merge.content import Content, Identity, Overlay, candidate_ids, differing
 from omnigraph.merge.decisions import Decisions

@@ -1,8 +1,9 @@
-"""Best common ancestors of two commits in a history with merges; pure but for the lookups."""
+"""Where lines of a history with merges come together; pure but for the lookups."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 from omnigraph.errors import NotFound
 from omnigraph.manifest.lineage import Lineage
@@ -52,6 +53,47 @@ def only_theirs(lineage: Lineage, ours: str, theirs: str) -> set[str]:
             if parent not in marks:
                 heapq.heappush(queue, (-lineage.commit(parent).created_at, parent))
             marks[parent] = marks.get(parent, 0) | marks[commit_id]
+    return found
+
+
+def meeting_points(lineage: Lineage, heads: Iterable[str]) -> set[str]:
+    """Every commit that a merge of two of the heads may be made against.
+
+    Those are the best common ancestors of each two heads and, after a criss-cross, of these in
+    turn. A few more may be named, never one less.
+    """
+    found: set[str] = set()
+    starts = set(heads)
+    while True:
+        more = _first_shared(lineage, starts) - starts
+        if not more:
+            return found
+        found |= more
+        starts |= more
+
+
+def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
+    """Commits that lie below more heads than any of their children does, and below two at least.
+
+    Heads are bits. A child below the same heads is a better ancestor for each two of them; once
+    all that is left has a child below every head, nothing further down can be one.
+    """
+    below = {head: 1 << bit for bit, head in enumerate(sorted(heads))}
+    every = (1 << len(below)) - 1
+    of_children: dict[str, set[int]] = {head: set() for head in below}
+    queue = [(-lineage.commit(head).created_at, head) for head in below]
+    heapq.heapify(queue)
+    found = set()
+    while any(every not in of_children[commit_id] for _, commit_id in queue):
+        _, commit_id = heapq.heappop(queue)
+        mask = below[commit_id]
+        if mask.bit_count() > 1 and mask not in of_children[commit_id]:
+            found.add(commit_id)
+        for parent in _parents(lineage, commit_id):
+            if parent not in below:
+                heapq.heappush(queue, (-lineage.commit(parent).created_at, parent))
+            below[parent] = below.get(parent, 0) | mask
+            of_children.setdefault(parent, set()).add(mask)
     return found
 
 
