@@ -11,6 +11,7 @@ from typing import NoReturn
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
 from omnigraph.lance_store.scan import read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
+from omnigraph.lance_store.version_folder import FolderMark, VersionFolder
 from omnigraph.manifest.branch_state import BranchState, state_from_rows
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.history import HistoryReader
@@ -42,6 +43,8 @@ class ManifestReader:
         self.history = HistoryReader(store.files)
         self._lock = threading.Lock()
         self._states: dict[str, tuple[Dataset, BranchState]] = {}
+        self._folders: dict[str, VersionFolder] = {}
+        self._marks: dict[str, tuple[FolderMark, BranchState]] = {}
         self._refs: dict[str, BranchRef] = {}
 
     def branch(self, name: str) -> tuple[BranchRef, BranchState]:
@@ -89,6 +92,18 @@ class ManifestReader:
 
     def state(self, ref: BranchRef) -> BranchState:
         """The current head of one incarnation, deleted or not."""
+        folder = self._folder(ref)
+        if folder is not None:
+            marked = self._marks.get(ref.incarnation)
+            if marked is not None and folder.is_still(marked[0]):
+                return marked[1]
+        mark = folder.mark() if folder is not None else None
+        state = self._current(ref)
+        if mark is not None:
+            self._marks[ref.incarnation] = (mark, state)
+        return state
+
+    def _current(self, ref: BranchRef) -> BranchState:
         with self._lock:
             cached = self._states.get(ref.incarnation)
         if cached is not None and head_version(cached[0]) == cached[1].version:
@@ -96,6 +111,15 @@ class ManifestReader:
         handle, state = self._read(ref)
         self.remember(ref, handle, state)
         return state
+
+    def _folder(self, ref: BranchRef) -> VersionFolder | None:
+        """None on an object store, which has no folders to look at."""
+        folder = self._folders.get(ref.incarnation)
+        root = self.store.location.path
+        if folder is None and root is not None:
+            folder = VersionFolder(root, MANIFEST, ref.physical_branch)
+            self._folders[ref.incarnation] = folder
+        return folder
 
     def remember(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
         """Keep a state with the handle of exactly its version."""
