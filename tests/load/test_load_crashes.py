@@ -47,3 +47,37 @@ def test_killed(uri: str, tmp_path: Path, point: str) -> None:
     assert graph.load(path, "merge").total_entities == 3
     assert content(graph)["Person"]["ada"]["age"] == 5
     assert_at_rest(graph)
+
+
+FORKING = ("branch.create_after_physical", "branch.create_after_ref")
+UNCOMMITTED = (
+    "load.after_prepare",
+    "load.after_write",
+    "commit.after_stage",
+    "commit.after_advance",
+)
+COMMITTED = ("commit.after_publish", "commit.after_disarm")
+
+
+@pytest.mark.parametrize("point", [*FORKING, *UNCOMMITTED, *COMMITTED])
+def test_killed_on_a_branch_of_its_own(uri: str, tmp_path: Path, point: str) -> None:
+    before = content(workloads.create_small_graph(uri))
+    path = tmp_path / "in.ndjson"
+    path.write_text(LINES)
+    arguments = {"uri": uri, "path": str(path), "mode": "merge"}
+    child = start(
+        "omnigraph.testing.workloads:load_file",
+        {**arguments, "branch": "import", "from_branch": "main"},
+        failpoints=f"{point}=kill",
+    )
+    code, _, stderr = child.finish()
+    assert code == -signal.SIGKILL, stderr
+    graph = open_graph(uri, settings=workloads.settings())
+    graph.refresh()
+    assert content(graph) == before
+    names = [branch.name for branch in graph.branches.list()]
+    assert names == (["main", "import"] if point in COMMITTED else ["main"])
+    receipt = graph.load(path, "merge", branch="import", from_branch="main", engine="local")
+    assert receipt.branch_created == (point not in COMMITTED)
+    assert_at_rest(graph)
+    assert content(graph) == before

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from omnigraph import failpoints
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
-from omnigraph.errors import AlreadyExists, InvalidName, NotFound
+from omnigraph.commit.staging_hold import StagingHold
+from omnigraph.errors import AlreadyExists, CommitRejected, InvalidName, NotFound
 from omnigraph.lance_store.dataset_branches import create_branch, physical_name
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -45,22 +46,63 @@ class BranchLifecycle:
 
     def create(self, name: str, source: str, actor_id: str | None) -> BranchRef:
         """Branch off the head of `source`."""
+        source_ref, ref = self._new_ref(name, source)
+        self._fork(source_ref, ref, actor_id)
+        return ref
+
+    @contextmanager
+    def fresh(self, name: str, source: str, actor_id: str | None) -> Iterator[BranchRef]:
+        """A branch for one write: it goes again when that fails or its process dies.
+
+        The intent is there before the branch is, and recovery of a dead one removes the branch
+        unless something was committed to it.
+        """
+        source_ref, ref = self._new_ref(name, source)
+        intent_id = self._clock.new_ulid()
+        intent = Intent(
+            intent_id=intent_id,
+            operation_id=intent_id,
+            kind=IntentKind.FRESH_BRANCH,
+            branch=ref,
+            exclusive=frozenset(),
+            shared=frozenset({GC}),
+            lease_seconds=self._settings.lease_seconds,
+            actor_id=actor_id,
+            publication=None,
+        )
+        with StagingHold(self._arming.board, intent):
+            forked_at = self._fork(source_ref, ref, actor_id)
+            try:
+                yield ref
+            except BaseException:
+                with suppress(CommitRejected):  # others have committed to it: it is theirs now
+                    self.delete(name, actor_id, forked_at)
+                raise
+
+    def _new_ref(self, name: str, source: str) -> tuple[BranchRef, BranchRef]:
+        """(where it comes from, the branch that is to be)."""
         checked = _new_branch_name(name)
         self._refuse_taken(checked)
         source_ref, _ = self._reader.branch(source)
+        incarnation = physical_name(checked, self._clock.new_ulid())
+        ref = BranchRef(checked, incarnation, source_ref.name, self._clock.now_micros())
+        return source_ref, ref
+
+    def _fork(self, source_ref: BranchRef, ref: BranchRef, actor_id: str | None) -> str:
+        """Make the branch; the commit it starts from."""
         with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
             state = self._reader.state(source_ref)
             if state.deleted:
-                raise NotFound(f"branch {source!r} was deleted", branch=source)
-            incarnation = physical_name(checked, self._clock.new_ulid())
-            create_branch(self._store, manifest_version(source_ref, state.version), incarnation)
+                name = source_ref.name
+                raise NotFound(f"branch {name!r} was deleted", branch=name)
+            at = manifest_version(source_ref, state.version)
+            create_branch(self._store, at, ref.incarnation)
             failpoints.hit("branch.create_after_physical")
-            ref = BranchRef(checked, incarnation, source_ref.name, self._clock.now_micros())
             if not self._reader.branch_refs.create(ref):
-                raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
+                raise AlreadyExists(f"branch {ref.name!r} exists already", branch=ref.name)
             self._store.flush_to_disk()
             failpoints.hit("branch.create_after_ref")
-        return ref
+        return state.head_commit_id
 
     def rename(self, name: str, new_name: str, actor_id: str | None) -> BranchRef:
         """Another name for the same branch; commits, tables and cursors stay as they are.

@@ -31,6 +31,8 @@ class IntentKind(StrEnum):
     """Physical only: always rolled back."""
     BRANCH_DELETE = "branch_delete"
     """Finished when the head is marked deleted, else dropped."""
+    FRESH_BRANCH = "fresh_branch"
+    """A branch made for one write: deleted again unless something was committed to it."""
     HOLD = "hold"
     """Keeps cleanup away; moves nothing, so it is dropped."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -32,14 +33,15 @@ def load(
     """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
     wanted, progress = run
     choice = choose_engine(wanted, data, options.type_name, engine.spark_loader.settings.pipeline)
-    created = from_branch is not None and _fork_missing(engine, options, from_branch)
-    try:
+    created = from_branch is not None and _is_missing(engine, options.branch)
+    branch = (
+        engine.lifecycle.fresh(options.branch, from_branch, options.actor)
+        if from_branch is not None and created
+        else nullcontext()
+    )
+    with branch:
         loader = engine.loader if choice.engine == LOCAL else engine.spark_loader
         receipt = loader.load(data, options, watch_with(progress))
-    except BaseException:
-        if created:
-            engine.lifecycle.delete(options.branch, options.actor)
-        raise
     return replace(
         receipt,
         base_branch=from_branch,
@@ -48,11 +50,10 @@ def load(
     )
 
 
-def _fork_missing(engine: Engine, options: LoadOptions, source: str) -> bool:
+def _is_missing(engine: Engine, branch: str) -> bool:
     try:
-        engine.reader.branch(options.branch)
+        engine.reader.branch(branch)
     except NotFound:
-        engine.lifecycle.create(options.branch, source, options.actor)
         return True
     return False
 

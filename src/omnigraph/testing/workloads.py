@@ -184,9 +184,17 @@ def index_while_told(report: Report, uri: str, rounds: int) -> None:
     report([graph.ensure_indices() for _ in range(rounds)])
 
 
-def load_file(report: Report, uri: str, path: str, mode: str, lease: float = LEASE) -> None:
+def load_file(
+    report: Report,
+    uri: str,
+    path: str,
+    mode: str,
+    lease: float = LEASE,
+    branch: str = "main",
+    from_branch: str | None = None,
+) -> None:
     """One load of a file."""
     graph = open_graph(uri, actor="victim", settings=settings(lease))
     report("open")
-    receipt = graph.load(path, mode, engine="local")
+    receipt = graph.load(path, mode, branch=branch, from_branch=from_branch, engine="local")
     report(receipt.commit.graph_commit_id if receipt.commit else None)

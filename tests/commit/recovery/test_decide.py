@@ -16,7 +16,8 @@ BEHIND = TableState.INVARIANT_VIOLATION
 
 
 def found(kind: IntentKind = IntentKind.WRITE, *states: TableState, **flags: bool) -> Findings:
-    known = dict.fromkeys(("published", "cancelled", "branch_gone", "head_marked_deleted"), False)
+    names = ("published", "cancelled", "branch_gone", "head_marked_deleted", "branch_untouched")
+    known = dict.fromkeys(names, False)
     return Findings(kind=kind, states=states, **{**known, **flags})
 
 
@@ -55,19 +56,31 @@ def test_branch_deletes() -> None:
     assert decide(found(IntentKind.BRANCH_DELETE, branch_gone=True)) is Decision.DISCARD
 
 
+def test_fresh_branches() -> None:
+    fresh = IntentKind.FRESH_BRANCH
+    assert decide(found(fresh, branch_untouched=True)) is Decision.DELETE_BRANCH
+    again = found(fresh, branch_untouched=True, head_marked_deleted=True)
+    assert decide(again) is Decision.DELETE_BRANCH
+    assert decide(found(fresh)) is Decision.DISCARD
+    assert decide(found(fresh, branch_gone=True)) is Decision.DISCARD
+
+
 def test_everything_else_by_rule() -> None:
     """All combinations against rules stated one at a time, most urgent first."""
     state_sets = [
         states for size in (0, 1, 2) for states in itertools.product(TableState, repeat=size)
     ]
     for kind, states in itertools.product(IntentKind, state_sets):
-        for published, cancelled, gone, deleted in itertools.product([False, True], repeat=4):
-            findings = Findings(kind, states, published, cancelled, gone, deleted)
+        for flags in itertools.product([False, True], repeat=5):
+            published, cancelled, gone, deleted, _ = flags
+            findings = Findings(kind, states, *flags)
             decision = decide(findings)
             if published:
                 assert decision is Decision.FINISHED
             elif kind is IntentKind.BRANCH_DELETE:
                 assert decision in (Decision.FINISH_DELETE, Decision.DISCARD)
+            elif kind is IntentKind.FRESH_BRANCH:
+                assert decision in (Decision.DELETE_BRANCH, Decision.DISCARD)
             elif gone or deleted or kind is IntentKind.HOLD:
                 assert decision is Decision.DISCARD
             elif BEHIND in states:

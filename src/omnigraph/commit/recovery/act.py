@@ -22,6 +22,7 @@ from omnigraph.manifest.records import RecoveryAudit
 from omnigraph.values.clock import Clock
 
 RECOVERY_ACTOR = "omnigraph:recovery"
+RECOVERY_OPERATION = "recovery"
 
 TableStates = dict[TableMove, TableState]
 
@@ -47,8 +48,11 @@ class RecoveryActions:
             case Decision.FINISH_DELETE:
                 self._reader.branch_refs.remove(intent.branch)
                 record_audit(self._store, self._audit(decision, intent, states, None))
+            case Decision.DELETE_BRANCH:
+                self._delete_branch(intent)
+                record_audit(self._store, self._audit(decision, intent, states, None))
             case Decision.DISCARD:
-                if intent.kind is not IntentKind.HOLD:  # it only kept files: nothing was recovered
+                if intent.kind not in _WITHOUT_TRACE:
                     record_audit(self._store, self._audit(decision, intent, states, None))
             case Decision.REFUSE:
                 behind = [str(m.expected.key) for m, s in states.items() if s in _BEHIND]
@@ -59,6 +63,23 @@ class RecoveryActions:
                     tables=behind,
                     operation_id=intent.intent_id,
                 )
+
+    def _delete_branch(self, intent: Intent) -> None:
+        """Only as it was seen: a commit that comes in between keeps the branch."""
+        state = self._reader.state(intent.branch)
+        marked = Publication(
+            _derived_id("delete", intent.intent_id),
+            state.version,
+            marks_deleted=True,
+            if_commit=state.head_commit_id,
+        )
+        try:
+            if not state.deleted:
+                self._publisher.publish(intent.branch, marked)
+        except CommitRejected:
+            return
+        if self._reader.branch_refs.find(intent.branch.name) == intent.branch:
+            self._reader.branch_refs.remove(intent.branch)
 
     def _roll_forward(self, intent: Intent, states: TableStates) -> None:
         publication = _publication_of(intent)
@@ -107,7 +128,7 @@ class RecoveryActions:
         audit = self._audit(Decision.ROLL_BACK, intent, states, commit_id)
         draft = CommitDraft(
             commit_id,
-            operation="recovery",
+            operation=RECOVERY_OPERATION,
             actor_id=RECOVERY_ACTOR,
             message=f"rolled back {intent.kind.value} {intent.intent_id}",
             recovery=audit,
@@ -150,6 +171,9 @@ class RecoveryActions:
             created_at=self._clock.now_micros(),
         )
 
+
+_WITHOUT_TRACE = frozenset({IntentKind.HOLD, IntentKind.FRESH_BRANCH})
+"""They only kept something: when they are discarded nothing was recovered."""
 
 _BEHIND = frozenset({TableState.INVARIANT_VIOLATION})
 

@@ -20,6 +20,7 @@ class Decision(StrEnum):
     DISCARD = "discarded"
     """It moves nothing, or its branch is gone."""
     FINISH_DELETE = "branch_delete_finished"
+    DELETE_BRANCH = "fresh_branch_deleted"
     REFUSE = "refused"
     """A dataset is behind its pin: touch nothing."""
 
@@ -34,6 +35,8 @@ class Findings:
     cancelled: bool
     branch_gone: bool
     head_marked_deleted: bool
+    branch_untouched: bool
+    """Nobody has committed to the branch since it was made."""
 
 
 def decide(found: Findings) -> Decision:
@@ -41,6 +44,8 @@ def decide(found: Findings) -> Decision:
         return Decision.FINISHED
     if found.kind is IntentKind.BRANCH_DELETE:
         return Decision.FINISH_DELETE if found.head_marked_deleted else Decision.DISCARD
+    if found.kind is IntentKind.FRESH_BRANCH and not found.branch_gone:
+        return Decision.DELETE_BRANCH if found.branch_untouched else Decision.DISCARD
     if found.branch_gone or found.head_marked_deleted or found.kind is IntentKind.HOLD:
         return Decision.DISCARD
     if TableState.INVARIANT_VIOLATION in found.states:

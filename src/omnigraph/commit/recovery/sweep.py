@@ -7,7 +7,12 @@ import logging
 from omnigraph import failpoints
 from omnigraph.commit.intent_board import IntentBoard, SeenIntent
 from omnigraph.commit.intents import Intent, IntentKind
-from omnigraph.commit.recovery.act import RecoveryActions, TableStates, rollback_commit_id
+from omnigraph.commit.recovery.act import (
+    RECOVERY_OPERATION,
+    RecoveryActions,
+    TableStates,
+    rollback_commit_id,
+)
 from omnigraph.commit.recovery.classify import classify
 from omnigraph.commit.recovery.decide import Decision, Findings, decide
 from omnigraph.errors import NotFound
@@ -76,6 +81,7 @@ class Recovery:
                 cancelled=state is not None and intent.intent_id in state.cancelled,
                 branch_gone=state is None,
                 head_marked_deleted=state is not None and state.deleted,
+                branch_untouched=state is not None and _untouched(state, intent.branch.name),
             )
         )
         self._actions.carry_out(decision, intent, states)
@@ -121,3 +127,11 @@ class Recovery:
         return intent.kind is IntentKind.MAINTENANCE and all(
             state.tables.get(m.after.key) == m.after for m in publication.moves
         )
+
+
+def _untouched(state: BranchState, name: str) -> bool:
+    """No commit was made under this name, apart from those that undid an unfinished one."""
+    own = [s.commit for s in state.commits if s.commit.graph_branch == name]
+    if state.name is not None or len(own) == len(state.commits):
+        return False  # somebody gave it another name, or its beginning is out of sight
+    return all(commit.operation == RECOVERY_OPERATION for commit in own)
