@@ -13,7 +13,7 @@ from omnigraph import init
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
@@ -58,13 +58,13 @@ def changes(path: Path, **ids: list[str]) -> ChangeList:
     return writer.finish()
 
 
-def adopt(graph: Graph, mode: AdoptMode, table: pa.Table, listed: ChangeList) -> ChangeSet:
+def adopt(graph: Graph, table: pa.Table, listed: ChangeList) -> ChangeSet:
     pin = graph.snapshot().pin(PERSON)
     # In another process, as an executor of a cluster would.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         target = write_target(graph.engine.store, pin.at)
         fragments = pool.submit(write_rows, target, table).result()
-    return ChangeSet((AdoptRows(PERSON, mode, pin.location, pin.branch, fragments, listed),))
+    return ChangeSet((AdoptRows(PERSON, pin.location, pin.branch, fragments, listed),))
 
 
 def commit(graph: Graph, made: ChangeSet, *, long_build: bool = True) -> None:
@@ -79,7 +79,7 @@ def ages(graph: Graph) -> dict[str, int]:
 
 def test_append(people: Graph, tmp_path: Path) -> None:
     listed = changes(tmp_path / "c", insert=["dan", "eve"])
-    commit(people, adopt(people, AdoptMode.APPEND, rows(people, dan=4, eve=5), listed))
+    commit(people, adopt(people, rows(people, dan=4, eve=5), listed))
     assert ages(people) == {"ada": 1, "bob": 1, "cy": 1, "dan": 4, "eve": 5}
     recorded = people.commits.list()[0].changes[0]
     assert recorded.ids == (("dan", "eve"), (), ())
@@ -91,7 +91,7 @@ def test_append(people: Graph, tmp_path: Path) -> None:
 def test_upsert_removes_what_it_replaces_and_what_goes(people: Graph, tmp_path: Path) -> None:
     listed = changes(tmp_path / "c", insert=["dan"], update=["ada", "bob"], delete=["cy"])
     table = rows(people, ada=7, bob=8, dan=9)
-    commit(people, adopt(people, AdoptMode.UPSERT, table, listed))
+    commit(people, adopt(people, table, listed))
     assert ages(people) == {"ada": 7, "bob": 8, "dan": 9}
     assert people.snapshot().pin(PERSON).row_count == 3
     recorded = people.commits.list()[0].changes[0]
@@ -107,9 +107,10 @@ def test_upsert_removes_what_it_replaces_and_what_goes(people: Graph, tmp_path: 
 
 
 @pytest.mark.parametrize("survivors", [{"ada": 2, "zoe": 3}, {}])
-def test_replace(people: Graph, tmp_path: Path, survivors: dict[str, int]) -> None:
-    listed = changes(tmp_path / "c", update=[*survivors][:1], insert=[*survivors][1:], delete=["x"])
-    commit(people, adopt(people, AdoptMode.REPLACE, rows(people, **survivors), listed))
+def test_every_stored_row_may_go(people: Graph, tmp_path: Path, survivors: dict[str, int]) -> None:
+    kept, gone = [*survivors][:1], {"ada", "bob", "cy"} - set(survivors)
+    listed = changes(tmp_path / "c", update=kept, insert=[*survivors][1:], delete=sorted(gone))
+    commit(people, adopt(people, rows(people, **survivors), listed))
     assert ages(people) == survivors
     people.apply({"Person": {"insert": [{"name": "later"}]}})
     assert set(ages(people)) == {*survivors, "later"}
@@ -117,16 +118,14 @@ def test_replace(people: Graph, tmp_path: Path, survivors: dict[str, int]) -> No
 
 def test_physical_movement_is_staged_again_without_writing(people: Graph, tmp_path: Path) -> None:
     listed = changes(tmp_path / "c", insert=["dan"])
-    made = adopt(people, AdoptMode.APPEND, rows(people, dan=4), listed)
+    made = adopt(people, rows(people, dan=4), listed)
     people.optimize()
     commit(people, made)
     assert ages(people) == {"ada": 1, "bob": 1, "cy": 1, "dan": 4}
 
 
 def test_files_of_another_physical_branch_are_refused(people: Graph, tmp_path: Path) -> None:
-    made = adopt(
-        people, AdoptMode.APPEND, rows(people, dan=4), changes(tmp_path / "c", insert=["dan"])
-    )
+    made = adopt(people, rows(people, dan=4), changes(tmp_path / "c", insert=["dan"]))
     people.branches.create("other")
     calls: list[str] = []
 
@@ -144,7 +143,7 @@ def test_files_of_another_physical_branch_are_refused(people: Graph, tmp_path: P
 
 def test_nothing_changed_is_no_commit(people: Graph, tmp_path: Path) -> None:
     before = people.commits.list()
-    made = adopt(people, AdoptMode.UPSERT, rows(people), changes(tmp_path / "c"))
+    made = adopt(people, rows(people), changes(tmp_path / "c"))
     commit(people, made)
     assert people.commits.list() == before
 

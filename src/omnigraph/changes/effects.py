@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import pyarrow as pa
 
@@ -45,17 +44,6 @@ class ReplaceRows:
     rows: pa.Table
 
 
-class AdoptMode(StrEnum):
-    """What adopted rows mean for the stored ones."""
-
-    APPEND = "append"
-    """Every adopted id is new: proven by whoever built the effect."""
-    UPSERT = "upsert"
-    """Stored rows with an id in the change list's updates or deletes give way."""
-    REPLACE = "replace"
-    """The table holds exactly the adopted rows afterwards."""
-
-
 @dataclass(frozen=True, slots=True)
 class AdoptRows:
     """Rows already written as fragments of one physical branch; memory never holds them all.
@@ -67,7 +55,6 @@ class AdoptRows:
     """
 
     key: TableKey
-    mode: AdoptMode
     location: str
     branch: str | None
     fragments: tuple[str, ...]

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from omnigraph.changes.change_list import ChangeList, Op, encode_changes
 from omnigraph.changes.effects import (
-    AdoptMode,
     AdoptRows,
     Compact,
     EditRows,
@@ -22,7 +21,7 @@ from omnigraph.changes.row_compare import differing_rows
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
-from omnigraph.lance_store.stage_fragments import stage_adoption, stage_replacement
+from omnigraph.lance_store.stage_fragments import stage_adoption
 from omnigraph.lance_store.stage_indexes import stage_indexes
 from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import Store
@@ -191,11 +190,8 @@ def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTab
         )
     if effect.changes.total == 0:
         return None
-    if effect.mode is AdoptMode.REPLACE:
-        write = stage_replacement(store, pin.at, effect.fragments)
-    else:
-        gone = effect.changes.batches(Op.UPDATE, Op.DELETE)
-        write = stage_adoption(store, pin.at, effect.fragments, gone)
+    gone = effect.changes.batches(Op.UPDATE, Op.DELETE)
+    write = stage_adoption(store, pin.at, effect.fragments, gone)
     return StagedTable(pin, write, effect.changes)
 
 

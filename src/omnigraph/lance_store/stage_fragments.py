@@ -14,7 +14,6 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
@@ -70,17 +69,6 @@ def stage_adoption(
     dataset = store.open(at)
     addresses = [_addresses(dataset, ids) for ids in _in_passes(gone)]
     return stage_update(store, at, _decode(fragments), addresses)
-
-
-def stage_replacement(store: Store, at: DatasetVersion, fragments: Sequence[str]) -> StagedWrite:
-    """Only these fragments remain. Strict by itself; it drops the indexes."""
-    dataset = store.open(at)
-    decoded = _decode(fragments)
-    # The dataset's own schema: a fresh one would number the fields anew and read other columns.
-    operation = LanceOperation.Overwrite(dataset.lance_schema, decoded)
-    transaction = Transaction(at.version, operation)
-    rows = sum(fragment.physical_rows for fragment in decoded)
-    return StagedWrite(at, transaction, transaction.uuid, rows)
 
 
 def _decode(fragments: Sequence[str]) -> list[Any]:

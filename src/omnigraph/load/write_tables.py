@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import ID
 from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.changes.effects import AdoptRows
 from omnigraph.changes.row_compare import differing_rows
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage_fragments import write_to
@@ -37,26 +37,37 @@ class TableWriter:
         for chunk in spool.chunks():
             fragments += write_to(dataset, chunk.drop_columns([PLACE]))
             changes.add(Op.INSERT, chunk.column(ID))
-        return adopt(pin, AdoptMode.APPEND, fragments, changes.finish())
-
-    def replace(self, spool: Spool) -> AdoptRows:
-        """The rows are the whole table afterwards."""
-        key = spool.entity.table_key
-        pin, dataset, changes = self._begin(key)
-        fragments: tuple[str, ...] = ()
-        for chunk in spool.chunks():
-            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
-            ids = chunk.column(ID)
-            kept = self._stored_among(key, ids)
-            changes.add(Op.UPDATE, ids.filter(kept))
-            changes.add(Op.INSERT, ids.filter(pc.invert(kept)))
-        self._add_gone(key, changes)
-        return adopt(pin, AdoptMode.REPLACE, fragments, changes.finish())
+        return adopt(pin, fragments, changes.finish())
 
     def merge(self, spool: Spool) -> AdoptRows:
         """Only rows that are new or differ from what is stored; of several the last."""
+        pin, dataset, changes = self._begin(spool.entity.table_key)
+        fragments = self._changed(spool, pin, dataset, changes)
+        return adopt(pin, fragments, changes.finish())
+
+    def replace(self, spool: Spool) -> AdoptRows:
+        """The rows are the whole table afterwards; those that are stored already stay in place.
+
+        So the history tells what really changed, and the indexes of the table live on.
+        """
         key = spool.entity.table_key
         pin, dataset, changes = self._begin(key)
+        fragments = self._changed(spool, pin, dataset, changes)
+        self._add_gone(key, changes)
+        return adopt(pin, fragments, changes.finish())
+
+    def remove_gone(self, key: TableKey) -> AdoptRows:
+        """Edges that a cascade removes."""
+        pin, _, changes = self._begin(key)
+        for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
+            changes.add(Op.DELETE, batch.column(0))
+        return adopt(pin, (), changes.finish())
+
+    def _changed(
+        self, spool: Spool, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
+        """Write the rows that are new or differ, and list them."""
+        key = spool.entity.table_key
         fragments: tuple[str, ...] = ()
         for chunk in spool.chunks(_COMPARED_ROWS):
             rows = self._latest(key, chunk).drop_columns([PLACE])
@@ -65,14 +76,7 @@ class TableWriter:
             else:
                 changes.add(Op.INSERT, rows.column(ID))
             fragments += write_to(dataset, rows)
-        return adopt(pin, AdoptMode.UPSERT, fragments, changes.finish())
-
-    def remove_gone(self, key: TableKey) -> AdoptRows:
-        """Edges that a cascade removes."""
-        pin, _, changes = self._begin(key)
-        for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
-            changes.add(Op.DELETE, batch.column(0))
-        return adopt(pin, AdoptMode.UPSERT, (), changes.finish())
+        return fragments
 
     def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
         """Stored rows that the input does not have."""
@@ -87,13 +91,6 @@ class TableWriter:
         pin = self._snapshot.pin(key)
         path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
         return pin, self._store.open(pin.at), ChangeListWriter(path)
-
-    def _stored_among(self, key: TableKey, ids: pa.ChunkedArray) -> pa.Array:
-        with self._index.shown(pa.table({ID: ids})) as shown:
-            both = self._index.table(
-                f"SELECT {ID} FROM {shown} SEMI JOIN {self._index.stored(key)} s USING ({ID})"
-            )
-        return pc.is_in(ids, value_set=both.column(ID).combine_chunks())
 
     def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
         if key not in self._prepared.given_ids:
@@ -120,7 +117,5 @@ def differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa
     return pa.concat_tables([additions, rewrites])
 
 
-def adopt(
-    pin: TablePin, mode: AdoptMode, fragments: tuple[str, ...], changes: ChangeList
-) -> AdoptRows:
-    return AdoptRows(pin.key, mode, pin.location, pin.branch, fragments, changes)
+def adopt(pin: TablePin, fragments: tuple[str, ...], changes: ChangeList) -> AdoptRows:
+    return AdoptRows(pin.key, pin.location, pin.branch, fragments, changes)

@@ -11,7 +11,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.change_list import ChangeListWriter, Op
-from omnigraph.changes.effects import AdoptMode, AdoptRows, EditRows, ReplaceRows
+from omnigraph.changes.effects import AdoptRows, EditRows, ReplaceRows
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
 from omnigraph.integrity.rules import checked_columns
@@ -105,7 +105,6 @@ class TableOutput:
                 changes.add(op, part)
         return AdoptRows(
             self.key,
-            AdoptMode.UPSERT,
             pin.location,
             pin.branch,
             tuple(fragments),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.changes.change_list import Op
-from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.changes.change_list import ChangeListWriter, Op
+from omnigraph.changes.effects import AdoptRows
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset
@@ -27,26 +26,14 @@ class AdoptingWriter(TableWriter):
         for placed, ids in spool.ids():
             fragments += self._fragments(spool, placed, pin, dataset)
             changes.add(Op.INSERT, ids)
-        return adopt(pin, AdoptMode.APPEND, fragments, changes.finish())
+        return adopt(pin, fragments, changes.finish())
 
-    def replace(self, spool: Spool) -> AdoptRows:
-        assert isinstance(spool, WrittenSpool)
-        key = spool.entity.table_key
-        pin, dataset, changes = self._begin(key)
-        fragments: tuple[str, ...] = ()
-        for placed, ids in spool.ids():
-            fragments += self._fragments(spool, placed, pin, dataset)
-            kept = self._stored_among(key, ids)
-            changes.add(Op.UPDATE, ids.filter(kept))
-            changes.add(Op.INSERT, ids.filter(pc.invert(kept)))
-        self._add_gone(key, changes)
-        return adopt(pin, AdoptMode.REPLACE, fragments, changes.finish())
-
-    def merge(self, spool: Spool) -> AdoptRows:
+    def _changed(
+        self, spool: Spool, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
         """A part none of whose rows is stored, or said again later, is adopted as it is."""
         assert isinstance(spool, WrittenSpool)
         key = spool.entity.table_key
-        pin, dataset, changes = self._begin(key)
         fragments: tuple[str, ...] = ()
         for placed, ids in spool.ids():
             if self._all_new(key, pin, dataset, placed, ids):
@@ -55,7 +42,7 @@ class AdoptingWriter(TableWriter):
             else:
                 rows = self._latest(key, spool.whole(placed)).drop_columns([PLACE])
                 fragments += write_to(dataset, differing(dataset, rows, changes))
-        return adopt(pin, AdoptMode.UPSERT, fragments, changes.finish())
+        return fragments
 
     def _all_new(
         self,

@@ -18,7 +18,7 @@ from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.change_list import ChangeListWriter, Op
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptMode, AdoptRows
+from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model, embed_texts
@@ -178,9 +178,8 @@ class Embedder:
                 self.progress(counts.embedded, total)
             fragments += write_to(dataset, rows)
             changes.add(Op.UPDATE, rows.column(ID))
-        mode = AdoptMode.UPSERT
         at = (pin.location, pin.branch)
-        return AdoptRows(entity.table_key, mode, *at, tuple(fragments), changes.finish())
+        return AdoptRows(entity.table_key, *at, tuple(fragments), changes.finish())
 
     def _vectors(self, part: pa.Table, journal: VectorJournal, counts: _Run) -> dict[str, Vector]:
         texts = part.column("text").unique().to_pylist()
