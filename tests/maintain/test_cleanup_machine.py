@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,8 @@ class CleanupMachine(RuleBasedStateMachine):
             tag = reader.tag_refs.find(name)
             assert tag is not None
             pins |= {pin.at for pin in tag.tables}
+        for commit_id in self.forks():
+            pins |= {pin.at for pin in self.graph.snapshot(at=commit_id).tables.values()}
         for location in {pin.location for pin in pins}:
             lines = lineages(location, store.files.walk(location))
             heads = {DatasetVersion(location, None, lines[None].head or 0)}
@@ -213,6 +216,14 @@ class CleanupMachine(RuleBasedStateMachine):
             needed = frozenset().union(*(needed_content(store, at) for at in here))
             stored = {name for line in lines.values() for name in line.content}
             assert stored == needed
+
+    def forks(self) -> set[str]:
+        """Where each two branches parted: they may be merged."""
+        found = set()
+        for one, other in combinations(self.model.histories.values(), 2):
+            shared = [a for a, b in zip(one, other, strict=False) if a == b]
+            found.add(shared[-1])
+        return found
 
 
 def run(examples: int, steps: int) -> None:
