@@ -85,7 +85,7 @@ def test_ids_of_keyed_types_are_the_key() -> None:
         (PERSON, [{"name": 5}], "name"),
         (NOTE, [{"text": "x", "id": "a"}, {"text": "y"}], "not be null"),
         (NOTE, [{"text": "x", "v": [1.0]}], "v"),
-        (KNOWS, [{"from": "a"}], "'dst' is required"),
+        (KNOWS, [{"from": "a"}], "'to' is required"),
         (KNOWS, [{"from": "a", "src": "a", "to": "b"}], "twice"),
         (PERSON, [{"name": "a", "age": 1.5}], "1.5 is no integer"),
         (PERSON, [{"name": "a", "age": float("nan")}], "nan is no integer"),

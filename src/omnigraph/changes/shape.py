@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
+from omnigraph.catalog.columns import spelled
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.derived_ids import derived_ids
@@ -111,7 +112,7 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
 def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         if not field.nullable:
-            message = f"{field.name!r} is required"
+            message = f"{spelled(field.name)!r} is required"
             raise _invalid(entity, message, property=field.name, rule="required")
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table.column(field.name)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.columns import ID, spelled
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.integrity.rules import (
@@ -93,7 +93,7 @@ def _violations(
 def _message(rule: RowRule, value: Any) -> str:
     match rule:
         case Required(column):
-            return f"{column!r} is required"
+            return f"{spelled(column)!r} is required"
         case OneOf(column, values):
             return f"{column!r} is {describe(value)}, not one of {', '.join(values)}"
         case Finite(column):

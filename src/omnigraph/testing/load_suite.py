@@ -150,7 +150,7 @@ BAD_ROWS = (
     _lines("null key", '{"type":"City","data":{"zip":"1","land":null}}', "F:1: .*'land'"),
     _lines("wrong id", _person('"id":"y"'), "F:1: Person 'y': 'id' must be"),
     _lines("unknown property", _person('"agee":1'), "F:1: Person: no property 'agee'"),
-    _lines("no source", '{"edge":"Wrote","to":"n"}', "F:1: Wrote .*'src' is required"),
+    _lines("no source", '{"edge":"Wrote","to":"n"}', "F:1: Wrote.*'from' is required"),
     _lines("source is a number", '{"edge":"Wrote","from":1,"to":"n"}', "F:1: Wrote: 'from'"),
 )
 
