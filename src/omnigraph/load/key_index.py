@@ -21,6 +21,7 @@ from omnigraph.load.spool import PLACE
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
+_ROWS_PER_INSERT = 500_000
 
 
 class KeyIndex:
@@ -39,6 +40,7 @@ class KeyIndex:
         self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
         self._catalog = catalog
         self._present: set[str] = set()
+        self._waiting: dict[TableKey, list[pa.Table]] = {}
 
     def close(self) -> None:
         self._connection.close()
@@ -47,6 +49,8 @@ class KeyIndex:
         """The table of input rows; empty when there are none."""
         name = f"i{self._numbers[key]}"
         self._create(name, key, f", {PLACE} BIGINT")
+        if waiting := self._waiting.pop(key, None):
+            self.insert(name, pa.concat_tables(waiting))
         return name
 
     def stored(self, key: TableKey) -> str:
@@ -77,8 +81,12 @@ class KeyIndex:
         return self._columns[key]
 
     def add_input(self, entity: EntityType, table: pa.Table) -> None:
+        """Inserted in large pieces, at the latest when somebody asks for the table."""
         key = entity.table_key
-        self.insert(self.input(key), table.select([*self._columns[key], PLACE]))
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(table.select([*self._columns[key], PLACE]))
+        if sum(rows.num_rows for rows in waiting) >= _ROWS_PER_INSERT:
+            self.input(key)
 
     def forget_stored(self) -> None:
         """A newer snapshot has other rows."""
@@ -87,8 +95,9 @@ class KeyIndex:
             self._present.remove(name)
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
-        with self.shown(rows) as shown:
-            self.run(f"INSERT INTO {name} SELECT * FROM {shown}")
+        # Under another name: rows may be added while others are shown.
+        with _Shown(self._connection, rows, "added") as added:
+            self.run(f"INSERT INTO {name} SELECT * FROM {added}")
 
     def shown(self, rows: Any) -> _Shown:
         """Arrow rows as a table that queries can name."""
@@ -116,8 +125,8 @@ class KeyIndex:
             return
         schema = table_schema(self._catalog.entity_type(key))
         empty = schema.empty_table().select(list(self._columns[key]))
-        with self.shown(empty) as shown:
-            self.run(f"CREATE TABLE {name} AS SELECT * FROM {shown}")
+        with _Shown(self._connection, empty, "added") as added:
+            self.run(f"CREATE TABLE {name} AS SELECT * FROM {added}")
         if more:
             self.run(f"ALTER TABLE {name} ADD COLUMN {PLACE} BIGINT")
         self._present.add(name)
@@ -126,16 +135,17 @@ class KeyIndex:
 class _Shown:
     """A registered Arrow object, for the time of a `with`."""
 
-    def __init__(self, connection: Any, rows: Any) -> None:
+    def __init__(self, connection: Any, rows: Any, name: str = "shown") -> None:
         self._connection = connection
         self._rows = rows
+        self._name = name
 
     def __enter__(self) -> str:
-        self._connection.register("shown", self._rows)
-        return "shown"
+        self._connection.register(self._name, self._rows)
+        return self._name
 
     def __exit__(self, *_: object) -> None:
-        self._connection.unregister("shown")
+        self._connection.unregister(self._name)
 
 
 def quoted(names: Sequence[str], prefix: str = "") -> str:
