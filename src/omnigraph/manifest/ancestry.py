@@ -90,8 +90,11 @@ def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
         if mask.bit_count() > 1 and mask not in of_children[commit_id]:
             found.add(commit_id)
         for parent in _parents(lineage, commit_id):
+            stored = lineage.find(parent)
+            if stored is None:
+                continue  # a broken log; `verify` reports it, and nothing below can be merged
             if parent not in below:
-                heapq.heappush(queue, (-lineage.commit(parent).created_at, parent))
+                heapq.heappush(queue, (-stored.commit.created_at, parent))
             below[parent] = below.get(parent, 0) | mask
             of_children.setdefault(parent, set()).add(mask)
     return found
