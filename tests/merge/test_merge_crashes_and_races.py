@@ -12,6 +12,7 @@ from omnigraph import failpoints
 from omnigraph.errors import CommitRejected
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.merge import branches
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, content
@@ -110,3 +111,58 @@ def test_merges_among_writers_of_both_branches_lose_nothing(graph: Graph) -> Non
     parents = [c.parent_commit_id for c in graph.commits.list(limit=None)]
     assert len(parents) == len(set(parents))
     assert_at_rest(graph)
+
+
+def test_writers_do_not_wait_for_a_large_merge(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them moves the target: the merge is computed again, and both are there."""
+    monkeypatch.setattr(branches, "LARGE", 2)
+    graph.branches.create("review")
+    graph.apply({"Note": {"insert": [{"id": f"r{i}", "text": "r"} for i in range(3)]}}, "review")
+    graph.apply({"Note": {"insert": [{"id": "m0", "text": "m"}]}})
+    real, computed = failpoints.hit, []
+
+    def write_meanwhile(name: str) -> None:
+        real(name)
+        if name == "merge.after_rows":
+            computed.append(name)
+        if name == "merge.after_rows" and len(computed) == 1:
+            row = {"Note": {"insert": [{"id": "meanwhile", "text": "m"}]}}
+            writer = threading.Thread(target=graph.apply, args=(row,), daemon=True)
+            writer.start()
+            writer.join(60)
+            assert not writer.is_alive()
+
+    monkeypatch.setattr(failpoints, "hit", write_meanwhile)
+    merge = graph.merge("review")
+    assert merge.outcome == "merged"
+    assert len(computed) == 2
+    notes = set(content(graph, "main")["Note"])
+    assert {"r0", "r1", "r2", "m0", "meanwhile"} <= notes
+    monkeypatch.undo()
+    assert_at_rest(graph)
+    assert graph.merge("review").outcome == "already_up_to_date"
+
+
+@pytest.mark.parametrize(
+    "point", ["merge.after_history", "commit.after_arm", "commit.after_advance"]
+)
+def test_a_large_merge_is_all_or_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setattr(branches, "LARGE", 0)
+    graph.branches.create("review")
+    graph.apply(workloads.THREE_TABLES, "review")
+    graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
+    before = content(graph, "main")
+    failpoints.arm(point, "raise")
+    with pytest.raises(failpoints.FailpointRaised):
+        graph.merge("review")
+    failpoints.disarm_all()
+    reopened = open_graph(graph.uri, settings=workloads.settings())
+    landed = point == "commit.after_advance"
+    assert (content(reopened, "main") == before) != landed
+    reopened.merge("review")
+    assert content(reopened, "main")["Note"].keys() == {"n0", "n1", "own"}
+    assert_at_rest(reopened)

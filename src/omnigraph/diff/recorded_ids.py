@@ -164,6 +164,19 @@ def _add(files: ControlFiles, changes: TableChanges, runs: IdRuns) -> bool:
     return True
 
 
+def count_between(lineage: Lineage, a: str, b: str) -> int | None:
+    """How many ids `ids_between` would name at most, without reading them; None: not known."""
+    try:
+        steps = steps_between(lineage, a, b)
+    except SnapshotReclaimed:
+        return None
+    if steps is None:
+        return None
+    return sum(
+        _size((s.commit.differs_from_merged or ()) if s.merged else s.commit.changes) for s in steps
+    )
+
+
 def ids_between(
     files: ControlFiles, lineage: Lineage, a: str, b: str, scratch: Scratch
 ) -> dict[str, IdRuns | None] | None:
