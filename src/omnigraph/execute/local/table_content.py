@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.execute.local.id_changes import MISSING, Positions
+from omnigraph.execute.local.sorted_ids import SortedIds
 from omnigraph.execute.local.stored_topology import ContentName, StoredTopology
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.scan import read_row_addresses, read_table
@@ -173,17 +174,11 @@ class StoredContent(TableContent):
         return found
 
     def rank(self, wanted: str) -> tuple[int, bool]:
-        ids, low, high = self.ids, 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            found = ids[middle].as_py()
-            if found == wanted:
-                return middle, True
-            if found < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low, False
+        return self._sorted.rank(wanted)
+
+    @cached_property
+    def _sorted(self) -> SortedIds:
+        return SortedIds(self.ids)
 
     def load_column(self, name: str) -> pa.Array:
         stored = one_chunk(read_table(self.dataset, [name]).column(name))
