@@ -1,6 +1,6 @@
 """Run the query bench in a peer database; started in the peers' own environment.
 
-Usage: python peer_runner.py kuzu|ladybug DATA_FOLDER REPEATS
+Usage: python peer_runner.py kuzu|ladybug DATA_FOLDER REPEATS WARM_MILLISECONDS
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ COPIES = (("Person", "person"), ("Company", "company"), ("Knows", "knows"), ("Wo
 
 
 def main() -> None:
-    engine, folder, repeats = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    engine, folder = sys.argv[1], Path(sys.argv[2])
+    repeats, warm = int(sys.argv[3]), float(sys.argv[4])
     module = importlib.import_module(engine)
     home = Path(tempfile.mkdtemp(prefix=f"bench-{engine}-"))
     try:
@@ -37,16 +38,16 @@ def main() -> None:
         answers = {"load_seconds": time.perf_counter() - began, "queries": {}}
         queries = json.loads((folder / "queries.json").read_text())
         for name, query in queries.items():
-            answers["queries"][name] = measure(connection, query, repeats)
+            answers["queries"][name] = measure(connection, query, repeats, warm)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     print(json.dumps(answers))
 
 
-def measure(connection: object, query: dict, repeats: int) -> dict:
+def measure(connection: object, query: dict, repeats: int, warm: float) -> dict:
     prepared = connection.prepare(query["cypher"])
     times, rows = [], []
-    for _ in range(repeats + 1):
+    while len(times) <= repeats or (sum(times) < warm and len(times) < 1000):
         began = time.perf_counter()
         result = connection.execute(prepared, query["params"])
         rows = []
