@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.testing.crash import start
 from omnigraph.testing.good_loads import GOOD_INPUTS, GoodInput, check_good
 from omnigraph.testing.load_suite import (
     BAD_GRAPHS,
@@ -78,12 +79,26 @@ def test_missing_files_and_strange_arguments(shared: Graph, tmp_path: Path) -> N
     refused(shared, tmp_path, NotFound, "no branch", branch="none")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(shared: Graph, tmp_path: Path) -> None:
-    path = tmp_path / "in.ndjson"
-    path.write_text("")
-    path.chmod(0)
-    refused(shared, path, InvalidArgument, str(path))
+def test_no_permission() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)  # pytest's own folders are closed to other users
+        path = folder / "in.ndjson"
+        path.write_text('{"type":"Person","data":{"name":"x"}}')
+        path.chmod(0)
+        given = {
+            "uri": str(folder / "graph.omni"),
+            "schema": "node Person { name: String @key }",
+            "data": str(path),
+        }
+        code, reports, stderr = start(
+            "omnigraph.testing.unprivileged:load_as_nobody", given
+        ).finish()
+    assert code == 0, stderr
+    refused, left = reports
+    assert refused["code"] == "invalid_argument"
+    assert f"{path}: cannot be read: Permission denied" in refused["error"]
+    assert left == {}
 
 
 def test_parquet(shared: Graph, tmp_path: Path) -> None:

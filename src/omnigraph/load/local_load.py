@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph import failpoints
-from omnigraph.commit.request import WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import SMALL_INPUT, Landing
 from omnigraph.load.line_values import BlobBases
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput, prepare
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
@@ -70,27 +70,6 @@ class LocalLoader:
             Recheck(self.reader, self.commits),
             self.small_input,
         )
-        claimed = landing.claims()
-        request = WriteRequest(
-            branch=options.branch,
-            operation="load",
-            tables=claimed.tables,
-            reads=claimed.reads,
-            actor_id=options.actor,
-            message=options.message,
-            if_commit=options.if_commit,
-            idempotency_key=options.idempotency_key,
-            repreparable=options.mode is not LoadMode.OVERWRITE,
-            long_build=True,
-        )
-        receipt = self.transaction.run(request, landing.build)
-        counts = sorted((key, spool.rows) for key, spool in prepared.spools.items())
-        return LoadReceipt(
-            branch=options.branch,
-            base_branch=None,
-            branch_created=False,
-            mode=options.mode.value,
-            engine=ENGINE,
-            counts=tuple(counts),
-            commit=receipt.commit,
+        return commit_load(
+            self.transaction, prepared, options, landing.claims(), landing.build, ENGINE
         )

@@ -11,12 +11,12 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.commit.request import WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import Claims, claims
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.stage_fragments import write_target
+from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import Landing
 from omnigraph.load.line_values import BlobBases
@@ -118,30 +118,13 @@ class _LoadJob:
     landing: Landing | None = None
 
     def run(self) -> LoadReceipt:
-        claimed = self._claims()
-        options = self.options
-        request = WriteRequest(
-            branch=options.branch,
-            operation="load",
-            tables=claimed.tables,
-            reads=claimed.reads,
-            actor_id=options.actor,
-            message=options.message,
-            if_commit=options.if_commit,
-            idempotency_key=options.idempotency_key,
-            repreparable=options.mode is not LoadMode.OVERWRITE,
-            long_build=True,
-        )
-        receipt = self.loader.transaction.run(request, self._build)
-        counts = sorted((key, spool.rows) for key, spool in self.prepared.spools.items())
-        return LoadReceipt(
-            branch=options.branch,
-            base_branch=None,
-            branch_created=False,
-            mode=options.mode.value,
-            engine=ENGINE,
-            counts=tuple(counts),
-            commit=receipt.commit,
+        return commit_load(
+            self.loader.transaction,
+            self.prepared,
+            self.options,
+            self._claims(),
+            self._build,
+            ENGINE,
         )
 
     def _claims(self) -> Claims:

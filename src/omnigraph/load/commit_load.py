@@ -1,0 +1,43 @@
+"""The write a load asks the one write path for: the same whichever engine prepared its rows."""
+
+from __future__ import annotations
+
+from omnigraph.commit.request import Build, WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.integrity.validate import Claims
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.prepare import PreparedInput
+
+
+def commit_load(
+    transaction: Transaction,
+    prepared: PreparedInput,
+    options: LoadOptions,
+    claimed: Claims,
+    build: Build,
+    engine: str,
+) -> LoadReceipt:
+    request = WriteRequest(
+        branch=options.branch,
+        operation="load",
+        tables=claimed.tables,
+        reads=claimed.reads,
+        actor_id=options.actor,
+        message=options.message,
+        if_commit=options.if_commit,
+        idempotency_key=options.idempotency_key,
+        repreparable=options.mode is not LoadMode.OVERWRITE,
+        long_build=True,
+    )
+    receipt = transaction.run(request, build)
+    # Counted after the build: Spark knows what it read only then.
+    counts = sorted((key, spool.rows) for key, spool in prepared.spools.items())
+    return LoadReceipt(
+        branch=options.branch,
+        base_branch=None,
+        branch_created=False,
+        mode=options.mode.value,
+        engine=engine,
+        counts=tuple(counts),
+        commit=receipt.commit,
+    )
