@@ -38,8 +38,10 @@ check: $(INSTALLED) ## format, lint, import layers, types
 bench: $(INSTALLED) ## measure; results go to bench/results
 	$(BIN)/python -m bench
 
-docs: $(INSTALLED) ## write the reference part of docs/cli.md anew
+docs: $(INSTALLED) ## make the reference pages anew and build the site into build/site
 	$(BIN)/python -m omnigraph.cli.reference docs/cli.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 lock: $(INSTALLED) ## pin every dependency anew
 	$(BIN)/python -m pip install --quiet uv

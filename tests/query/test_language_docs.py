@@ -17,8 +17,8 @@ from omnigraph.schema.evolve import REFUSALS
 from omnigraph.syntax.span import SourceText
 
 DOCS = Path(__file__).parents[2] / "docs"
-SCHEMA_PAGE = (DOCS / "schema-language.md").read_text(encoding="utf-8")
-QUERY_PAGE = (DOCS / "query-language.md").read_text(encoding="utf-8")
+SCHEMA_PAGE = (DOCS / "schema.md").read_text(encoding="utf-8")
+QUERY_PAGE = (DOCS / "queries.md").read_text(encoding="utf-8")
 
 
 def blocks(page: str, language: str) -> list[str]:
