@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import Any
 
 import lance
+import pyarrow as pa
 
+from omnigraph.commit import migration
+from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.lance_store.advance import advance
+from omnigraph.lance_store.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest import format_stamp
+from omnigraph.manifest.branch_state import MANIFEST_SCHEMA, state_to_rows
+from omnigraph.manifest.reader import manifest_version
 from omnigraph.testing.crash import Report
 
 FIRST_HALF = "__schema/first-half"
@@ -24,9 +31,35 @@ def set_stamp(uri: str, stamp: str | None) -> None:
     lance.write_dataset(rows.replace_schema_metadata(metadata), manifest, mode="overwrite")
 
 
-def stamp_of(uri: str) -> str:
-    metadata: dict[bytes, bytes] = lance.dataset(f"{uri}/__manifest").schema.metadata
+def stamp_of(uri: str, physical_branch: str | None = None) -> str:
+    manifest = lance.dataset(f"{uri}/__manifest")
+    if physical_branch is not None:
+        manifest = manifest.checkout_version((physical_branch, None))
+    metadata: dict[bytes, bytes] = manifest.schema.metadata
     return metadata[b"omnigraph:format"].decode()
+
+
+def write_as_format_one(graph: Graph, branch: str) -> None:
+    """Rewrite a branch's head as format 1 wrote it: without the fields that came with format 2."""
+    reader = graph.engine.reader
+    ref, state = reader.branch(branch)
+    rows = [_as_format_one(row) for row in state_to_rows(state, 1).to_pylist()]
+    schema = MANIFEST_SCHEMA.with_metadata({"omnigraph:format": "1"})
+    staged = stage_overwrite(
+        reader.store, manifest_version(ref, state.version), pa.Table.from_pylist(rows, schema)
+    )
+    advance(reader.store, staged)
+
+
+def _as_format_one(row: dict[str, Any]) -> dict[str, Any]:
+    body = json.loads(row["metadata"] or "{}")
+    for name in ("merged_history", "equals_merged", "differs_from_merged", "name"):
+        body.pop(name, None)
+    return {**row, "metadata": json.dumps(body)}
+
+
+def open_for_writing(report: Report, uri: str) -> Any:
+    report(open_graph(uri).snapshot().graph_commit_id)
 
 
 def from_zero_to_one(store: Store) -> None:
@@ -41,6 +74,6 @@ def die_half_way(store: Store) -> None:
 
 
 def open_and_die(report: Report, uri: str) -> Any:
-    format_stamp.MIGRATIONS = {0: die_half_way}
+    migration.MIGRATIONS = {**migration.MIGRATIONS, 0: die_half_way}
     open_graph(uri)
     report("survived")

@@ -9,34 +9,35 @@ from pathlib import Path
 import migration_step
 import pytest
 
+from omnigraph.commit import migration as migrations
 from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.manifest import format_stamp
+from omnigraph.manifest.format_stamp import CURRENT
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content
 
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_newer_format_asks_for_an_upgrade(graph: Graph, uri: str, read_only: bool) -> None:
-    migration_step.set_stamp(uri, "2")
+    migration_step.set_stamp(uri, str(CURRENT + 1))
     with pytest.raises(FormatTooNew, match="upgrade omnigraph first") as caught:
         open_graph(uri, read_only=read_only)
-    assert (caught.value.found, caught.value.supported) == (2, 1)
+    assert (caught.value.found, caught.value.supported) == (CURRENT + 1, CURRENT)
 
 
 def test_an_open_handle_stops_when_the_graph_was_upgraded(graph: Graph, uri: str) -> None:
     versions = {p.name for p in Path(uri).glob("nodes/*/_versions/*")}
-    migration_step.set_stamp(uri, "2")
+    migration_step.set_stamp(uri, str(CURRENT + 1))
     for use in (lambda: graph.apply(ONE_NOTE), lambda: graph.read("Note"), graph.commits.list):
         with pytest.raises(FormatTooNew):
             use()
     assert {p.name for p in Path(uri).glob("nodes/*/_versions/*")} == versions
     assert list(Path(uri, "__recovery").iterdir()) == []
-    migration_step.set_stamp(uri, "1")
+    migration_step.set_stamp(uri, str(CURRENT))
     assert graph.apply(ONE_NOTE).commit is not None
 
 
@@ -69,7 +70,8 @@ def test_an_older_format_without_a_way_up_is_refused(graph: Graph, uri: str) -> 
 
 @pytest.fixture
 def migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format_stamp, "MIGRATIONS", {0: migration_step.from_zero_to_one})
+    steps = {**migrations.MIGRATIONS, 0: migration_step.from_zero_to_one}
+    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
 
 
 def test_an_older_format_is_migrated_by_a_write_open_only(
@@ -80,7 +82,7 @@ def test_an_older_format_is_migrated_by_a_write_open_only(
     assert content(open_graph(uri, read_only=True)) == before
     assert migration_step.stamp_of(uri) == "0", "reads never write"
     writer = open_graph(uri, settings=workloads.settings())
-    assert migration_step.stamp_of(uri) == "1"
+    assert migration_step.stamp_of(uri) == str(CURRENT)
     assert content(writer) == before
     assert writer.apply(ONE_NOTE).commit is not None
     assert_at_rest(writer)
@@ -100,9 +102,62 @@ def test_a_migration_killed_half_way_is_finished(graph: Graph, uri: str, migrati
     assert migration_step.stamp_of(uri) == "0"
     assert content(open_graph(uri, read_only=True)) == before
     writer = open_graph(uri, settings=workloads.settings())
-    assert migration_step.stamp_of(uri) == "1"
+    assert migration_step.stamp_of(uri) == str(CURRENT)
     assert content(writer) == before
     assert writer.apply(ONE_NOTE).commit is not None
+
+
+@pytest.fixture
+def format_one(graph: Graph, uri: str) -> Graph:
+    """Two branches written to, one only created, a merge, a tag: all as format 1 left them."""
+    graph.branches.create("draft")
+    graph.apply(ONE_NOTE, branch="draft")
+    graph.branches.create("idle")
+    graph.tags.create("before", "draft")
+    graph.merge("draft", "main")
+    for branch in ("main", "draft", "idle"):
+        migration_step.write_as_format_one(graph, branch)
+    return graph
+
+
+def test_format_one_is_read_as_it_stands_and_stamped_on_every_branch(
+    format_one: Graph, uri: str
+) -> None:
+    old = open_graph(uri, read_only=True)
+    before = {branch: content(old, branch) for branch in ("main", "draft", "idle")}
+    assert before["main"] == before["draft"] != before["idle"]
+    assert migration_step.stamp_of(uri) == "1", "reads never write"
+    graph = open_graph(uri, settings=workloads.settings())
+    for branch in ("main", "draft", "idle"):
+        ref, _ = graph.engine.reader.branch(branch)
+        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT)
+        assert content(graph, branch) == before[branch]
+        assert_history_readable(graph, branch)
+    assert content(graph, at="before") == before["draft"]
+    graph.apply({"Note": {"insert": [{"id": "n2", "text": "y"}]}}, branch="draft")
+    graph.merge("draft", "main")
+    assert content(graph) == content(graph, "draft")
+    assert_at_rest(graph)
+
+
+@pytest.mark.crash
+def test_two_processes_migrate_at_once(format_one: Graph, uri: str) -> None:
+    before = content(open_graph(uri, read_only=True))
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    openers = [
+        start(
+            "migration_step:open_for_writing",
+            {"uri": uri},
+            environment={"PYTHONPATH": ":".join(paths)},
+        )
+        for _ in range(2)
+    ]
+    ends = [opener.finish() for opener in openers]
+    assert [code for code, _, _ in ends] == [0, 0], [stderr for _, _, stderr in ends]
+    assert ends[0][1] == ends[1][1], "both saw the same head"
+    graph = open_graph(uri, settings=workloads.settings())
+    assert content(graph) == before
+    assert_at_rest(graph)
 
 
 def test_a_step_that_forgets_its_stamp_does_not_run_for_ever(
@@ -110,7 +165,7 @@ def test_a_step_that_forgets_its_stamp_does_not_run_for_ever(
 ) -> None:
     migration_step.set_stamp(uri, "0")
     ran = []
-    monkeypatch.setattr(format_stamp, "MIGRATIONS", {0: ran.append})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {0: ran.append})
     with pytest.raises(FormatUnknown, match="did not write its stamp"):
         open_graph(uri)
     assert len(ran) == 1

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import FormatTooNew, FormatUnknown
-from omnigraph.manifest import format_stamp
-from omnigraph.manifest.format_stamp import CURRENT, check_readable, migrate, read_stamp
+from omnigraph.manifest.format_stamp import CURRENT, check_readable, read_stamp
 
 
 def schema(stamp: str | None) -> pa.Schema:
@@ -28,29 +27,3 @@ def test_newer_is_refused_and_older_readable() -> None:
     check_readable(CURRENT - 1)
     with pytest.raises(FormatTooNew, match="upgrade omnigraph first"):
         check_readable(CURRENT + 1)
-
-
-def test_steps_run_in_order_until_current(monkeypatch: pytest.MonkeyPatch) -> None:
-    at, ran = [CURRENT - 3], []
-
-    def step(number: int):
-        def run(store: object) -> None:
-            ran.append((number, store))
-            at[0] = number + 1
-
-        return run
-
-    steps = {n: step(n) for n in range(CURRENT - 3, CURRENT)}
-    monkeypatch.setattr(format_stamp, "MIGRATIONS", steps)
-    migrate("the store", lambda: at[0])  # type: ignore[arg-type]
-    assert ran == [(n, "the store") for n in range(CURRENT - 3, CURRENT)]
-    migrate("the store", lambda: at[0])  # type: ignore[arg-type]
-    assert len(ran) == 3, "a current graph needs nothing"
-
-
-def test_no_step_and_no_progress_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FormatUnknown, match="cannot migrate"):
-        migrate(None, lambda: CURRENT - 1)  # type: ignore[arg-type]
-    monkeypatch.setattr(format_stamp, "MIGRATIONS", {CURRENT - 1: lambda store: None})
-    with pytest.raises(FormatUnknown, match="did not write its stamp"):
-        migrate(None, lambda: CURRENT - 1)  # type: ignore[arg-type]

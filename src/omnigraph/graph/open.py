@@ -7,12 +7,13 @@ from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.creation import create_graph
+from omnigraph.commit.migration import migrate
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.format_stamp import check_readable, migrate, read_stamp
+from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.layout import MANIFEST, SCHEMAS
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.models import Settings

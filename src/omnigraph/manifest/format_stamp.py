@@ -1,22 +1,13 @@
-"""The format stamp of a graph and the steps that bring an older graph to the current one."""
+"""The format stamp of a graph: which releases can read its files."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from omnigraph.errors import FormatTooNew, FormatUnknown
-from omnigraph.lance_store.store import Store
 
-CURRENT = 1
+CURRENT = 2
 _KEY = b"omnigraph:format"
-
-Migration = Callable[[Store], None]
-
-# from stamp n to n + 1, in place; each must leave the graph whole when it is killed and must be
-# harmless when it runs again. The step itself writes the new stamp as its last act.
-MIGRATIONS: Mapping[int, Migration] = {}
 
 
 def read_stamp(schema: pa.Schema) -> int:
@@ -38,14 +29,3 @@ def check_readable(stamp: int) -> None:
             found=stamp,
             supported=CURRENT,
         )
-
-
-def migrate(store: Store, read: Callable[[], int]) -> None:
-    """Run every step from the graph's stamp to the current one; `read` gives the stamp now."""
-    while (stamp := read()) < CURRENT:
-        step = MIGRATIONS.get(stamp)
-        if step is None:
-            raise FormatUnknown(f"this release cannot migrate a graph of format {stamp}")
-        step(store)
-        if read() <= stamp:
-            raise FormatUnknown(f"the migration of format {stamp} did not write its stamp")
