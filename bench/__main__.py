@@ -15,6 +15,7 @@ from bench import (
     points,
     query,
     search,
+    soak,
     topology,
 )
 
@@ -30,6 +31,7 @@ FAMILIES = {
     "load": load.run,
     "maintenance": maintenance.run,
     "pipeline": pipeline.run,
+    "soak": soak.run,
 }
 
 

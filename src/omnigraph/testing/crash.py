@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import IO, Any
 
 Report = Callable[[Any], None]
@@ -32,6 +33,16 @@ class Child:
         line = self._lines.get(timeout=timeout)
         assert line is not None, f"the workload ended: {self._stderr()}"
         return json.loads(line)
+
+    def reports_so_far(self) -> list[Any]:
+        """What was reported and nobody asked for yet; does not wait."""
+        reports = []
+        with suppress(queue.Empty):
+            while (line := self._lines.get_nowait()) is not None:
+                if line.endswith("\n"):
+                    reports.append(json.loads(line))
+            self._lines.put(None)
+        return reports
 
     def finish(self, timeout: float = 120) -> tuple[int, list[Any], str]:
         """(exit code, the reports nobody waited for, stderr); killed means a negative code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
 from typing import Any
@@ -151,20 +150,6 @@ def racing_writer(
                     "seconds": time.monotonic() - began,
                 }
             )
-
-
-def tended_writer(report: Report, uri: str, branch: str, name: str) -> None:
-    """One-row commits without end, with upkeep in the background; for kills at any moment."""
-    chosen = Settings(
-        write=WriteSettings(lease_seconds=LEASE),
-        maintenance=MaintenanceSettings(look_every_commits=8, fragments=16),
-    )
-    graph = open_graph(uri, actor=name, settings=chosen)
-    report(["open"])
-    for number in itertools.count():
-        marker = f"{name}-{number}"
-        graph.apply({"Note": {"insert": [{"id": marker, "text": marker}]}}, branch)
-        report(marker)
 
 
 def cleanup_at_once(report: Report, uri: str, keep: int = 2) -> None:

@@ -1,0 +1,58 @@
+"""The soak: 20,000 commits on five branches with merges, readers, upkeep, cleanup and kills."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from bench.harness import Figure, report
+from omnigraph.testing.soak import Soak, SoakPlan, SoakReport
+
+COMMITS = {"small": 2000, "full": 20_000}
+
+
+def run(scale: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="omnigraph-soak-") as folder:
+        plan = SoakPlan(commits=COMMITS[scale])
+        done = Soak(str(Path(folder) / "graph"), plan, print).run()
+    happened = ", ".join(f"{count} {what}" for what, count in sorted(done.done.items()))
+    report(
+        "soak",
+        [*_ages(done), *_disk(done)],
+        [
+            f"{done.commits} commits, {done.kills} kill -9, {done.seconds:.0f} s; {happened}",
+            "reference of the medians: the same operation at the start, on the same machine; both",
+            "are divided by what a new graph with the same rows takes at that moment",
+        ],
+    )
+
+
+def _ages(done: SoakReport) -> list[Figure]:
+    start, end = done.pulses
+    figures = []
+    for name in start:
+        (old_start, new_start), (old_end, new_end) = start[name], end[name]
+        figures += [
+            Figure(f"{name} at the end", old_end, old_start, "ms", "<= 1.5"),
+            Figure(
+                f"{name}, machine set aside",
+                old_end / new_end,
+                old_start / new_start,
+                "x",
+                "<= 1.5",
+            ),
+        ]
+    return figures
+
+
+def _disk(done: SoakReport) -> list[Figure]:
+    """Data is bounded; the commit log grows by some bytes a commit, as it must."""
+    quarter = done.commits / 4
+    early = max(total - log for at, total, log in done.disk if quarter <= at <= 2 * quarter)
+    late = max(total - log for at, total, log in done.disk if at >= 3 * quarter)
+    _, total, log = done.disk[-1]
+    return [
+        Figure("disk, last quarter against second", late / 1e6, early / 1e6, "MB", "<= 1.5"),
+        Figure("disk at the end", total / 1e6, float("nan"), "MB", "reported"),
+        Figure("commit log", log / done.commits, float("nan"), "B/commit", "reported"),
+    ]
