@@ -10,6 +10,7 @@ from omnigraph.catalog.constraints import Key
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.changes.shape import Edit, shape_edits, shape_rows
 from omnigraph.errors import NotFound, ValidationFailed
+from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
 
 TEXT, NUMBER = ScalarType(ScalarKind.STRING), ScalarType(ScalarKind.I32)
@@ -136,3 +137,11 @@ def test_a_whole_float_is_an_integer() -> None:
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(NotFound, match="Persn"):
         shape_edits(CATALOG, {"Persn": Edit(delete=["a"])}, counter())
+
+
+def test_defaults_stand_for_what_is_absent_not_for_what_is_null() -> None:
+    task = catalog_from_text("node Task { title: String @key  level: I32? @default(1) }").nodes[0]
+    rows = [{"title": "a"}, {"title": "b", "level": None}, {"title": "c", "level": 3}]
+    assert shape_rows(task, rows, counter()).column("level").to_pylist() == [1, None, 3]
+    table = pa.table({"title": ["a", "b"]})
+    assert shape_rows(task, table, counter()).column("level").to_pylist() == [1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ from omnigraph.syntax.span import SourceText
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA_PAGE = (DOCS / "schema.md").read_text(encoding="utf-8")
 QUERY_PAGE = (DOCS / "queries.md").read_text(encoding="utf-8")
+MUTATIONS_PAGE = (DOCS / "mutations.md").read_text(encoding="utf-8")
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    return re.findall(rf"```{language}(?: title=\S+)?\n(.*?)```", page, re.DOTALL)
 
 
 @pytest.mark.parametrize("text", blocks(SCHEMA_PAGE, "pg"))
@@ -55,6 +57,15 @@ def test_code_tables_are_complete(page: str, meanings: dict[str, str]) -> None:
 def test_every_function_is_listed() -> None:
     first_cells = " ".join(re.findall(r"^\| `([a-z0-9_ ]+)` \|", QUERY_PAGE, re.MULTILINE))
     assert set(FUNCTIONS) <= set(first_cells.split())
+
+
+def test_every_word_of_the_language_is_in_an_example() -> None:
+    """The page promises each construct with its answer; tests/docs runs them."""
+    grammar = resources.files("omnigraph.query").joinpath("query.lark").read_text(encoding="utf-8")
+    words = set(re.findall(r'"([a-z]{2,})"', grammar)) | {"contains", "starts_with", "in"}
+    page = blocks(QUERY_PAGE, "gq") + blocks(MUTATIONS_PAGE, "gq")
+    used = re.findall(r"[a-z_0-9]+", re.sub(r'"[^"]*"', "", "\n".join(page)))
+    assert sorted((words | set(FUNCTIONS)) - set(used)) == []
 
 
 def test_every_reported_code_has_a_case() -> None:

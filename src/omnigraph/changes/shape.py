@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.columns import spelled
+from omnigraph.catalog.defaults import default_column, default_values
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.derived_ids import derived_ids
@@ -66,12 +67,14 @@ def _from_dicts(
     if isinstance(rows, str | Mapping) or not all(isinstance(row, Mapping) for row in rows):
         raise _invalid(entity, "rows are a list of dicts or an Arrow table")
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    defaults = default_values(entity)
     arrays = []
     for name in names:
         target = _EDGE_SPELLINGS.get(name, name) if isinstance(entity, EdgeType) else name
         index = schema.get_field_index(target)
         kind = schema.field(index).type if index >= 0 else None
-        values = [row.get(name) for row in rows]
+        default = defaults.get(name)
+        values = [row.get(name, default) for row in rows]
         _refuse_fractions(entity, name, kind, values)
         try:
             arrays.append(pa.array(values, type=kind))
@@ -111,10 +114,11 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
 
 def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
-        if not field.nullable:
+        absent = default_column(entity, field, table.num_rows)
+        if not field.nullable and absent.null_count:
             message = f"{spelled(field.name)!r} is required"
             raise _invalid(entity, message, property=field.name, rule="required")
-        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        return pa.chunked_array([absent])
     column = table.column(field.name)
     if column.type != field.type:
         try:

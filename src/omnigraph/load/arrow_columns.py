@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.defaults import default_column
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.load.defaults import default_column
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
 from omnigraph.load.line_values import BlobBases, value_reader
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema

@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.defaults import default_values
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.load.defaults import default_values
 from omnigraph.load.typed_rows import Problem, raw_schema
 from omnigraph.values.blob_text import MANAGED, parse_blob
 from omnigraph.values.coercion import coerce, describe

@@ -1,0 +1,31 @@
+"""Every example of the documentation does what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page_runner import PageRun, has_examples
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("OMNIGRAPH_CONFIG", "OMNIGRAPH_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if has_examples(p.read_text(encoding="utf-8"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_examples(page: Path, tmp_path: Path) -> None:
+    for file in page.parent.iterdir() if page.parent.parent == ROOT / "examples" else ():
+        (tmp_path / file.name).symlink_to(file)
+    run = PageRun(str(page.relative_to(ROOT)), tmp_path)
+    assert run.follow(page.read_text(encoding="utf-8")) > 0
