@@ -247,7 +247,8 @@ def _unlocated(edit: EditRows) -> pa.Array:
 def _joined(found: pa.Table, located: pa.Table | None) -> pa.Table:
     if located is None:
         return found
-    return pa.concat_tables([found, located.select(found.column_names)])
+    # What may be NULL can be said differently on the two sides.
+    return pa.concat_tables([found, located.select(found.column_names)], promote_options="default")
 
 
 def _ids(tables: list[pa.Table]) -> pa.Array:

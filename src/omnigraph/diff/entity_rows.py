@@ -13,13 +13,14 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.row_compare import Mask
-from omnigraph.lance_store.row_lookup import find_sorted
+from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
 IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
+PLACE = [ROW_ID, ROW_ADDRESS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class AlignedRows:
 
     rows: pa.Table
     present: Mask
+    places: pa.Table | None = None
+    """`_rowid` and `_rowaddr` of the rows, where finding them told."""
 
 
 def tables_by_identity(snapshot: Snapshot) -> dict[tuple[str, str], TableAt]:
@@ -56,13 +59,24 @@ def same_content(a: TablePin, b: TablePin) -> bool:
     return a.location == b.location and a.content_epoch == b.content_epoch
 
 
-def rows_of(store: Store, table: TableAt | None, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
-    """Rows of `ids` in the columns of `schema`; columns the table does not have are NULL."""
+def rows_of(
+    store: Store,
+    table: TableAt | None,
+    ids: pa.Array,
+    schema: pa.Schema,
+    since: TableAt | None = None,
+) -> AlignedRows:
+    """Rows of `ids` in the columns of `schema`; columns the table does not have are NULL.
+
+    Given a state `since` which they were probably written, they are looked for among new rows
+    first: their number then says what that costs, not the size of the table.
+    """
     if table is None:
         return AlignedRows(_nothing(len(ids), schema), np.zeros(len(ids), dtype=bool))
     columns = [name for name in table.columns if name in schema.names]
-    found = find_sorted(store.open(table.pin.at), ids, columns)
-    return align(found, ids, schema)
+    comparable = since is not None and since.pin.location == table.pin.location
+    older = store.open(since.pin.at) if since is not None and comparable else None
+    return align(find_sorted(store.open(table.pin.at), ids, columns, older), ids, schema)
 
 
 def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
@@ -75,7 +89,9 @@ def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
         else pa.chunked_array([pa.nulls(len(ids), field.type)])
         for field in schema
     ]
-    return AlignedRows(pa.table(dict(zip(schema.names, arrays, strict=True))), present)
+    rows = pa.table(dict(zip(schema.names, arrays, strict=True)))
+    told = ROW_ADDRESS in found.column_names
+    return AlignedRows(rows, present, found.select(PLACE).take(position) if told else None)
 
 
 def images(rows: pa.Table) -> list[dict[str, Any]]:

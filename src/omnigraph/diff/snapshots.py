@@ -75,7 +75,7 @@ def _table_changes(
 ) -> Iterator[Change]:
     schema = common_schema(*(t.entity if t else None for t in (pair.before, pair.after)))
     before = rows_of(store, pair.before, ids, schema)
-    after = rows_of(store, pair.after, ids, schema)
+    after = rows_of(store, pair.after, ids, schema, since=pair.before)
     both = before.present & after.present
     changed = (before.present ^ after.present) | (both & differing_rows(before.rows, after.rows))
     for op, mask in (

@@ -24,6 +24,9 @@ _LARGEST_IN_LIST = 2000
 # More rows in new fragments are a compaction or a load; the index finds the few we want sooner.
 _MOST_RECENT_ROWS = 200_000
 
+# Reading this many fresh rows in a row costs no more than finding one by the index.
+_RECENT_ROWS_PER_ID = 40
+
 # Every batch hashes the keys once more, so a scan that probes wants few, large ones.
 _PROBE_BATCH = 1024 * 1024
 
@@ -54,16 +57,23 @@ def find_rows(
 
 
 def find_recent_rows(
-    dataset: Dataset, older: Dataset, ids: pa.Array, columns: Sequence[str]
+    dataset: Dataset,
+    older: Dataset,
+    ids: pa.Array,
+    columns: Sequence[str],
+    most_rows: int = _MOST_RECENT_ROWS,
 ) -> pa.Table:
-    """As `find_rows` for ids written since `older`: they are in fragments that it does not have."""
+    """As `find_rows` for ids written since `older`: they are in fragments that it does not have.
+
+    Where those hold more than `most_rows`, or not all of the ids, the index is asked.
+    """
     wanted = ["id", *(c for c in columns if c != "id")]
     if len(ids) == 0:
         return _empty(dataset, wanted)
     with snapshot_errors("looking up recent rows"):
-        known = {fragment.fragment_id for fragment in older.get_fragments()}
-        recent = [f for f in dataset.get_fragments() if f.fragment_id not in known]
-        if recent and sum(f.metadata.physical_rows for f in recent) <= _MOST_RECENT_ROWS:
+        new = sorted({*dataset.fragment_ids()} - {*older.fragment_ids()})
+        recent = [dataset.get_fragment(fragment_id) for fragment_id in new]
+        if recent and sum(f.metadata.physical_rows for f in recent) <= most_rows:
             found = dataset.scanner(
                 columns=wanted,
                 fragments=recent,
@@ -77,16 +87,21 @@ def find_recent_rows(
     return find_rows(dataset, ids, columns)
 
 
-def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+def find_sorted(
+    dataset: Dataset, ids: pa.Array, columns: Sequence[str], since: Dataset | None = None
+) -> pa.Table:
     """`columns` of the rows whose id is in `ids`, which are sorted and distinct.
 
-    Many ids are read as one range of the id index: over all ranges that is at most one scan.
+    Many ids are read as one range of the id index: over all ranges that is at most one scan. Few
+    ids come with `_rowid` and `_rowaddr`. `since` is a version they were probably written after.
     """
     wanted = list(columns)
     if len(ids) == 0 or dataset.count_rows() == 0:
-        return pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
+        return _empty(dataset, wanted)
     if len(ids) <= _LARGEST_IN_LIST:
-        return find_rows(dataset, ids, wanted).select(wanted)
+        if since is None:
+            return find_rows(dataset, ids, wanted)
+        return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
     first, last = (literal(ids[i].as_py()) for i in (0, len(ids) - 1))
     scanner = dataset.scanner(
         columns=wanted, filter=f"`id` >= {first} AND `id` <= {last}", **scan_options(dataset)
@@ -96,9 +111,7 @@ def find_sorted(dataset: Dataset, ids: pa.Array, columns: Sequence[str]) -> pa.T
             pa.Table.from_batches([batch]).filter(pc.is_in(batch.column("id"), value_set=ids))
             for batch in scanner.to_batches()
         ]
-    if not parts:
-        return pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
 
 
 def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:

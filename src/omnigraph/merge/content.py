@@ -68,9 +68,14 @@ class Content:
         return same_content(mine.pin, yours.pin)
 
     def rows(
-        self, store: Store, identity: Identity, ids: pa.Array, schema: pa.Schema
+        self,
+        store: Store,
+        identity: Identity,
+        ids: pa.Array,
+        schema: pa.Schema,
+        since: TableAt | None = None,
     ) -> AlignedRows:
-        below = rows_of(store, self.table(identity), ids, schema)
+        below = rows_of(store, self.table(identity), ids, schema, since)
         overlay = self.overlays.get(identity)
         if overlay is None:
             return below

@@ -101,7 +101,7 @@ class Merger:
         for ids in runs.chunks():
             base = sides.base.rows(self._store, identity, ids, schema)
             ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
-            theirs = sides.theirs.rows(self._store, identity, ids, schema)
+            theirs = sides.theirs.rows(self._store, identity, ids, schema, since=tables[0])
             three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity))
             yield merge_rows(three, decisions, forced)
 

@@ -59,7 +59,9 @@ class Merged:
     def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
         new = {entity.table_key for entity in self.catalog.added}
         return tuple(
-            o.first_rows() if o.key in new else o.effect(store, ours.pin(o.key))
+            o.first_rows()
+            if o.key in new
+            else o.effect(store, ours.pin(o.key), self.sides.ours.snapshot.tables.get(o.key))
             for o in self.outputs
         )
 

@@ -11,7 +11,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.change_list import ChangeListWriter, Op
-from omnigraph.changes.effects import AdoptRows, EditRows, ReplaceRows
+from omnigraph.changes.effects import AdoptRows, EditRows, Located, ReplaceRows
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
 from omnigraph.integrity.rules import checked_columns
@@ -36,12 +36,14 @@ class TableOutput:
         self._written: list[pa.Table] = []
         self._narrow: list[pa.Table] = []
         self._ids: dict[Op, list[pa.Array]] = {op: [] for op in Op}
+        self._located: list[Located] = []
         self._rows = 0
         self._file: str | None = None
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def add(self, merged: MergedRows) -> None:
         self._ids[Op.DELETE].append(merged.deleted)
+        self._located.append(merged.located)
         if merged.written.num_rows == 0:
             return
         ids = merged.written.column(ID)
@@ -86,14 +88,17 @@ class TableOutput:
         rows = list(self.batches()) or [self._schema.empty_table()]
         return ReplaceRows(self.key, pa.concat_tables(rows))
 
-    def effect(self, store: Store, pin: TablePin) -> EditRows | AdoptRows:
-        """The effect on our table, which is ours to write by now."""
+    def effect(
+        self, store: Store, pin: TablePin, merged_at: TablePin | None
+    ) -> EditRows | AdoptRows:
+        """The effect on our table, which is ours to write by now; it was merged at `merged_at`."""
         if self._file is None:
             deletes = self.ids(Op.DELETE)
             return EditRows(
                 self.key,
                 upserts=pa.concat_tables(self._written) if self._written else None,
                 deletes=deletes if len(deletes) else None,
+                located=_all_located(self._located) if pin == merged_at else Located(),
             )
         dataset = store.open(pin.at)
         fragments: list[str] = []
@@ -129,3 +134,14 @@ def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _all_located(parts: list[Located]) -> Located:
+    upserted = [part.upserted for part in parts if part.upserted is not None]
+    deleted = [part.deleted for part in parts if part.deleted is not None]
+    absent = [part.absent for part in parts if part.absent is not None]
+    return Located(
+        pa.concat_tables(upserted) if upserted else None,
+        pa.concat_tables(deleted) if deleted else None,
+        pa.concat_arrays(absent) if absent else None,
+    )

@@ -17,6 +17,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
+from omnigraph.changes.effects import Located
 from omnigraph.changes.row_compare import Mask, differing_rows, differing_values
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
@@ -66,6 +67,8 @@ class MergedRows:
     deleted: pa.Array
     conflicts: list[Conflict]
     disputed: Disputed
+    located: Located
+    """Where our rows are stored that this changes, if finding them told."""
 
 
 class _Choice:
@@ -260,12 +263,28 @@ def _result(
     known = [n for n in schema.names if n in ours.rows.column_names]
     differs = differing_rows(ours.rows.select(known), merged.select(known))
     written = present & (~ours.present | differs)
+    deleted = ours.present & ~present
     return MergedRows(
         written=merged.filter(pa.array(written)),
         is_new=~ours.present[written],
-        deleted=three.ids.filter(pa.array(ours.present & ~present)),
+        deleted=three.ids.filter(pa.array(deleted)),
         conflicts=conflicts,
         disputed=disputed,
+        located=_located(three, written, deleted),
+    )
+
+
+def _located(three: ThreeSides, written: Mask, deleted: Mask) -> Located:
+    ours = three.ours
+    if ours.places is None:
+        return Located()
+    found = ours.rows
+    for name in ours.places.column_names:
+        found = found.append_column(name, ours.places.column(name))
+    return Located(
+        upserted=found.filter(pa.array(written & ours.present)),
+        deleted=found.select([ID, *ours.places.column_names]).filter(pa.array(deleted)),
+        absent=three.ids.filter(pa.array(written & ~ours.present)),
     )
 
 

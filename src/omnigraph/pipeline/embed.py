@@ -170,7 +170,7 @@ class Embedder:
         fragments: list[str] = []
         for ids in _blocks([rows for _, rows in work]):
             # The catalog's own schema marks blobs, which a scan returns as plain bytes.
-            rows = find_sorted(dataset, ids, schema.names).cast(schema)
+            rows = find_sorted(dataset, ids, schema.names).select(schema.names).cast(schema)
             for target, wanted in work:
                 part = wanted.filter(pc.is_in(wanted.column(ID), value_set=ids))
                 rows = _with_vectors(rows, target, part, self._vectors(part, journal, counts))
