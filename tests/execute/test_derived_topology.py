@@ -148,7 +148,7 @@ def check_same(snapshot: Snapshot, derived: ViewCache, graph: Graph) -> None:
 
 def check_adjacency(one: Adjacency, other: Adjacency) -> None:
     ways = [(one.out, other.out), (one.into, other.into)]
-    ways += [(one.out_pairs, other.out_pairs), (one.into_pairs, other.into_pairs)]
+    ways += [(one.out.pairs, other.out.pairs), (one.into.pairs, other.into.pairs)]
     for near, expected in ways:
         check_few(near, expected)
     for near, expected in ways:

@@ -55,7 +55,7 @@ def both(warm: Graph, text: str, params: dict[str, Any] | None = None) -> list[d
 
 
 def in_memory(graph: Graph) -> bool:
-    views = graph.engine.queries._at(graph.snapshot()).views
+    views = graph.engine.queries._at(graph.snapshot()).executor.views
     table = views.table(graph.snapshot().catalog.node_types["Item"].table_key)
     return bool(table.content.columns)
 

@@ -30,6 +30,8 @@ class QueryLimits:
             raise ResourceLimit("the query was cancelled", limit="cancelled")
 
     def check(self) -> None:
+        if self.deadline is None and self.cancelled is None:
+            return
         self.check_cancelled()
         if self.deadline is not None and self.clock.monotonic() > self.deadline:
             raise ResourceLimit(

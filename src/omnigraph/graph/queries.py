@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +15,11 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.local_executor import LocalExecutor, Step
+from omnigraph.execute.local.local_executor import LocalExecutor
+from omnigraph.execute.local.operator_binding import Run, Step
 from omnigraph.execute.local.spill import SpillSpace
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
-from omnigraph.execute.result import QueryResult
+from omnigraph.execute.result import LateRows, QueryResult
 from omnigraph.ir.reads import ReadOp
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.physical import PhysicalOp
@@ -50,12 +51,21 @@ class QueryBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class _Latest:
-    """What was last found about the tables of a head."""
+class _Head:
+    """What was last found about the tables of a head, and the plans bound to them."""
 
     tables: object
-    views: SnapshotViews
     statistics: Statistics
+    executor: LocalExecutor
+    bound: dict[int, _Bound]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A plan ready to run; its key is the identity of the query, which is held for that."""
+
+    compiled: CompiledQuery
+    answer: Callable[[Run], pa.RecordBatch | LateRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,8 @@ class QueryRunner:
         self._settings = settings
         self._clock = clock
         self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
-        self._latest: _Latest | None = None
+        self._latest: _Head | None = None
+        self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
 
     @property
     def memory_bytes(self) -> int:
@@ -95,8 +106,9 @@ class QueryRunner:
 
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
         compiled = _compile(snapshot, text)
-        executor = self._executor(snapshot, compiled.bind(text.params), bounds, None)
-        rows = executor.answer(self._planned(compiled, snapshot))
+        head = self._at(snapshot)
+        bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
+        rows = bound.answer(self._run(compiled.bind(text.params), bounds))
         return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
 
     def run_planned(
@@ -105,52 +117,47 @@ class QueryRunner:
         """The answer by a plan made otherwise; whatever the planner does, it is the same one."""
         compiled = _compile(snapshot, text)
         assert compiled.plan is not None
-        planned = plan(compiled.plan, self._at(snapshot).statistics)
-        table = self._executor(snapshot, compiled.bind(text.params), QueryBounds(), None).table(
-            planned
-        )
-        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, table)
+        head = self._at(snapshot)
+        planned = plan(compiled.plan, head.statistics)
+        rows = head.executor.answer(planned)(self._run(compiled.bind(text.params), QueryBounds()))
+        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
 
     def read(self, snapshot: Snapshot, plan: ReadOp, parameters: Mapping[str, Any]) -> pa.Table:
         """Rows of a plan that is no query of its own: the pattern of a statement."""
-        executor = self._executor(snapshot, dict(parameters), QueryBounds(), None)
-        return executor.table(plan_read(plan, self._at(snapshot).statistics))
+        head = self._at(snapshot)
+        run = self._run(dict(parameters), QueryBounds())
+        return head.executor.table(plan_read(plan, head.statistics), run)
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
         """The physical plan, one operator a line, in the order rows flow."""
         compiled = _compile(snapshot, text)
-        return explained(self._planned(compiled, snapshot), self._at(snapshot).statistics)
+        statistics = self._at(snapshot).statistics
+        return explained(self._planned(compiled, statistics), statistics)
 
     def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
         """The plan with the rows and milliseconds of every operator."""
         compiled = _compile(snapshot, text)
         steps: dict[int, Step] = {}
-        plan = self._planned(compiled, snapshot)
-        self._executor(snapshot, compiled.bind(text.params), bounds, steps).table(plan)
+        head = self._at(snapshot)
+        plan = self._planned(compiled, head.statistics)
+        measured = replace(head.executor, steps=steps)
+        measured.table(plan, self._run(compiled.bind(text.params), bounds))
         lines = []
         for op, line in plan_lines(plan):
             step = steps.get(id(op), Step())
             lines.append(f"{step.rows:>12,} rows {step.milliseconds:>10.2f} ms  {line}")
         return "\n".join(lines)
 
-    def _executor(
-        self,
-        snapshot: Snapshot,
-        parameters: dict[str, Any],
-        bounds: QueryBounds,
-        steps: dict[int, Step] | None,
-    ) -> LocalExecutor:
+    def _run(self, parameters: dict[str, Any], bounds: QueryBounds) -> Run:
         evaluator = Evaluator(parameters, self._clock.now_micros() // 1000)
         seconds = bounds.timeout if bounds.timeout is not None else self._settings.timeout_seconds
+        if seconds is None and bounds.cancel is None:
+            return Run(evaluator, self._unbounded)
         deadline = None if seconds is None else self._clock.monotonic() + seconds
         memory = self._settings.memory_bytes
-        limits = QueryLimits(memory, deadline, bounds.cancel, self._clock)
-        views = self._at(snapshot).views
-        return LocalExecutor(
-            views, evaluator, limits, self._provider, self._cold_reads, self._space, steps
-        )
+        return Run(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
 
-    def _at(self, snapshot: Snapshot) -> _Latest:
+    def _at(self, snapshot: Snapshot) -> _Head:
         """Queries on one head share what they found: its tables are one object per state."""
         latest = self._latest
         if latest is None or latest.tables is not snapshot.tables:
@@ -158,12 +165,19 @@ class QueryRunner:
             if latest is not None and latest.statistics == statistics:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache)
-            latest = self._latest = _Latest(snapshot.tables, views, statistics)
+            executor = LocalExecutor(views, self._provider, self._cold_reads, self._space)
+            latest = self._latest = _Head(snapshot.tables, statistics, executor, {})
         return latest
 
-    def _planned(self, compiled: CompiledQuery, snapshot: Snapshot) -> PhysicalOp:
+    def _bind(self, compiled: CompiledQuery, head: _Head) -> _Bound:
+        if len(head.bound) >= _PLANS:
+            head.bound.clear()
+        answer = head.executor.answer(self._planned(compiled, head.statistics))
+        bound = head.bound[id(compiled)] = _Bound(compiled, answer)
+        return bound
+
+    def _planned(self, compiled: CompiledQuery, statistics: Statistics) -> PhysicalOp:
         """Compiled queries and statistics are shared objects, so their identities are the key."""
-        statistics = self._at(snapshot).statistics
         key = (id(compiled), id(statistics))
         found = self._plans.get(key)
         if found is None:

@@ -32,17 +32,19 @@ class VersionFolder:
 
     def mark(self) -> FolderMark | None:
         """How the folder looks now; None when it is gone or changed too recently to tell."""
-        mark = self._look()
-        if mark is None or time.time_ns() - mark.changed < _STILL_NANOSECONDS:
-            return None
-        return mark
-
-    def is_still(self, mark: FolderMark) -> bool:
-        return self._look() == mark
-
-    def _look(self) -> FolderMark | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - Path costs more than the call
-        except OSError:
+        found = self._look()
+        if found is None or time.time_ns() - found.st_mtime_ns < _STILL_NANOSECONDS:
             return None
         return FolderMark(found.st_ino, found.st_mtime_ns)
+
+    def is_still(self, mark: FolderMark) -> bool:
+        found = self._look()
+        return (
+            found is not None and found.st_mtime_ns == mark.changed and found.st_ino == mark.inode
+        )
+
+    def _look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self._path)  # noqa: PTH116 - Path costs more than the call
+        except OSError:
+            return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import threading
-from contextlib import suppress
 from itertools import chain, islice
 from typing import NoReturn
 
@@ -44,16 +43,20 @@ class ManifestReader:
         self._lock = threading.Lock()
         self._states: dict[str, tuple[Dataset, BranchState]] = {}
         self._folders: dict[str, VersionFolder] = {}
-        self._marks: dict[str, tuple[FolderMark, BranchState]] = {}
+        self._marks: dict[str, tuple[VersionFolder, FolderMark, BranchState]] = {}
         self._refs: dict[str, BranchRef] = {}
+        self._snapshots: dict[str, tuple[BranchState, Snapshot]] = {}
 
     def branch(self, name: str) -> tuple[BranchRef, BranchState]:
         """A live branch and its current head."""
         checked = check_ref_name(name)
         ref = self._refs.get(checked)
         if ref is not None:
-            with suppress(NotFound):  # deleted and cleaned up: the name may have a new owner
+            try:
                 state = self.state(ref)
+            except NotFound:
+                pass  # deleted and cleaned up: the name may have a new owner
+            else:
                 if not state.deleted and state.name in (None, checked):
                     return ref, state
         ref = self.branch_refs.find(checked)
@@ -92,15 +95,14 @@ class ManifestReader:
 
     def state(self, ref: BranchRef) -> BranchState:
         """The current head of one incarnation, deleted or not."""
+        marked = self._marks.get(ref.incarnation)
+        if marked is not None and marked[0].is_still(marked[1]):
+            return marked[2]
         folder = self._folder(ref)
-        if folder is not None:
-            marked = self._marks.get(ref.incarnation)
-            if marked is not None and folder.is_still(marked[0]):
-                return marked[1]
         mark = folder.mark() if folder is not None else None
         state = self._current(ref)
-        if mark is not None:
-            self._marks[ref.incarnation] = (mark, state)
+        if folder is not None and mark is not None:
+            self._marks[ref.incarnation] = (folder, mark, state)
         return state
 
     def _current(self, ref: BranchRef) -> BranchState:
@@ -130,7 +132,11 @@ class ManifestReader:
                 self._states[ref.incarnation] = (handle, state)
 
     def snapshot(self, ref: BranchRef, state: BranchState) -> Snapshot:
-        return Snapshot(
+        """One object per state of a branch: whoever asks again gets the same."""
+        latest = self._snapshots.get(ref.incarnation)
+        if latest is not None and latest[0] is state and latest[1].graph_branch == ref.name:
+            return latest[1]
+        found = Snapshot(
             graph_branch=ref.name,
             graph_commit_id=state.head_commit_id,
             graph_manifest_version=state.version,
@@ -138,6 +144,8 @@ class ManifestReader:
             catalog=self.schemas.read(state.schema_id).catalog,
             tables=state.tables,
         )
+        self._snapshots[ref.incarnation] = (state, found)
+        return found
 
     def _read(self, ref: BranchRef) -> tuple[Dataset, BranchState]:
         for attempt in range(1, _READ_ATTEMPTS + 1):

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from omnigraph.errors import InvalidName
 
@@ -66,6 +67,12 @@ def check_ref_name(name: str, what: str = "branch") -> str:
     """Return the NFC form of a branch or tag name, or raise `InvalidName` with the rule."""
     if not isinstance(name, str):
         raise InvalidName(f"a {what} name is a string, got {name!r}")
+    return _checked_ref_name(name, what)
+
+
+@lru_cache(maxsize=1024)
+def _checked_ref_name(name: str, what: str) -> str:
+    """Every read of a branch asks; a name that is allowed stays so."""
     normal = unicodedata.normalize("NFC", name)
     segments = normal.split("/")
     well_formed = (

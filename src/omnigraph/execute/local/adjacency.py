@@ -43,15 +43,6 @@ class Adjacency(ABC):
         return self._made(INTO)
 
     @property
-    def out_pairs(self) -> Neighbours:
-        """As `out` with each pair of ends once."""
-        return self.out.pairs
-
-    @property
-    def into_pairs(self) -> Neighbours:
-        return self.into.pairs
-
-    @property
     def made(self) -> dict[str, Neighbours]:
         """The directions that are in memory."""
         return {way: self.__dict__[way] for way in (OUT, INTO) if way in self.__dict__}
@@ -75,8 +66,10 @@ class Adjacency(ABC):
 
     def is_better_made(self) -> bool:
         """Asked by whoever could do without: not when it is there, nor again and again."""
+        if self.is_at_hand:
+            return True
         self._asked += 1
-        return self.is_at_hand or self._asked * _ROWS_PER_LOOKUP > self.contents[0].count
+        return self._asked * _ROWS_PER_LOOKUP > self.contents[0].count
 
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...
@@ -103,7 +96,8 @@ class StoredAdjacency(Adjacency):
 
     @property
     def is_at_hand(self) -> bool:
-        return bool(self.made) or self._stored.has_neighbours(self._names)
+        known = self.__dict__
+        return OUT in known or INTO in known or self._stored.has_neighbours(self._names)
 
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
         """Take a direction that somebody derived already."""

@@ -97,8 +97,14 @@ def read_rows(
 
 
 def in_memory(view: TableView, columns: Iterable[str]) -> bool:
-    loaded = view.content.columns
-    return view.is_built and all(name == "id" or name in loaded for name in columns)
+    content = view.content
+    if not content.is_built:
+        return False
+    loaded = content.columns
+    for name in columns:  # noqa: SIM110 - a generator costs more than the lookups
+        if name not in loaded and name != "id":
+            return False
+    return True
 
 
 def _conditions(op: Find, cold: ColdRead, evaluator: Evaluator) -> list[str] | None:

@@ -13,17 +13,13 @@ from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame, Index
 from omnigraph.execute.local.partial_view import MOST_ROWS, rows_of, worth_looking_up
-from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.physical import Find, LookUp
 from omnigraph.values.canonical import canonical_text
 
 
-def scan_nodes(
-    variable: ex.Variable, frame: Frame, views: SnapshotViews, limits: QueryLimits
-) -> Frame:
+def scan_nodes(variable: ex.Variable, frame: Frame, view: EntityView, limits: QueryLimits) -> Frame:
     """Every row with every node."""
-    view = views.of(variable)
     return _cross(frame, variable, view, view.all_positions, limits)
 
 
@@ -48,24 +44,33 @@ def find_nodes(
 
 def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> tuple[EntityView, Positions]:
     """The ids or keys the query itself gives, ascending; a few of a large table by an index."""
+    ids = _wanted(look_up, evaluator)
+    tables = view.tables
+    if len(tables) == 1 and len(ids) <= MOST_ROWS and worth_looking_up(tables[0]):
+        some = rows_of(tables[0], ids)
+        return some, some.all_positions
+    found: list[int] = []
+    start = 0
+    for table in tables:
+        if len(ids) == 1:
+            position = table.find_one(ids[0])
+            found += () if position == MISSING else (start + position,)
+        else:
+            positions = table.find(pa.array(ids, pa.string()))
+            found += (positions[positions != MISSING] + start).tolist()
+        start += table.count if len(tables) > 1 else 0
+    return view, np.array(found, np.int32)
+
+
+def _wanted(look_up: LookUp, evaluator: Evaluator) -> list[str]:
+    """Ascending, each once."""
     assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
     given = evaluator.plain(look_up.wanted)
-    values = given if look_up.several else (given,)
-    ids = {_spelled(look_up, value) for value in values or () if value is not None}
-    first, *others = view.tables
-    if not others and len(ids) <= MOST_ROWS and worth_looking_up(first):
-        some = rows_of(first, ids)
-        return some, some.all_positions
-    found = []
-    start = 0
-    for table in view.tables:
-        if len(ids) == 1:
-            found += [start + p for p in map(table.find_one, ids) if p != MISSING]
-        else:
-            positions = table.find(pa.array(sorted(ids), pa.string()))
-            found += (positions[positions != MISSING] + start).tolist()
-        start += table.count if len(view.tables) > 1 else 0
-    return view, np.array(sorted(found), np.int32)
+    if given is None:
+        return []
+    if not look_up.several:
+        return [_spelled(look_up, given)]
+    return sorted({_spelled(look_up, value) for value in given if value is not None})
 
 
 def _joined(

@@ -1,4 +1,4 @@
-"""Follow edges: one row per edge, or one row per reachable node."""
+"""Follow edges: one row per edge, or one row per pair of ends."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
-from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions, UnionView
+from omnigraph.execute.local.entity_view import EntityView, Positions
 from omnigraph.execute.local.frame import Binding, Frame, Index, join_frames
 from omnigraph.execute.local.neighbours import Neighbours
 from omnigraph.execute.local.partial_view import settled
-from omnigraph.execute.local.views import SnapshotViews
-from omnigraph.ir.reads import Direction, EdgeStep, Expand
+from omnigraph.execute.local.route import Hop, Route, lift, local_positions
+from omnigraph.ir.reads import Expand
 
 # Below this many rows nothing can grow so large that it must be counted beforehand.
 _ASK_FIRST = 1000
@@ -29,19 +29,7 @@ Judge = Callable[[EntityView, Positions, EntityView | None, Positions | None], M
 """(target view, nodes met, edge view, edges taken) -> which of them are wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One way to follow one edge type: whose neighbours, between which node types."""
-
-    edge: str
-    neighbours: Neighbours
-    source_type: str
-    target_type: str
-    skip_loops: bool = False
-    """The second half of an undirected hop: a self-loop was seen in the first."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """Matches of a hop: the frame row, the node met (in the target's view) and the edge taken."""
 
@@ -52,33 +40,32 @@ class Found:
 
 
 def expand_edges(
-    op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits, judge: Judge | None = None
+    route: Route, frame: Frame, limits: QueryLimits, judge: Judge | None = None
 ) -> Frame:
     """One row per pair of ends, or per edge when the edge is bound.
 
     A bound target must be the node met. `judge` says which edges and ends are wanted at all.
     """
+    op = route.op
     frame = settled(frame, op.source.id, op.target.id)
     if op.target_bound or frame.length <= _ASK_FIRST:
-        return _expand(op, frame, views, judge)
+        return _expand(route, frame, judge)
     columns = len(frame.bindings) + 1
-    ways = hops(op.steps, views, per_edge=op.edge is not None)
-    most = sum(frame.length * way.neighbours.largest for way in ways)
+    most = sum(frame.length * way.neighbours.largest for way in route.ways)
     if most <= _AT_ONCE and limits.fits(most, columns):
-        return _expand(op, frame, views, judge)
-    totals = np.cumsum(count_edges(op, frame, views))
+        return _expand(route, frame, judge)
+    totals = np.cumsum(count_edges(route, frame))
     total = int(totals[-1])
     if judge is None:
         limits.reserve(total, columns)
     if total <= _AT_ONCE:
-        return _expand(op, frame, views, judge)
-    return _expand_in_parts(op, frame, views, limits, judge, totals)
+        return _expand(route, frame, judge)
+    return _expand_in_parts(route, frame, limits, judge, totals)
 
 
 def _expand_in_parts(
-    op: Expand,
+    route: Route,
     frame: Frame,
-    views: SnapshotViews,
     limits: QueryLimits,
     judge: Judge | None,
     totals: npt.NDArray[np.int64],
@@ -90,26 +77,27 @@ def _expand_in_parts(
     made = 0
     for start, end in pairwise(bounds.tolist()):
         limits.check()
-        parts.append(_expand(op, frame.take(np.arange(start, end), ordered=True), views, judge))
+        parts.append(_expand(route, frame.take(np.arange(start, end), ordered=True), judge))
         made += parts[-1].length
         limits.reserve(made, len(frame.bindings) + 1)
     return join_frames(parts)
 
 
-def _expand(op: Expand, frame: Frame, views: SnapshotViews, judge: Judge | None) -> Frame:
+def _expand(route: Route, frame: Frame, judge: Judge | None) -> Frame:
+    op, target_view, edge_view = route.op, route.target_view, route.edge_view
     source = frame.bindings[op.source.id]
-    target_view = views.of(op.target)
-    ways = hops(op.steps, views, per_edge=op.edge is not None)
     if op.target_bound:
         wanted = frame.bindings[op.target.id]
-        met = [_meet(hop, source, wanted) for hop in ways]
+        met = [_meet(hop, source, wanted) for hop in route.ways]
     else:
-        met = [_follow(hop, source, target_view) for hop in ways]
+        met = [_follow(hop, source, target_view) for hop in route.ways]
     rows = _joined([found.rows for found in met])
     nodes = _joined([found.nodes for found in met])
-    edges = None if op.edge is None else _edge_positions(op, met, views)
+    edges: Positions | None = None
+    if edge_view is not None:
+        edges = _joined([lift(edge_view, found.hop.edge, found.edges) for found in met])
     if judge is not None:
-        good = judge(target_view, nodes, None if op.edge is None else views.of(op.edge), edges)
+        good = judge(target_view, nodes, edge_view, edges)
         rows, nodes = rows[good], nodes[good]
         edges = None if edges is None else edges[good]
     if len(met) > 1:
@@ -119,7 +107,7 @@ def _expand(op: Expand, frame: Frame, views: SnapshotViews, judge: Judge | None)
             order = order[_first_of_runs(rows[order], nodes[order])]
         rows, nodes = rows[order], nodes[order]
         edges = None if edges is None else edges[order]
-    edge = None if edges is None or op.edge is None else Binding(views.of(op.edge), edges)
+    edge = None if edges is None or edge_view is None else Binding(edge_view, edges)
     return with_ends(op, frame, rows, Binding(target_view, nodes), edge)
 
 
@@ -148,26 +136,27 @@ def _joined(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def weigh_edges(op: Expand, frame: Frame, views: SnapshotViews) -> Frame:
+def weigh_edges(route: Route, frame: Frame) -> Frame:
     """Each row once, for as many rows as it has edges; none is a weight of zero."""
-    counts = count_edges(op, frame, views)
+    counts = count_edges(route, frame)
     return replace(frame, weights=counts if frame.weights is None else frame.weights * counts)
 
 
-def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[np.int64]:
+def count_edges(route: Route, frame: Frame) -> npt.NDArray[np.int64]:
     """How many rows `expand_edges` would make of each row, without making them.
 
     An upper bound where several ways may lead to one node; the planner asks for single ways only.
     """
-    source = settled(frame, op.source.id).bindings[op.source.id]
+    source_id = route.op.source.id
+    source = settled(frame, source_id).bindings[source_id]
     counts = np.zeros(frame.length, np.int64)
-    for hop in hops(op.steps, views, per_edge=op.edge is not None):
+    for hop in route.ways:
         rows, positions = local_positions(source, hop.source_type)
         near = hop.neighbours
         everybody = positions is source.view.all_positions
         degrees = np.diff(near.offsets) if everybody else near.degrees(positions)
         if hop.skip_loops:
-            degrees = degrees - _loops(hop.neighbours)[positions]
+            degrees = degrees - _loops(near)[positions]
         if rows is None:
             counts += degrees
         else:
@@ -175,55 +164,10 @@ def count_edges(op: Expand, frame: Frame, views: SnapshotViews) -> npt.NDArray[n
     return counts
 
 
-def hops(steps: tuple[EdgeStep, ...], views: SnapshotViews, *, per_edge: bool) -> list[Hop]:
-    """Every way to go: all edges, or each pair of ends once."""
-    found = []
-    for step in steps:
-        edge = views.catalog.edge_types[step.edge]
-        adjacency = views.adjacency(step.edge)
-        if step.direction is not Direction.IN:
-            near = adjacency.out if per_edge else adjacency.out_pairs
-            found.append(Hop(step.edge, near, edge.source, edge.target))
-        if step.direction is not Direction.OUT:
-            both = step.direction is Direction.BOTH
-            near = adjacency.into if per_edge else adjacency.into_pairs
-            found.append(Hop(step.edge, near, edge.target, edge.source, both))
-    return found
-
-
-def local_positions(binding: Binding, type_name: str) -> tuple[Index | None, Positions]:
-    """(rows bound to this type, None for all of them; their positions in the type's own table)."""
-    positions, view = binding.positions, binding.view
-    if isinstance(view, UnionView):
-        if type_name not in view.types:
-            return np.empty(0, np.int64), np.empty(0, np.int32)
-        low, high = _span(view, type_name)
-        rows = np.flatnonzero((positions >= low) & (positions < high))
-        return rows, (positions[rows] - low).astype(np.int32)
-    if view.types != (type_name,):
-        return np.empty(0, np.int64), np.empty(0, np.int32)
-    if len(positions) == 0 or positions.min() != MISSING:
-        return None, positions
-    rows = np.flatnonzero(positions != MISSING)
-    return rows, positions[rows]
-
-
-def lift(view: EntityView, type_name: str, positions: Positions) -> Positions:
-    """Positions of one type's table as positions of a view that holds it."""
-    if isinstance(view, UnionView):
-        return (positions + _span(view, type_name)[0]).astype(np.int32)
-    return positions
-
-
 def _first_of_runs(rows: Index, nodes: Positions) -> npt.NDArray[np.bool_]:
     first = np.ones(len(rows), bool)
     first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
     return first
-
-
-def _span(view: UnionView, type_name: str) -> tuple[int, int]:
-    index = view.types.index(type_name)
-    return int(view.offsets[index]), int(view.offsets[index + 1])
 
 
 def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
@@ -264,13 +208,6 @@ def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
 
 def _only(found: Found, mask: npt.NDArray[np.bool_]) -> Found:
     return Found(found.rows[mask], found.nodes[mask], found.edges[mask], found.hop)
-
-
-def _edge_positions(op: Expand, met: list[Found], views: SnapshotViews) -> Positions:
-    assert op.edge is not None
-    view = views.of(op.edge)
-    joined: Positions = _joined([lift(view, found.hop.edge, found.edges) for found in met])
-    return joined
 
 
 def _loops(neighbours: Neighbours) -> npt.NDArray[np.int64]:

@@ -23,6 +23,7 @@ from omnigraph.execute.local.value_arrays import (
     as_type,
     comparable,
     contains,
+    gather,
     membership,
     spread,
 )
@@ -172,9 +173,9 @@ def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
     positions = binding.positions
     if positions is binding.view.all_positions:
         return column
-    if len(positions) and positions.min() == MISSING:
+    if binding.optional:
         return column.take(pa.array(positions, mask=positions == MISSING))
-    return column.take(pa.array(positions))
+    return gather(column, positions)
 
 
 def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,11 @@ class Binding:
 
     view: EntityView
     positions: Positions
+    optional: bool = False
+    """Bound in an optional block: only then may a position be MISSING."""
+
+    def at(self, rows: Index) -> Binding:
+        return Binding(self.view, self.positions[rows], self.optional)
 
     def sort_values(self) -> npt.NDArray[np.integer[Any]]:
         """Integers that order the rows as the ids do, NULL first."""
@@ -65,7 +70,7 @@ class Frame:
         """These rows; `ordered` when `rows` ascends and so keeps what order there was."""
         return Frame(
             len(rows),
-            {v: Binding(b.view, b.positions[rows]) for v, b in self.bindings.items()},
+            {v: b.at(rows) for v, b in self.bindings.items()},
             {v: p.take(rows) for v, p in self.paths.items()} if self.paths else _NOTHING,
             {s: values[rows] for s, values in self.scores.items()} if self.scores else _NOTHING,
             {n: c.take(pa.array(rows)) for n, c in self.columns.items()}
@@ -80,7 +85,7 @@ class Frame:
         return self if mask.all() else self.take(np.flatnonzero(mask), ordered=True)
 
     def bind(self, variable: int, binding: Binding, *sorted_by: int) -> Frame:
-        return replace(self, bindings={**self.bindings, variable: binding}, sorted_by=sorted_by)
+        return self._with({**self.bindings, variable: binding}, sorted_by)
 
     @property
     def is_bare(self) -> bool:
@@ -91,7 +96,22 @@ class Frame:
         """Forget bindings nobody will ask for."""
         if all(v in variables for v in self.bindings):
             return self
-        return replace(self, bindings={v: b for v, b in self.bindings.items() if v in variables})
+        return self._with(
+            {v: b for v, b in self.bindings.items() if v in variables}, self.sorted_by
+        )
+
+    def _with(self, bindings: Mapping[int, Binding], sorted_by: tuple[int, ...]) -> Frame:
+        """As `replace`, at a fifth of its cost."""
+        return Frame(
+            self.length,
+            bindings,
+            self.paths,
+            self.scores,
+            self.columns,
+            sorted_by,
+            self.weights,
+            self.origin,
+        )
 
 
 def join_frames(parts: Sequence[Frame]) -> Frame:
@@ -102,7 +122,7 @@ def join_frames(parts: Sequence[Frame]) -> Frame:
     return Frame(
         sum(part.length for part in parts),
         {
-            v: Binding(b.view, np.concatenate([p.bindings[v].positions for p in parts]))
+            v: Binding(b.view, np.concatenate([p.bindings[v].positions for p in parts]), b.optional)
             for v, b in first.bindings.items()
         },
         {

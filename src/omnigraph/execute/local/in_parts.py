@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from omnigraph.execute.local.aggregates import aggregate_frame, distinct_rows
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Frame, join_frames
 from omnigraph.execute.local.ordering import sort_frame
-from omnigraph.execute.local.spill import Parts, Run, SpillSpace, spilled_rows
+from omnigraph.execute.local.spill import SpillSpace, spilled_rows
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 
@@ -25,9 +25,7 @@ _TOGETHER = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 class InParts:
     """One operator over the parts of its input."""
 
-    parts: Parts
-    run: Run
-    start: Frame
+    frames: Callable[[], Iterator[Frame]]
     evaluator: Evaluator
     limits: QueryLimits
     space: SpillSpace
@@ -35,7 +33,7 @@ class InParts:
     def first_of(self, op: reads.OrderBy, wanted: int) -> Frame:
         """The best so far against the best of every part."""
         best: Frame | None = None
-        for part in self._frames():
+        for part in self.frames():
             few = sort_frame(op, part, self.evaluator, wanted)
             both = few if best is None else join_frames([best, few])
             best = sort_frame(op, replace(both, sorted_by=()), self.evaluator, wanted)
@@ -48,13 +46,13 @@ class InParts:
             *("ASC NULLS FIRST" for _ in op.ties),
         ]
         with spilled_rows(self.space, self.limits) as rows:
-            for part in self._frames():
+            for part in self.frames():
                 rows.add(part, self._sort_values(op, part))
             return rows.sorted(orders)
 
     def grouped(self, op: reads.Aggregate) -> Frame:
         with spilled_rows(self.space, self.limits) as rows:
-            for part in self._frames():
+            for part in self.frames():
                 rows.add(part, [self._group_value(key.value, part) for key in op.keys])
             return join_frames(
                 [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
@@ -62,23 +60,20 @@ class InParts:
 
     def counted(self, op: reads.Aggregate) -> Frame:
         """Without keys every part is one row; those are put together."""
-        rows = [aggregate_frame(op, part, self.evaluator) for part in self._frames()]
+        rows = [aggregate_frame(op, part, self.evaluator) for part in self.frames()]
         together = tuple(replace(c, value=_together(c)) for c in op.aggregates)
         return aggregate_frame(replace(op, aggregates=together), join_frames(rows), self.evaluator)
 
     def distinct(self, op: reads.Distinct) -> Frame:
         project: Any = op.input
         found: Frame | None = None
-        for part in self._frames():
+        for part in self.frames():
             columns = {c.name: self.evaluator.array(c.value, part) for c in project.columns}
             fresh = _distinct(Frame(part.length, columns=columns))
             found = fresh if found is None else _distinct(join_frames([found, fresh]))
             self.limits.reserve(found.length, len(columns))
         assert found is not None, "an empty input fits"
         return found
-
-    def _frames(self) -> Iterator[Frame]:
-        return self.parts.frames(self.run, self.start)
 
     def _sort_values(self, op: reads.OrderBy, frame: Frame) -> list[Any]:
         values = [self.evaluator.array(key.value, frame) for key in op.keys]

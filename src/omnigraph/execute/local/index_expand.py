@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.execute.limits import QueryLimits
+from omnigraph.execute.local.adjacency import Adjacency
 from omnigraph.execute.local.entity_view import TableView
-from omnigraph.execute.local.expand import Judge, expand_edges, with_ends
+from omnigraph.execute.local.expand import Judge, with_ends
 from omnigraph.execute.local.frame import Binding, Frame, Index
 from omnigraph.execute.local.id_changes import MISSING
 from omnigraph.execute.local.neighbours import group
@@ -30,37 +30,49 @@ from omnigraph.values.identifiers import edge_table, node_table
 _FEW_SOURCES = 64
 
 
-def follow_edges(
-    op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits, judge: Judge | None = None
-) -> Frame:
-    """Through indexes from a few nodes of tables not read yet, else by `expand_edges`."""
-    found = _by_index(op, frame, views, judge)
-    return expand_edges(op, frame, views, limits, judge) if found is None else found
+@dataclass(frozen=True, slots=True)
+class IndexedHop:
+    """One edge type in one direction, between two types: the index on its near end can answer."""
+
+    op: Expand
+    adjacency: Adjacency
+    edges: TableView
+    targets: TableView
+    near: str
+    far: str
 
 
-def _by_index(op: Expand, frame: Frame, views: SnapshotViews, judge: Judge | None) -> Frame | None:
-    """None when the adjacency is there or the better way."""
-    source = frame.bindings[op.source.id]
-    if op.target_bound or len(op.steps) != 1 or frame.length > _FEW_SOURCES:
+def indexed_hop(op: Expand, views: SnapshotViews) -> IndexedHop | None:
+    """None where only the adjacency leads on."""
+    if op.target_bound or len(op.steps) != 1 or op.steps[0].direction is Direction.BOTH:
         return None
     step = op.steps[0]
     edge = views.catalog.edge_types[step.edge]
     outward = step.direction is Direction.OUT
     start, end = (edge.source, edge.target) if outward else (edge.target, edge.source)
-    fits = source.view.types == (start,) and op.target.types == (end,)
-    if step.direction is Direction.BOTH or not fits:
+    if op.source.types != (start,) or op.target.types != (end,):
         return None
     near, far = ("src", "dst") if outward else ("dst", "src")
     edges, targets = views.table(edge_table(edge.name)), views.table(node_table(end))
-    if views.adjacency(step.edge).is_better_made() or not is_indexed(edges, near):
+    return IndexedHop(op, views.adjacency(step.edge), edges, targets, near, far)
+
+
+def follow_by_index(hop: IndexedHop, frame: Frame, judge: Judge | None) -> Frame | None:
+    """Rows of a few nodes of tables not read yet; None when the adjacency is the better way."""
+    op, edges, near = hop.op, hop.edges, hop.near
+    if frame.length > _FEW_SOURCES or hop.adjacency.is_better_made():
         return None
+    if not is_indexed(edges, near):
+        return None
+    source = frame.bindings[op.source.id]
     bound = np.flatnonzero(source.positions != MISSING)
     names = source.view.ids.take(pa.array(source.positions[bound]))
     found = find_rows(edges.dataset, pc.unique(names), edges.plain_columns, key=near)
     if found.num_rows > MOST_ROWS:
         return None
     some = PartialView(edges, found)
-    ends = _Ends(bound, names, some.column(near), some.column(far))
+    ends = _Ends(bound, names, some.column(near), some.column(hop.far))
+    targets = hop.targets
     met = rows_of(targets, ends.far.to_pylist()) if worth_looking_up(targets) else targets
     return _joined(op, frame, ends, met, some, judge)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +89,7 @@ class PartialView(TableView):
 def worth_looking_up(table: TableView, column: str = "id") -> bool:
     """Not read yet, too large to read for a few rows, and an index covers the column."""
     content = table.content
-    if content.count < _LARGE_TABLE or content.is_built:
+    if content.is_built or content.count < _LARGE_TABLE:
         return False
     if content.lookups * _ROWS_PER_LOOKUP > content.count:
         return False
@@ -114,11 +113,11 @@ def rows_of(table: TableView, ids: Iterable[str]) -> PartialView:
 
 def settled(frame: Frame, *variables: int) -> Frame:
     """The frame with positions of whole tables for these variables."""
-    bindings = dict(frame.bindings)
+    found = frame
     for variable in variables:
-        binding = bindings.get(variable)
+        binding = frame.bindings.get(variable)
         if binding is not None and isinstance(binding.view, PartialView):
             positions = binding.view.in_whole(binding.positions)
-            bindings[variable] = Binding(binding.view.whole, positions)
-    changed = any(bindings[v] is not frame.bindings[v] for v in bindings)
-    return replace(frame, bindings=bindings) if changed else frame
+            whole = Binding(binding.view.whole, positions, binding.optional)
+            found = found.bind(variable, whole, *frame.sorted_by)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,9 @@ from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local import kernels
 from omnigraph.execute.local.entity_view import MISSING, Positions
-from omnigraph.execute.local.expand import Hop, hops, lift, local_positions
 from omnigraph.execute.local.frame import Binding, Frame
 from omnigraph.execute.local.partial_view import settled
-from omnigraph.execute.local.views import SnapshotViews
+from omnigraph.execute.local.route import Hop, Route, lift, local_positions
 from omnigraph.ir.reads import Expand
 from omnigraph.values.identifiers import node_table
 
@@ -27,12 +27,13 @@ _SOURCES_AT_ONCE = 256
 _NONE = np.empty(0, np.int32)
 
 
-def expand_reach(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
+def expand_reach(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
     """Rows with equal sources share one search."""
+    op = route.op
     frame = settled(frame, op.source.id, op.target.id)
     source = frame.bindings[op.source.id]
     distinct, inverse = np.unique(source.positions, return_inverse=True)
-    found = _reach_all(op, Binding(source.view, distinct), views, limits)
+    found = _reach_all(route, Binding(source.view, distinct, source.optional), limits)
     counts = np.array([len(f) for f in found], np.int64)
     limits.reserve(int(counts[inverse].sum()), len(frame.bindings) + 1)
     rows = np.repeat(np.arange(frame.length), counts[inverse])
@@ -40,7 +41,7 @@ def expand_reach(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
     if op.target_bound:
         met = nodes == frame.bindings[op.target.id].positions[rows]
         return frame.take(rows[met], ordered=True)
-    view = views.of(op.target)
+    view = route.target_view
     ascends = frame.sorted_by and view.ranks is None
     return replace(
         frame.take(rows, ordered=True).bind(op.target.id, Binding(view, nodes)),
@@ -48,11 +49,9 @@ def expand_reach(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
     )
 
 
-def _reach_all(
-    op: Expand, sources: Binding, views: SnapshotViews, limits: QueryLimits
-) -> list[Positions]:
+def _reach_all(route: Route, sources: Binding, limits: QueryLimits) -> list[Positions]:
     """What each source reaches, ascending; compiled where one edge type leads back to one type."""
-    ways = hops(op.steps, views, per_edge=False)
+    ways = route.ways
     compiled = kernels.compiled_reach()
     way = ways[0]
     simple = len(ways) == 1 and way.source_type == way.target_type
@@ -62,14 +61,15 @@ def _reach_all(
     if compiled is None or not simple or sources.view.types != (way.source_type,):
         for index in bound.tolist():
             one = Binding(sources.view, sources.positions[index : index + 1])
-            found[index] = _reach(op, ways, one, views, limits)
+            found[index] = _reach(route, one, limits)
             held += len(found[index])
             limits.reserve(held, 0)
         return found
-    view = views.of(op.target)
     for part in np.array_split(bound, max(1, -(-len(bound) // _SOURCES_AT_ONCE))):
-        for index, nodes in zip(part, _compiled(op, way, sources, part, compiled), strict=True):
-            found[index] = lift(view, way.target_type, nodes)
+        for index, nodes in zip(
+            part, _compiled(route.op, way, sources, part, compiled), strict=True
+        ):
+            found[index] = lift(route.target_view, way.target_type, nodes)
             held += len(nodes)
         limits.reserve(held, 0)
     return found
@@ -87,14 +87,12 @@ def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -
     return parts[: len(bound)]
 
 
-def _reach(
-    op: Expand, ways: list[Hop], source: Binding, views: SnapshotViews, limits: QueryLimits
-) -> Positions:
+def _reach(route: Route, source: Binding, limits: QueryLimits) -> Positions:
     """Nodes first met after `minimum` to `maximum` hops, ascending, in the target's view.
 
     The source is at distance 0: no cycle leads back to it, only its own self-loop, as one hop.
     """
-    target_view = views.of(op.target)
+    op, ways, target_view = route.op, route.ways, route.target_view
     frontier = {way.source_type: local_positions(source, way.source_type)[1] for way in ways}
     start = {name: nodes for name, nodes in frontier.items() if len(nodes)}
     visited: dict[str, Any] = {}
@@ -104,7 +102,7 @@ def _reach(
         reached = _step(ways, frontier)
         frontier = {}
         for name, nodes in reached.items():
-            count = views.table(node_table(name)).count
+            count = route.views.table(node_table(name)).count
             seen = visited.setdefault(name, np.zeros(count, bool))
             if depth > 1 and name in start:
                 seen[start[name]] = True
@@ -121,7 +119,7 @@ def _reach(
     return np.sort(np.concatenate(met)) if met else _NONE
 
 
-def _step(ways: list[Hop], frontier: dict[str, Positions]) -> dict[str, Positions]:
+def _step(ways: Sequence[Hop], frontier: dict[str, Positions]) -> dict[str, Positions]:
     reached: dict[str, list[Positions]] = {}
     for way in ways:
         nodes = frontier.get(way.source_type)

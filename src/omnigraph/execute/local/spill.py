@@ -12,7 +12,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.frame import Binding, Frame
+from omnigraph.execute.local.frame import Frame
 from omnigraph.ir import reads
 from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Weigh, with_input
 
@@ -42,7 +42,7 @@ _CHAIN = (
     DistinctOn,
 )
 
-Run = Callable[[Any, Frame], Frame]
+Run = Callable[[Frame], Frame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +61,22 @@ class Parts:
     above: Any
     first: Any
 
-    def frames(self, run: Run, start: Frame) -> Iterator[Frame]:
-        """The rows in parts that fit; a part that does not is cut again."""
-        begin = run(self.first, start)
-        at, size = 0, max(1, begin.length // _FIRST_PARTS)
-        while at < begin.length:
-            rows = np.arange(at, min(at + size, begin.length))
-            try:
-                part = run(self.above, begin.take(rows, ordered=True))
-            except ResourceLimit as limit:
-                if limit.fields.get("limit") != "memory" or size == 1:
-                    raise
-                size = max(1, size // 4)
-                continue
-            at += len(rows)
-            yield part
+
+def frames_in_parts(first: Run, above: Run, start: Frame) -> Iterator[Frame]:
+    """The rows in parts that fit; a part that does not is cut again."""
+    begin = first(start)
+    at, size = 0, max(1, begin.length // _FIRST_PARTS)
+    while at < begin.length:
+        rows = np.arange(at, min(at + size, begin.length))
+        try:
+            part = above(begin.take(rows, ordered=True))
+        except ResourceLimit as limit:
+            if limit.fields.get("limit") != "memory" or size == 1:
+                raise
+            size = max(1, size // 4)
+            continue
+        at += len(rows)
+        yield part
 
 
 def parts_of(op: Any) -> Parts | None:
@@ -174,7 +175,7 @@ class SpilledRows:
         assert self._like is not None
         found = self._connection.sql(statement).to_arrow_table()
         bindings = {
-            v: Binding(b.view, found.column(f"p{v}").to_numpy().astype(np.int32, copy=False))
+            v: replace(b, positions=found.column(f"p{v}").to_numpy().astype(np.int32, copy=False))
             for v, b in self._like.bindings.items()
         }
         weights = found.column(_WEIGHT).to_numpy() if self._like.weights is not None else None

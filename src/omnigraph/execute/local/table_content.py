@@ -221,6 +221,7 @@ class StoredContent(TableContent):
     def shed(self) -> None:
         super().shed()
         self._ids = self._order = None
+        self.__dict__.pop("_sorted", None)
 
     def _sort(self) -> pa.Array:
         rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))

@@ -11,12 +11,11 @@ import numpy as np
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING
-from omnigraph.execute.local.expand import hops, lift, local_positions
 from omnigraph.execute.local.frame import Binding, Frame, PathBinding
 from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.reach import HOP_CEILING
-from omnigraph.execute.local.views import SnapshotViews
-from omnigraph.ir.reads import Expand, ExpandMode
+from omnigraph.execute.local.route import Route, lift, local_positions
+from omnigraph.ir.reads import ExpandMode
 from omnigraph.values.identifiers import edge_table, node_table
 
 # Enumerating paths is exponential by nature; beyond this the query wants `{m,n}` without a path.
@@ -39,9 +38,9 @@ class _Path:
 class _Walker:
     """Neighbours of single nodes, smallest ids first."""
 
-    def __init__(self, op: Expand, views: SnapshotViews, limits: QueryLimits) -> None:
-        self._ways = hops(op.steps, views, per_edge=True)
-        self._views = views
+    def __init__(self, route: Route, limits: QueryLimits) -> None:
+        self._ways = route.ways
+        self._views = route.views
         self._limits = limits
 
     def node_id(self, node: _Node) -> str:
@@ -55,11 +54,12 @@ class _Walker:
         for way in self._ways:
             if way.source_type != node[0]:
                 continue
-            start, end = way.neighbours.offsets[node[1]], way.neighbours.offsets[node[1] + 1]
+            near = way.neighbours
+            start, end = near.offsets[node[1]], near.offsets[node[1] + 1]
             edge_ids = self._views.table(edge_table(way.edge)).ids
             for entry in range(int(start), int(end)):
-                target = int(way.neighbours.nodes[entry])
-                edge = int(way.neighbours.edges[entry])
+                target = int(near.nodes[entry])
+                edge = int(near.edges[entry])
                 if way.skip_loops and target == node[1]:
                     continue
                 there = (way.target_type, target)
@@ -67,15 +67,15 @@ class _Walker:
         return sorted(found, key=lambda f: (self.node_id(f[2]), f[2][0], f[0], f[1][0]))
 
 
-def expand_paths(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLimits) -> Frame:
+def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
+    op, target_view = route.op, route.target_view
     frame = settled(frame, op.source.id, op.target.id)
     source = frame.bindings[op.source.id]
-    target_view = views.of(op.target)
-    walker = _Walker(op, views, limits)
+    walker = _Walker(route, limits)
     ceiling = op.hops.maximum if op.hops.maximum is not None else HOP_CEILING
     rows, nodes, paths = [], [], []
     held = 0
-    for row, start in _starts(source, op, views):
+    for row, start in _starts(source, route):
         walk = _shortest if op.mode is ExpandMode.SHORTEST else _trails
         for path in walk(walker, start, ceiling):
             if path.length < op.hops.minimum or path.node[0] not in target_view.types:
@@ -105,9 +105,9 @@ def expand_paths(op: Expand, frame: Frame, views: SnapshotViews, limits: QueryLi
     )
 
 
-def _starts(source: Binding, op: Expand, views: SnapshotViews) -> Iterator[tuple[int, _Node]]:
+def _starts(source: Binding, route: Route) -> Iterator[tuple[int, _Node]]:
     starts = []
-    for name in sorted({way.source_type for way in hops(op.steps, views, per_edge=True)}):
+    for name in sorted({way.source_type for way in route.ways}):
         rows, positions = local_positions(source, name)
         numbered = range(len(positions)) if rows is None else rows
         starts += [(int(r), (name, int(p))) for r, p in zip(numbered, positions, strict=True)]
