@@ -44,6 +44,9 @@ class ChangeList:
 
     def batches(self, *ops: Op) -> Iterator[pa.Array]:
         """Ids of these operations, a batch at a time."""
+        counts = {Op.INSERT: self.inserted, Op.UPDATE: self.updated, Op.DELETE: self.deleted}
+        if not any(counts[op] for op in ops):
+            return
         with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as reader:
             for index in range(reader.num_record_batches):
                 yield from _ids_of(reader.get_batch(index), ops)

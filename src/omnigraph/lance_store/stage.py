@@ -3,7 +3,8 @@
 Every data write is a hand-built `Update` that names one common fragment even when it does not
 change it: two such updates always conflict, which is what makes the later commit strict (Lance
 would otherwise rebase silently). On an empty dataset there is no such fragment; there the intents,
-the fencing restore and the version check of `advance` carry the load.
+the fencing restore and the version check of `advance` carry the load, and a plain `Append` says the
+same for less: an `Update` looks every new row up in the old ones (75 ns each).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def stage_update(
         if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
             # Unchanged, but common to every writer of this version: any two of them conflict.
             touched.append(first)
-        operation = LanceOperation.Update(
+        operation: LanceOperation.BaseOperation = LanceOperation.Update(
             removed_fragment_ids=emptied,
             updated_fragments=touched,
             new_fragments=new,
@@ -84,6 +85,8 @@ def stage_update(
             fields_for_preserving_frag_bitmap=[f.id() for f in dataset.lance_schema.fields()],
             update_mode="rewrite_rows",
         )
+        if first is None and new:
+            operation = LanceOperation.Append(new)
     transaction = Transaction(at.version, operation)
     removed = sum(len(column) for column in gone)
     added = sum(fragment.physical_rows for fragment in new)

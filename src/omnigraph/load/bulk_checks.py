@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.integrity.rules import (
@@ -20,6 +22,7 @@ from omnigraph.integrity.rules import (
 )
 from omnigraph.integrity.violations import Place, Report, Violation
 from omnigraph.load.key_index import KeyIndex, quoted
+from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.load.spool import PLACE
 from omnigraph.values.identifiers import TableKey, node_table
 
@@ -43,9 +46,13 @@ class BulkChecks:
         self._replaced = replaced
         self._place_of = place_of
         self._cascaded: set[TableKey] = set()
+        self._ends: dict[tuple[TableKey, TableKey], bool] = {}
 
     def duplicate_ids(self, key: TableKey, report: Report) -> None:
         """Ids that several input rows give."""
+        held = self._index.held(key)
+        if held is not None and no_row_twice(held.select([ID])):
+            return
         rows = self._index.input(key)
         twice = (
             f"SELECT {ID}, min({PLACE}) AS first, count(*) AS n FROM {rows} "
@@ -117,7 +124,27 @@ class BulkChecks:
             f"AND s.{ID} NOT IN (SELECT {ID} FROM {self._index.gone(key)})"
         )
 
+    def _ends_exist(self, edge: TableKey, node: TableKey) -> bool:
+        """Every end of the input's edges that should be such a node is one, proven in memory."""
+        if (edge, node) not in self._ends:
+            self._ends[edge, node] = self._prove_ends(
+                self._catalog.edge_types[edge.type_name], node
+            )
+        return self._ends[edge, node]
+
+    def _prove_ends(self, edge: EdgeType, node: TableKey) -> bool:
+        edges, nodes = self._index.held(edge.table_key), self._index.held(node)
+        empty = pa.chunked_array([], pa.string())
+        stored = empty if node in self._replaced else self._index.stored_ids(node)
+        if edges is None or nodes is None or stored is None:
+            return False
+        ends = ((SOURCE, edge.source), (TARGET, edge.target))
+        columns = [edges.column(column) for column, name in ends if name == node.type_name]
+        return all_among(columns, [nodes.column(ID), stored])
+
     def _endpoints(self, rule: EndpointExists, report: Report) -> None:
+        if self._ends_exist(rule.table, rule.node):
+            return
         word = "from" if rule.column == SOURCE else "to"
         rows = self._index.input(rule.table)
         missing = f"FROM {rows} e WHERE {self._is_missing(rule.node, f'e.{rule.column}')}"
@@ -139,7 +166,15 @@ class BulkChecks:
         )
         report.add(rule.name, total, first)
 
+    def _is_unique(self, rule: UniqueTuple) -> bool:
+        """Proven in memory, which is possible where no stored row takes part."""
+        alone = rule.table in self._replaced or self._index.stored_count(rule.table) == 0
+        held = self._index.held(rule.table) if alone else None
+        return held is not None and no_row_twice(held.select(list(rule.columns)))
+
     def _unique(self, rule: UniqueTuple, report: Report) -> None:
+        if self._is_unique(rule):
+            return
         names = quoted(rule.columns)
         same = " AND ".join(f'f."{n}" = g."{n}"' for n in rule.columns)
         whole = " AND ".join(f'"{n}" IS NOT NULL' for n in rule.columns)

@@ -20,7 +20,8 @@ def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
     """
     given = table.column(ID)
     if isinstance(entity, NodeType) and entity.key:
-        derived = pc.fill_null(derived_ids([table.column(name) for name in entity.key]), "")
+        derived = derived_ids([table.column(name) for name in entity.key])
+        derived = pc.fill_null(derived, "") if derived.null_count else derived
         ids = derived if given.null_count == len(given) else pc.coalesce(given, derived)
     elif given.null_count:
         ids = _fill(given)

@@ -1,12 +1,14 @@
-"""What the batch-wide checks look at, in DuckDB: bounded memory, the rest on disk.
+"""What the batch-wide checks look at: Arrow columns while they are few, DuckDB where joins are due.
 
-`i<n>` holds the checked columns of the input rows of a type with their places, `s<n>` those of the
-stored rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
+In DuckDB memory is bounded and the rest on disk; it starts when something is asked of it. `i<n>`
+holds the checked columns of the input rows of a type with their places, `s<n>` those of the stored
+rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,47 +24,90 @@ from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
 _ROWS_PER_INSERT = 500_000
+_HELD_SHARE = 8
+"""Which part of the memory limit input rows may take outside DuckDB."""
+_BYTES_PER_STORED_ID = 256
+"""What an id and its place in a hash table take, generously."""
+
+ReadStored = Callable[[Sequence[str]], pa.RecordBatchReader]
+"""Reads these columns of the stored rows of a type."""
 
 
 class KeyIndex:
     """One per load."""
 
     def __init__(self, catalog: Catalog, folder: Path, memory_bytes: int) -> None:
-        self._connection = duckdb.connect(
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._numbers = {t.table_key: n for n, t in enumerate(catalog.entity_types())}
+        self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
+        self._schemas = {t.table_key: _narrow(t) for t in catalog.entity_types()}
+        self._present: set[str] = set()
+        self._held: dict[TableKey, list[pa.Table]] = {}
+        self._held_bytes = 0
+        self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
+
+    @cached_property
+    def _connection(self) -> Any:
+        return duckdb.connect(
             ":memory:",
             config={
-                "memory_limit": f"{memory_bytes // (1 << 20)}MiB",
-                "temp_directory": str(folder / "duckdb"),
+                "memory_limit": f"{self._memory_bytes // (1 << 20)}MiB",
+                "temp_directory": str(self._folder / "duckdb"),
                 "preserve_insertion_order": "false",
             },
         )
-        self._numbers = {t.table_key: n for n, t in enumerate(catalog.entity_types())}
-        self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
-        self._catalog = catalog
-        self._present: set[str] = set()
-        self._waiting: dict[TableKey, list[pa.Table]] = {}
 
     def close(self) -> None:
-        self._connection.close()
+        if "_connection" in self.__dict__:
+            self._connection.close()
+
+    def held(self, key: TableKey) -> pa.Table | None:
+        """All input rows of a type, if they are in memory: checked columns and place."""
+        if f"i{self._numbers[key]}" in self._present:
+            return None
+        parts = self._held.get(key)
+        return pa.concat_tables(parts) if parts else self._schemas[key].empty_table()
 
     def input(self, key: TableKey) -> str:
         """The table of input rows; empty when there are none."""
         name = f"i{self._numbers[key]}"
-        self._create(name, key, f", {PLACE} BIGINT")
-        if waiting := self._waiting.pop(key, None):
-            self.insert(name, pa.concat_tables(waiting))
+        self._create(name, key, placed=True)
+        if held := self._held.pop(key, None):
+            self._held_bytes -= sum(rows.nbytes for rows in held)
+            self.insert(name, pa.concat_tables(held))
         return name
 
     def stored(self, key: TableKey) -> str:
         """The table of stored rows. A check of rows that were never read would pass in silence."""
         name = f"s{self._numbers[key]}"
+        if name not in self._present and key in self._readers:
+            _, read = self._readers[key]
+            self.fill_stored(key, read(self._columns[key]))
         assert name in self._present, f"the stored rows of {key} were not read"
         return name
+
+    def offer_stored(self, key: TableKey, count: int, read: ReadStored) -> None:
+        """There are `count` stored rows; `read` gets them when somebody asks."""
+        self._readers[key] = count, read
+
+    def stored_count(self, key: TableKey) -> int | None:
+        """None: nobody offered them."""
+        return self._readers[key][0] if key in self._readers else None
+
+    def stored_ids(self, key: TableKey) -> pa.ChunkedArray | None:
+        """All stored ids, unless they are too many for memory or were not offered."""
+        count, read = self._readers.get(key, (None, None))
+        if count is None or read is None or count * _BYTES_PER_STORED_ID > self._memory_bytes:
+            return None
+        if count == 0:
+            return pa.chunked_array([], pa.string())
+        return read([ID]).read_all().column(ID)
 
     def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Stored rows; of columns that they do not have, NULL."""
         name = f"s{self._numbers[key]}"
-        self._create(name, key, "")
+        self._create(name, key, placed=False)
         columns = quoted([c for c in self._columns[key] if c in rows.schema.names])
         with self.shown(rows) as shown:
             self.run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {shown}")
@@ -81,15 +126,18 @@ class KeyIndex:
         return self._columns[key]
 
     def add_input(self, entity: EntityType, table: pa.Table) -> None:
-        """Inserted in large pieces, at the latest when somebody asks for the table."""
+        """Held in memory while they are few, else inserted in large pieces."""
         key = entity.table_key
-        waiting = self._waiting.setdefault(key, [])
-        waiting.append(table.select([*self._columns[key], PLACE]))
-        if sum(rows.num_rows for rows in waiting) >= _ROWS_PER_INSERT:
+        held = self._held.setdefault(key, [])
+        held.append(table.select(self._schemas[key].names).cast(self._schemas[key]))
+        self._held_bytes += held[-1].nbytes
+        rows = sum(part.num_rows for part in held)
+        if rows >= _ROWS_PER_INSERT and self._held_bytes * _HELD_SHARE > self._memory_bytes:
             self.input(key)
 
     def forget_stored(self) -> None:
         """A newer snapshot has other rows."""
+        self._readers.clear()
         for name in [n for n in self._present if not n.startswith("i")]:
             self.run(f"DROP TABLE {name}")
             self._present.remove(name)
@@ -120,15 +168,13 @@ class KeyIndex:
     def table(self, sql: str) -> pa.Table:
         return self._connection.sql(sql).to_arrow_table()
 
-    def _create(self, name: str, key: TableKey, more: str) -> None:
+    def _create(self, name: str, key: TableKey, *, placed: bool) -> None:
         if name in self._present:
             return
-        schema = table_schema(self._catalog.entity_type(key))
-        empty = schema.empty_table().select(list(self._columns[key]))
+        empty = self._schemas[key].empty_table()
+        empty = empty if placed else empty.drop_columns([PLACE])
         with _Shown(self._connection, empty, "added") as added:
             self.run(f"CREATE TABLE {name} AS SELECT * FROM {added}")
-        if more:
-            self.run(f"ALTER TABLE {name} ADD COLUMN {PLACE} BIGINT")
         self._present.add(name)
 
 
@@ -146,6 +192,13 @@ class _Shown:
 
     def __exit__(self, *_: object) -> None:
         self._connection.unregister(self._name)
+
+
+def _narrow(entity: EntityType) -> pa.Schema:
+    """The checked columns and the place, all nullable: an id that was made here counts as none."""
+    schema = table_schema(entity)
+    checked = [schema.field(name).with_nullable(True) for name in checked_columns(entity)]
+    return pa.schema([*checked, pa.field(PLACE, pa.int64())])
 
 
 def quoted(names: Sequence[str], prefix: str = "") -> str:

@@ -6,8 +6,9 @@ parsed stays parsed, and what was written is written again only when it has to b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from omnigraph.integrity.rules import (
 from omnigraph.integrity.validate import Claims, claims, validate_deltas
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.scan import read_batches
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.bulk_checks import BulkChecks
 from omnigraph.load.existing_ids import drop_earlier_rows, refuse_existing
 from omnigraph.load.options import LoadMode
@@ -51,7 +52,8 @@ class Landing:
     small_input: int = SMALL_INPUT
     writer: type[TableWriter] = TableWriter
     _landed: tuple[Snapshot, ChangeSet] | None = field(default=None, init=False)
-    _earlier_rows_dropped: bool = field(default=False, init=False)
+    _repeated: frozenset[TableKey] | None = field(default=None, init=False)
+    """In a merge: the types of which earlier rows gave way to later ones."""
 
     @property
     def written(self) -> frozenset[TableKey]:
@@ -98,16 +100,15 @@ class Landing:
             prepared.catalog, prepared.index, self.written, self.replaced, prepared.place
         )
         if self.mode is LoadMode.MERGE:
-            if not self._earlier_rows_dropped:
-                drop_earlier_rows(prepared.index, prepared.given_ids)
-                self._earlier_rows_dropped = True
+            if self._repeated is None:
+                self._repeated = drop_earlier_rows(prepared.index, prepared.given_ids)
         else:
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
             self._raise(report)
         small = prepared.total <= self.small_input and not self.replaced
         if not small:
-            self._read_stored(snapshot)
+            self._offer_stored(snapshot)
         if self.mode is LoadMode.APPEND:
             refuse_existing(prepared, snapshot, self.store, small=small)
         if small:
@@ -131,7 +132,7 @@ class Landing:
         for key, spool in self.prepared.spools.items():
             columns = [*self.prepared.index.columns(key), PLACE]
             rows = pa.concat_tables(chunk.select(columns) for chunk in spool.chunks())
-            if self.mode is LoadMode.MERGE:
+            if key in (self._repeated or ()):
                 rows = self._latest(key, rows)
             numbers = rows.column(PLACE)
 
@@ -154,14 +155,11 @@ class Landing:
         found = {e.table_key for node in nodes for e in edges_touching(catalog, node)}
         return sorted(found - self.written)
 
-    def _read_stored(self, snapshot: Snapshot) -> None:
+    def _offer_stored(self, snapshot: Snapshot) -> None:
         index = self.prepared.index
         for key in sorted(self._needed()):
-            dataset = self.store.open(snapshot.pin(key).at)
-            columns = list(index.columns(key))
-            schema = pa.schema([dataset.schema.field(name) for name in columns])
-            batches = read_batches(dataset, columns)
-            index.fill_stored(key, pa.RecordBatchReader.from_batches(schema, batches))
+            pin = snapshot.pin(key)
+            index.offer_stored(key, pin.row_count, partial(_columns, self.store.open(pin.at)))
 
     def _needed(self) -> Iterable[TableKey]:
         """Tables whose stored rows some check or change list looks at."""
@@ -179,7 +177,7 @@ class Landing:
         return any(isinstance(rule, UniqueTuple | EdgesPerSource) for rule in rules)
 
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
-        writer = self.writer(self.prepared, self.store, snapshot)
+        writer = self.writer(self.prepared, self.store, snapshot, self._repeated or frozenset())
         for spool in self.prepared.spools.values():
             match self.mode:
                 case LoadMode.APPEND:
@@ -191,3 +189,8 @@ class Landing:
             failpoints.hit("load.after_write_first")
         for edge in self._cascading():
             yield writer.remove_gone(edge)
+
+
+def _columns(dataset: Dataset, names: Sequence[str]) -> pa.RecordBatchReader:
+    schema = pa.schema([dataset.schema.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, read_batches(dataset, names))

@@ -113,6 +113,8 @@ def _checkable(prepared: PreparedInput, rows: TypedRows, stored: pa.Table) -> pa
         prepared.given_ids.add(rows.entity.table_key)
     if keyed or given.null_count == 0:
         return stored
+    if given.null_count == len(given):
+        return stored.set_column(0, ID, pa.nulls(len(given), pa.string()))
     ids = pc.if_else(given.is_valid(), stored.column(ID), pa.scalar(None, pa.string()))
     return stored.set_column(0, ID, ids)
 

@@ -22,9 +22,16 @@ _COMPARED_ROWS = 256 * 1024
 
 
 class TableWriter:
-    """Writes for the pins of one snapshot."""
+    """Writes for the pins of one snapshot; of types in `repeated` the index knows the last rows."""
 
-    def __init__(self, prepared: PreparedInput, store: Store, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        prepared: PreparedInput,
+        store: Store,
+        snapshot: Snapshot,
+        repeated: frozenset[TableKey],
+    ) -> None:
+        self._repeated = repeated
         self._prepared = prepared
         self._index = prepared.index
         self._store = store
@@ -80,6 +87,8 @@ class TableWriter:
 
     def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
         """Stored rows that the input does not have."""
+        if self._snapshot.pin(key).row_count == 0:
+            return
         gone = (
             f"SELECT s.{ID} FROM {self._index.stored(key)} s "
             f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
@@ -93,7 +102,7 @@ class TableWriter:
         return pin, self._store.open(pin.at), ChangeListWriter(path)
 
     def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
-        if key not in self._prepared.given_ids:
+        if key not in self._repeated:
             return chunk
         with self._index.shown(chunk.select([PLACE])) as shown:
             kept = self._index.table(

@@ -1,0 +1,53 @@
+"""What is proven is true; what is ordinary is proven."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.load.proofs import all_among, no_row_twice
+from omnigraph.values.row_hashes import row_hashes
+
+_TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
+
+
+def chunked(values: list[str | None], cut: int) -> pa.ChunkedArray:
+    """In two chunks, the second with an offset into its buffers."""
+    return pa.chunked_array(
+        [pa.array(values[:cut], pa.string()), pa.array(["x", *values[cut:]], pa.string()).slice(1)]
+    )
+
+
+@given(_TEXTS, st.integers(0, 12))
+def test_texts_are_told_apart(values: list[str | None], cut: int) -> None:
+    known = [value for value in values if value is not None]
+    column = pa.table({"v": chunked(values, cut)})
+    assert no_row_twice(column) == (len(set(known)) == len(known))
+
+
+@given(st.lists(st.tuples(st.text("ab", max_size=3), st.integers(-3, 3)), max_size=12))
+def test_pairs_are_told_apart(pairs: list[tuple[str, int]]) -> None:
+    texts, numbers = (
+        pa.array([pair[n] for pair in pairs], k) for n, k in ((0, pa.string()), (1, pa.int32()))
+    )
+    assert no_row_twice(pa.table({"a": texts, "b": numbers})) == (len(set(pairs)) == len(pairs))
+
+
+@given(_TEXTS, _TEXTS)
+def test_membership(wanted: list[str | None], known: list[str | None]) -> None:
+    given_texts = [text for text in wanted if text is not None]
+    proven = all_among([chunked(given_texts, 3)], [chunked(known, 2), chunked([], 0)])
+    assert proven == (set(given_texts) <= {text for text in known if text is not None})
+
+
+def test_a_million_ids_are_proven_distinct() -> None:
+    ids = pa.chunked_array([pa.array(range(1_000_000)).cast(pa.string())])
+    assert no_row_twice(pa.table({"id": ids}))
+    assert not no_row_twice(pa.table({"id": pa.chunked_array([*ids.chunks, ["77"]])}))
+
+
+def test_what_has_no_hash_is_not_proven() -> None:
+    assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
+    assert row_hashes([pa.chunked_array([[0.0, -0.0]])]) is None
+    assert not no_row_twice(pa.table({"v": [1.5]}))
