@@ -46,7 +46,7 @@ def lint(files: dict[str, Path], query: str, *more: str) -> tuple[int, str, str]
 def test_lint_of_a_good_file(files: dict[str, Path]) -> None:
     code, out, err = lint(files, "good.gq")
     assert (code, out) == (0, "")
-    assert "1 queries, 0 errors, 0 warnings" in err
+    assert "1 query, 0 errors, 0 warnings" in err
 
 
 def test_lint_prints_findings_on_stdout_and_the_summary_on_stderr(files: dict[str, Path]) -> None:
@@ -98,7 +98,7 @@ def test_warnings_about_the_schema_are_shown(files: dict[str, Path]) -> None:
     assert code == 0
     assert "s.pg:1:33: warning L101: @indx has no meaning here" in out
     assert "did you mean '@index'?" in out
-    assert "1 warnings" in err
+    assert "1 warning" in err
     assert json.loads(lint(files, "good.gq", "--json")[1])["warnings"] == 1
 
 

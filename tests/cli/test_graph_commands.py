@@ -23,7 +23,7 @@ def test_init(cli, tmp_path) -> None:
     assert "already" in again.err
     from_stdin = cli("init", "-s", "-", "--store", tmp_path / "h.omni", input=schema.read_text())
     assert from_stdin.code == 0
-    assert "1 node types, 1 edge types" in from_stdin.out
+    assert "1 node type, 1 edge type" in from_stdin.out
 
 
 def test_a_wrong_schema_is_shown_in_its_file_and_leaves_nothing(cli, tmp_path) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 from page_runner import PageRun, has_examples
+from typer.testing import CliRunner
+
+from omnigraph.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
@@ -29,3 +32,10 @@ def test_examples(page: Path, tmp_path: Path) -> None:
         (tmp_path / file.name).symlink_to(file)
     run = PageRun(str(page.relative_to(ROOT)), tmp_path)
     assert run.follow(page.read_text(encoding="utf-8")) > 0
+
+
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*/*.gq")), ids=lambda p: p.stem)
+def test_stored_queries_of_the_examples_are_clean(example: Path) -> None:
+    schema = example.with_suffix(".pg")
+    found = CliRunner().invoke(app, ["lint", "--query", str(example), "--schema", str(schema)])
+    assert (found.exit_code, found.stdout) == (0, "")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from omnigraph.diff.change import Change, ChangePage
 
 _SIGNS = {"insert": "+", "update": "~", "delete": "-"}
+_READABLE = 8  # a longer list of floats is a vector: nobody reads it
 
 
 def print_changes(session: Session, page: ChangePage, head: dict[str, Any]) -> None:
@@ -45,6 +46,8 @@ def _details(change: Change) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list) and len(value) > _READABLE and isinstance(value[0], float):
+        return f"[{len(value)} numbers]"
     text = cell_text(value)
     limit = CELL_LIMIT // 4
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.options import ResultFormat
-from omnigraph.cli.output import WrongUsage, json_text, print_result
+from omnigraph.cli.output import WrongUsage, counted, json_text, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import cell_text, print_records, print_table
 
@@ -30,7 +30,7 @@ def write_result(session: Session, result: QueryResult, at: str | None, how: Res
     match how:
         case ResultFormat.TABLE:
             cut = print_table(result.columns, _row_values(result))
-            rows = "1 row" if result.row_count == 1 else f"{result.row_count:,} rows"
+            rows = counted(result.row_count, "row")
             session.note(rows + (", long values cut: --format json shows them" if cut else ""))
         case ResultFormat.KV:
             print_records(

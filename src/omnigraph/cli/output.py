@@ -41,6 +41,11 @@ def print_json(value: Any) -> None:
     print_result(json_text(value, indent=2))
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 node`, `2,000 nodes`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON in the forms the loader reads: RFC 3339 moments, `base64:` bytes, finite numbers."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
+from omnigraph.catalog.annotations import embedding_of
 from omnigraph.catalog.constraints import Index
 from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.ir.functions import FUNCTIONS, FunctionKind
@@ -177,7 +178,8 @@ def _never_updated(queries: list[ast.Query], catalog: Catalog, found: Findings) 
     for type_name, update in first.items():
         owner = catalog.node_types.get(type_name)
         for declared in owner.properties if owner else ():
-            if declared.nullable and declared.name not in assigned[type_name]:
+            written = declared.name in assigned[type_name] or embedding_of(declared) is not None
+            if declared.nullable and not written:
                 found.warning(
                     codes.NEVER_UPDATED,
                     f"no update ever sets {type_name}.{declared.name}, which is nullable",

@@ -10,7 +10,7 @@ import typer
 import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store, Types, Uri
-from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.output import counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.cli.tables import print_table
@@ -57,7 +57,8 @@ def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = N
             }
         )
         return
-    print_result(f"created {graph.uri}: {len(nodes)} node types, {len(edges)} edge types")
+    types = f"{counted(len(nodes), 'node type')}, {counted(len(edges), 'edge type')}"
+    print_result(f"created {graph.uri}: {types}")
 
 
 def snapshot(

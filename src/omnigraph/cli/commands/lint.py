@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.output import EXIT_FAILED, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
@@ -49,9 +49,9 @@ def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict 
     else:
         for finding, source in notes:
             print_result(render(finding, source) + "\n")
-        session.note(
-            f"{query}: {report.queries} queries, {report.errors} errors, {_warnings(notes)}"
-        )
+        queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
+        errors = counted(report.errors, "error")
+        session.note(f"{query}: {queries}, {errors}, {_warnings(notes)}")
     if report.errors or (strict and notes):
         raise typer.Exit(EXIT_FAILED)
 
@@ -75,7 +75,7 @@ def _findings(query: str, schema: str) -> tuple[LintReport, list[Note]]:
 
 def _warnings(notes: list[Note]) -> str:
     number = sum(finding.severity is Severity.WARNING for finding, _ in notes)
-    return f"{number} warnings"
+    return counted(number, "warning")
 
 
 def _to_json(report: LintReport, notes: list[Note]) -> dict[str, Any]:

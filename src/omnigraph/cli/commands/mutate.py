@@ -17,7 +17,7 @@ from omnigraph.cli.options import (
     QueryFile,
     Store,
 )
-from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.output import counted, print_json, print_result
 from omnigraph.cli.query_text import QueryChoice, prepare, require_mutation
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_write
@@ -67,4 +67,5 @@ def mutate(
         print_json(receipt.to_dict())
         return
     made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
-    print_result(f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges affected, {made}")
+    nodes, edges = receipt.affected_nodes, receipt.affected_edges
+    print_result(f"{counted(nodes, 'node')}, {counted(edges, 'edge')} affected, {made}")
