@@ -54,7 +54,7 @@ def test_lint_prints_findings_on_stdout_and_the_summary_on_stderr(files: dict[st
     assert code == 1
     assert "bad.gq:1:25: error T1: there is no node type 'Persn'" in out
     assert "did you mean 'Person'?" in out
-    assert "1 errors" in err
+    assert "1 error" in err
 
 
 def test_lint_as_json(files: dict[str, Path]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Edit
+from omnigraph.manifest.format_stamp import CURRENT
 
 
 def test_init(cli, tmp_path) -> None:
@@ -38,7 +39,7 @@ def test_a_wrong_schema_is_shown_in_its_file_and_leaves_nothing(cli, tmp_path) -
 def test_snapshot(cli, people) -> None:
     body = cli("snapshot", people.uri, "--json").json
     assert body["graph_branch"] == "main"
-    assert body["internal_schema_version"] == 1
+    assert body["internal_schema_version"] == CURRENT
     counts = {d["type_name"]: d["entity_count"] for d in body["datasets"]}
     assert counts == {"Person": 3, "Note": 0, "Knows": 2}
     assert "Person" in cli("snapshot", "--store", people.uri).out
