@@ -39,6 +39,16 @@ def test_load(cli, people, rows) -> None:
     assert f"{rows}:2: Note 'n1'" in refused.err
 
 
+def test_load_from_stdin(cli, people, rows) -> None:
+    loaded = cli("load", "--data", "-", people.uri, "--json", input=rows.read_text()).json
+    assert loaded["total_entities"] == 3
+    refused = cli("load", "--data", "-", people.uri, input='\n{"type":"Person","data":{}}')
+    assert refused.code == 1
+    assert ">:2: Person" in refused.err
+    assert cli("load", "--data", "-", "--data", "-", people.uri).code == 2
+    assert cli("load", "--data", rows, "--engine", "hadoop", people.uri).code == 2
+
+
 def test_load_into_a_new_branch(cli, people, rows) -> None:
     words = ("load", "--data", rows, "--branch", "in/today", "--from", "main", people.uri)
     assert cli(*words, "--json").json["branch_created"] is True
@@ -93,13 +103,15 @@ def test_blobs(cli, people, rows, tmp_path) -> None:
     assert file.read_bytes() == PHOTO
 
 
-def test_embed(cli, tmp_path) -> None:
+def test_embed(cli, tmp_path, monkeypatch) -> None:
     schema = """node Doc {
       name: String @key
       text: String
       vec: Vector(256)? @embed("text", model="wordllama-l2-supercat-256")
     }"""
     graph = omnigraph.init(tmp_path / "docs.omni", schema)
+    # As a row is that was there before the property.
+    monkeypatch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
     graph.apply({"Doc": {"insert": [{"name": "a", "text": "a cat"}]}})
     assert cli("embed", graph.uri, "--json").json["embedded"] == 1
     assert cli("embed", graph.uri).code == 0

@@ -52,6 +52,28 @@ def test_merge_preview_conflicts_and_resolutions(graph: Graph, tmp_path: Path) -
     assert "(review) older" in drawn
 
 
+def test_conflicts_are_listed_one_a_line(graph: Graph) -> None:
+    names = [f"p{i:02}" for i in range(30)]
+    graph.apply({"Person": {"insert": [{"name": n, "age": 1} for n in names]}}, "review")
+    graph.apply({"Person": {"insert": [{"name": n, "age": 2} for n in names]}})
+    result = CliRunner().invoke(app, ["branch", "merge", "review", "--store", graph.uri])
+    assert result.exit_code == 5
+    _, head, *lines = result.stderr.splitlines()
+    assert head == "review into main: 30 conflicts, nothing was changed"
+    assert len(lines) == 20 + 2
+    assert "! DivergentInsert" in lines[0]
+    assert "p00" in lines[0]
+    assert lines[-2:] == [
+        "  … and 10 more (--json shows all)",
+        "decide them with --strategy ours|theirs, or one by one with --resolutions FILE",
+    ]
+    wrong = CliRunner().invoke(
+        app, ["branch", "merge", "review", "--strategy", "mine", "--store", graph.uri]
+    )
+    assert wrong.exit_code == 2
+    assert "'mine' is not one of" in wrong.stderr
+
+
 def test_revert_cherry_pick_and_rename(graph: Graph) -> None:
     head = graph.branches.show("review").head_commit_id
     assert answer(graph, "commit", "cherry-pick", head)["commit"]["operation"] == "cherry_pick"

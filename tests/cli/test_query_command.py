@@ -183,6 +183,15 @@ def test_explain_and_profile(cli, people, queries) -> None:
     assert " rows " in profile.out
 
 
+def test_explain_and_profile_of_the_past(cli, people, queries) -> None:
+    then = people.commits.list()[0].graph_commit_id
+    people.mutate('query q() { delete Person where name = "Ada" }')
+    words = ("named", "-q", queries, "--store", people.uri, "--at", then)
+    assert cli("explain", *words).code == 0
+    assert " 1 rows" in cli("profile", *words, "-p", "name=Ada").out
+    assert cli("explain", *words[:-1], "nothing").code == 1
+
+
 def test_cli_and_python_give_equal_answers(cli, people, queries) -> None:
     result = people.query(queries.read_text(), "everybody")
     body = cli("query", "everybody", "-q", queries, "--store", people.uri, "--json").json

@@ -33,6 +33,15 @@ def test_missing_vectors_are_made_and_given_ones_kept(tmp_path: Path) -> None:
     assert (given, none) == ([1.0] * 8, None)
 
 
+def test_apply_makes_missing_vectors_too(tmp_path: Path) -> None:
+    graph = init(tmp_path / "g.omni", SCHEMA.format("m"), settings=SETTINGS)
+    graph.apply({"Doc": {"insert": [{"name": "a", "text": "x"}, {"name": "c"}]}})
+    graph.apply({"Doc": {"upsert": [{"name": "b", "text": "x"}, {"name": "c", "text": "y"}]}})
+    found = {row["id"]: row["vec"] for row in graph.read("Doc").to_pylist()}
+    assert found["a"] == found["b"]
+    assert found["c"] not in (None, found["a"])
+
+
 def test_another_model_is_refused(tmp_path: Path) -> None:
     graph = init(tmp_path / "g.omni", SCHEMA.format("other"), settings=SETTINGS)
     with pytest.raises(ModelMismatch):

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import EditRows
 from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.values.identifiers import TableKey
+
+
+def fill_edits(catalog: Catalog, changes: ChangeSet, provider: EmbeddingProvider) -> ChangeSet:
+    """The same edits, their rows with vectors."""
+
+    def filled(key: TableKey, rows: pa.Table | None) -> pa.Table | None:
+        if rows is None:
+            return None
+        return fill_embeddings(catalog.entity_type(key), rows, provider)
+
+    effects = (
+        replace(e, inserts=filled(e.key, e.inserts), upserts=filled(e.key, e.upserts))
+        if isinstance(e, EditRows)
+        else e
+        for e in changes.effects
+    )
+    return replace(changes, effects=tuple(effects))
 
 
 def fill_embeddings(entity: EntityType, rows: pa.Table, provider: EmbeddingProvider) -> pa.Table:

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
 from omnigraph.values.json_values import finite, json_form
+
+if TYPE_CHECKING:
+    from omnigraph.merge.conflicts import Conflict
 
 EXIT_FAILED = 1
 EXIT_LOST_PRECONDITION = 4
@@ -67,7 +70,7 @@ def failures(as_json: bool) -> Iterator[None]:
         yield
         sys.stdout.flush()  # a reader that went away must be noticed here, not at exit
     except OmnigraphError as error:
-        _report(error.to_dict(), "\n".join([error.message, *_details(error)]), as_json)
+        _report(error.to_dict(), "\n".join(_lines(error)), as_json)
         raise typer.Exit(_exit_code(error)) from None
     except BrokenPipeError:
         leave_broken_pipe()
@@ -90,6 +93,26 @@ def _report(envelope: dict[str, Any], text: str, as_json: bool) -> None:
         print_json(envelope)
     else:
         print_note(text)
+
+
+def _lines(error: OmnigraphError) -> Iterator[str]:
+    if not isinstance(error, MergeConflicts):
+        yield error.message
+        yield from _details(error)
+        return
+    conflicts = error.fields.get("conflicts") or ()
+    total = len(conflicts)
+    counted = "1 conflict" if total == 1 else f"{total:,} conflicts"
+    yield f"{error.fields['source']} into {error.fields['target']}: {counted}, nothing was changed"
+    for conflict in islice(conflicts, _SHOWN_DETAILS):
+        yield f"  {conflict_line(conflict)}"
+    if total > _SHOWN_DETAILS:
+        yield f"  … and {total - _SHOWN_DETAILS:,} more (--json shows all)"
+    yield "decide them with --strategy ours|theirs, or one by one with --resolutions FILE"
+
+
+def conflict_line(conflict: Conflict) -> str:
+    return f"! {conflict.kind}  {conflict.message}"
 
 
 def _details(error: OmnigraphError) -> Iterator[str]:

@@ -101,24 +101,27 @@ class Graph(Branching):
         bounds = QueryBounds(timeout, cancel)
         return self._engine.queries.run(self.snapshot(branch, at=at), text, bounds)
 
-    def explain(self, source: str, name: str | None = None, branch: str = MAIN) -> str:
+    def explain(
+        self, source: str, name: str | None = None, branch: str = MAIN, *, at: str | None = None
+    ) -> str:
         """The plan of a query, one operator a line, in the order rows flow."""
-        return self._engine.queries.explain(self.snapshot(branch), QueryText(source, name))
+        return self._engine.queries.explain(self.snapshot(branch, at=at), QueryText(source, name))
 
-    def profile(
+    def profile(  # noqa: PLR0913 - the options of `query`
         self,
         source: str,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
         *,
+        at: str | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
     ) -> str:
         """Run a query; its plan with the rows and milliseconds of every operator."""
         text = QueryText(source, name, params)
         bounds = QueryBounds(timeout, cancel)
-        return self._engine.queries.profile(self.snapshot(branch), text, bounds)
+        return self._engine.queries.profile(self.snapshot(branch, at=at), text, bounds)
 
     def mutate(  # noqa: PLR0913 - the public surface
         self,
@@ -177,8 +180,8 @@ class Graph(Branching):
         """Load files or tables as one commit: all of it, or nothing and an error with its place.
 
         Args:
-            data: A path, glob or directory (`.ndjson .csv .parquet`), an Arrow table or reader, a
-                pandas or polars frame, or a list of these.
+            data: A path, glob or directory (`.ndjson .csv .parquet`), an open binary file of
+                NDJSON, an Arrow table or reader, a pandas or polars frame, or a list of these.
             mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
                 types that occur in the input.
             branch: Where the entities go.

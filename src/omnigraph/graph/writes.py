@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from omnigraph.catalog.identity import with_identities
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.changeset import ChangeSet, SchemaChange
+from omnigraph.changes.fill_embeddings import fill_edits
 from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
@@ -35,11 +36,15 @@ def apply(
     engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], options: ApplyOptions
 ) -> WriteReceipt:
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    catalog, changes = _shape(engine, options.branch, typed)
+    catalog, shaped = _shape(engine, options.branch, typed)
+    # Before the transaction: a provider may take seconds, and nobody has to wait for it.
+    changes = fill_edits(catalog, shaped, engine.loader.provider)
 
     def build(snapshot: Snapshot) -> ChangeSet:
-        same = snapshot.catalog is catalog
-        shaped = changes if same else shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+        shaped = changes
+        if snapshot.catalog is not catalog:
+            again = shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
+            shaped = fill_edits(snapshot.catalog, again, engine.loader.provider)
         complete = with_cascades(snapshot, engine.store, shaped)
         validate_changes(snapshot, engine.store, complete, cascaded=True)
         return complete

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from omnigraph.load.arrow_columns import fit_table
 from omnigraph.load.csv_files import csv_blocks
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.line_values import BlobBases
-from omnigraph.load.text_files import file_errors, line_blocks
+from omnigraph.load.text_files import file_errors, line_blocks, stream_blocks
 from omnigraph.load.typed_rows import Blocks, Parsed
 
 _FORMATS = {
@@ -30,6 +31,7 @@ _FORMATS = {
 }
 _ROWS_PER_BATCH = 64 * 1024
 _MEMORY = "<table>"
+_STREAM = "<stream>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Source:
     type_name: str | None = None
     path: Path | None = None
     table: Any = field(default=None, compare=False)
+    stream: Any = field(default=None, compare=False)
+    """An open binary file that can be read once."""
 
     @property
     def size(self) -> int:
@@ -61,9 +65,11 @@ class ReadOptions:
 
 
 def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
-    """Paths, globs, directories, lists of them, Arrow tables and readers, pandas, polars."""
+    """Paths, globs, directories, binary files, Arrow tables and readers, frames, lists of them."""
     if isinstance(data, str | os.PathLike):
         return _from_path(data, type_name)
+    if isinstance(data, io.BufferedIOBase | io.RawIOBase):
+        return [Source("ndjson", str(getattr(data, "name", _STREAM)), stream=data)]
     table = _as_arrow(data)
     if table is not None:
         if type_name is None:
@@ -82,9 +88,8 @@ def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
 def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Blocks:
     """The blocks of one source."""
     if source.format == "ndjson":
-        assert source.path is not None
         parser = JsonLines(catalog, options.blobs)
-        for before, lines in line_blocks(source.path):
+        for before, lines in _line_blocks(source):
             yield parser.parse(lines, before + 1, source.name)
         return
     entity = entity_of(source, catalog)
@@ -96,6 +101,13 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
     for table in _batches(source):
         yield fit_source_table(source, entity, table, first, options)
         first += table.num_rows
+
+
+def _line_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
+    if source.stream is not None:
+        return stream_blocks(source.stream, source.name)
+    assert source.path is not None
+    return line_blocks(source.path)
 
 
 def fit_source_table(

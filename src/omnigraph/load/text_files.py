@@ -17,7 +17,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def file_errors(path: Path) -> Iterator[None]:
+def file_errors(path: Path | str) -> Iterator[None]:
     """Whatever the file system or gzip says, said with the file's name."""
     try:
         yield
@@ -38,20 +38,32 @@ def line_blocks(
     A range is for workers that share one plain file: each line belongs to one range, and the lines
     before the range are not counted.
     """
-    with file_errors(path), _open(path) as file:
-        position = _skip_to_line(file, start)
-        lines_before = 0
-        while end is None or position < end:
-            block = file.read(size if end is None else min(size, end - position))
-            if not block:
-                return
-            if not block.endswith(b"\n"):
-                block += file.readline(_LONGEST_LINE)
-                if len(block) >= _LONGEST_LINE and not block.endswith(b"\n"):
-                    raise _too_long(path, lines_before + block.count(b"\n") + 1)
-            yield lines_before, block.removeprefix(_BOM) if position == 0 else block
-            lines_before += block.count(b"\n")
-            position += len(block)
+    with file_errors(str(path)), _open(path) as file:
+        yield from _blocks(file, str(path), (_skip_to_line(file, start), end), size)
+
+
+def stream_blocks(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
+    """`line_blocks` of an open file, which need not know where its end is."""
+    with file_errors(name):
+        yield from _blocks(file, name, (0, None), BLOCK_BYTES)
+
+
+def _blocks(
+    file: IO[bytes], name: str, span: tuple[int, int | None], size: int
+) -> Iterator[tuple[int, bytes]]:
+    position, end = span
+    lines_before = 0
+    while end is None or position < end:
+        block = file.read(size if end is None else min(size, end - position))
+        if not block:
+            return
+        if not block.endswith(b"\n"):
+            block += file.readline(_LONGEST_LINE)
+            if len(block) >= _LONGEST_LINE and not block.endswith(b"\n"):
+                raise _too_long(name, lines_before + block.count(b"\n") + 1)
+        yield lines_before, block.removeprefix(_BOM) if position == 0 else block
+        lines_before += block.count(b"\n")
+        position += len(block)
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -69,7 +81,7 @@ def _skip_to_line(file: IO[bytes], start: int) -> int:
     return start - 1 + len(skipped)
 
 
-def _too_long(path: Path, line: int) -> InvalidArgument:
+def _too_long(name: str, line: int) -> InvalidArgument:
     return InvalidArgument(
-        f"{path}:{line}: a line of more than {_LONGEST_LINE >> 20} MiB", file=str(path), line=line
+        f"{name}:{line}: a line of more than {_LONGEST_LINE >> 20} MiB", file=name, line=line
     )

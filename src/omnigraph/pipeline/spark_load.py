@@ -99,7 +99,13 @@ class SparkLoader:
 
 def _input(data: Any, type_name: str | None) -> SparkInput:
     if not is_spark_frame(data):
-        return SparkInput(tuple(find_sources(data, type_name)))
+        sources = tuple(find_sources(data, type_name))
+        for source in sources:
+            if source.stream is not None:
+                raise InvalidArgument(
+                    f"{source.name}: workers cannot share a stream; give a file, or engine 'local'"
+                )
+        return SparkInput(sources)
     if type_name is None:
         raise InvalidArgument("a DataFrame needs type=: which type do its rows have?")
     return SparkInput((Source("arrow", "<DataFrame>", type_name),), data)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -20,6 +21,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import WrongUsage, print_json, print_result
 from omnigraph.cli.session import Session
+from omnigraph.cli.source_files import STDIN
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
 
 
@@ -31,6 +33,14 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+class Engine(StrEnum):
+    """What runs a load."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class ExportFormat(StrEnum):
     """Both can be loaded again."""
 
@@ -40,7 +50,12 @@ class ExportFormat(StrEnum):
 
 Data = Annotated[
     list[str],
-    typer.Option("--data", "-d", metavar="FILE", help="A file, glob or directory; repeatable."),
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="FILE",
+        help="A file, glob or directory, `-` for NDJSON from stdin; repeatable.",
+    ),
 ]
 LoadMode = Annotated[
     Mode,
@@ -54,7 +69,7 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
 ]
-LoadEngine = Annotated[str, typer.Option("--engine", metavar="NAME", help="auto, local or spark.")]
+LoadEngine = Annotated[Engine, typer.Option("--engine", help="Where the load runs.")]
 TypeName = Annotated[
     str | None,
     typer.Option("--type", "-t", metavar="T", help="The type of a file whose name is not it."),
@@ -84,7 +99,7 @@ def load(
     mode: LoadMode = Mode.APPEND,
     branch: Branch = "main",
     source: From = None,
-    engine: LoadEngine = "auto",
+    engine: LoadEngine = Engine.AUTO,
     type: TypeName = None,
     column: Columns = None,
     message: Message = None,
@@ -101,6 +116,7 @@ def load(
 
     \b
       omnigraph load --data people.ndjson people.omni
+      omnigraph export other.omni | omnigraph load --data - people.omni
       omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
       omnigraph load --data new.ndjson --branch import/today --from main people.omni
       omnigraph load --data staff.csv --type Person --column "Full name=name" people.omni
@@ -108,11 +124,11 @@ def load(
     columns = _mapping(column or [])
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
     receipt = graph.load(
-        data,
+        _inputs(data),
         mode.value,
         branch,
         from_branch=source,
-        engine=engine,
+        engine=engine.value,
         type=type,
         columns=columns or None,
         progress=False if session.quiet or session.json else None,
@@ -127,6 +143,12 @@ def load(
         print_result(f"{row['name']}: {row['entities_loaded']:,}")
     made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
     print_result(f"{receipt.total_entities:,} entities loaded into {receipt.branch}, {made}")
+
+
+def _inputs(given: list[str]) -> list[str | BinaryIO]:
+    if given.count(STDIN) > 1:
+        raise WrongUsage("--data - names standard input twice")
+    return [sys.stdin.buffer if item == STDIN else item for item in given]
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
 from omnigraph.cli.options import Branch, Cursor, Message, Page, Store, Types, Uri
-from omnigraph.cli.output import EXIT_CONFLICTS, print_json, print_result
+from omnigraph.cli.output import EXIT_CONFLICTS, conflict_line, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
 
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
     from omnigraph.feed.records import FeedPage
     from omnigraph.graph.handle import Graph
 
+
+class MergeStrategy(StrEnum):
+    """What happens to conflicts."""
+
+    FAIL = "fail"
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")]
 Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
 Strategy = Annotated[
-    str, typer.Option("--strategy", metavar="fail|ours|theirs", help="Who wins every conflict.")
+    MergeStrategy, typer.Option("--strategy", help="Who wins every conflict: nobody, or a side.")
 ]
 Resolutions = Annotated[
     str | None,
@@ -51,7 +61,7 @@ def merge(
     session: Session,
     source: Source,
     into: Into = "main",
-    strategy: Strategy = "fail",
+    strategy: Strategy = MergeStrategy.FAIL,
     resolutions: Resolutions = None,
     preview: Preview = False,
     delete_branch: DeleteBranch = False,
@@ -69,11 +79,11 @@ def merge(
     where = address(session, None, store)
     if preview:
         graph = open_to_read(session, where, f"{source} -> {into}")
-        _show_preview(session, graph, (source, into), strategy, resolutions)
+        _show_preview(session, graph, (source, into), strategy.value, resolutions)
         return
     graph = open_to_write(session, where, f"{source} -> {into}")
     result = graph.merge(
-        source, into, strategy, resolutions, delete_branch=delete_branch, message=message
+        source, into, strategy.value, resolutions, delete_branch=delete_branch, message=message
     ).to_dict()
     if session.json:
         print_json(result)
@@ -97,7 +107,7 @@ def _show_preview(
         for change in found.changes:
             print_result(change_line(change))
         for conflict in found:
-            print_result(f"! {conflict.kind}  {conflict.message}")
+            print_result(conflict_line(conflict))
         session.note(f"{found.outcome}, {len(found.changes)} changes, {len(found)} conflicts")
     if found:
         raise typer.Exit(EXIT_CONFLICTS)
@@ -125,7 +135,7 @@ def revert(
     session: Session,
     commit_id: commits.Id,
     branch: Branch = "main",
-    strategy: Strategy = "fail",
+    strategy: Strategy = MergeStrategy.FAIL,
     resolutions: Resolutions = None,
     message: Message = None,
     store: Store = None,
@@ -139,7 +149,7 @@ def revert(
     """
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
     receipt = graph.revert(
-        commit_id, branch, strategy=strategy, resolutions=resolutions, message=message
+        commit_id, branch, strategy=strategy.value, resolutions=resolutions, message=message
     )
     _show_receipt(session, receipt, f"reverted {commit_id}")
 
@@ -149,7 +159,7 @@ def cherry_pick(
     session: Session,
     commit_id: commits.Id,
     onto: Onto = "main",
-    strategy: Strategy = "fail",
+    strategy: Strategy = MergeStrategy.FAIL,
     resolutions: Resolutions = None,
     message: Message = None,
     store: Store = None,
@@ -163,7 +173,7 @@ def cherry_pick(
     """
     graph = open_to_write(session, address(session, None, store), on_branch(onto))
     receipt = graph.cherry_pick(
-        commit_id, onto, strategy=strategy, resolutions=resolutions, message=message
+        commit_id, onto, strategy=strategy.value, resolutions=resolutions, message=message
     )
     _show_receipt(session, receipt, f"picked {commit_id}")
 

@@ -6,6 +6,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import (
+    At,
     Branch,
     Expression,
     Name,
@@ -32,6 +33,7 @@ def explain(
     expression: Expression = None,
     query: QueryFile = None,
     branch: Branch = "main",
+    at: At = None,
     store: Store = None,
 ) -> None:
     """Show the plan of a query, one operator a line, without running it.
@@ -43,10 +45,10 @@ def explain(
     """
     choice = QueryChoice(name, expression, query)
     source = choice.read()
-    graph = open_to_read(session, address(session, None, store), on_branch(branch))
-    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
+    ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, branch))
+    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, branch, at=at))
 
 
 def profile(
@@ -57,6 +59,7 @@ def profile(
     params: Params = None,
     param: Param = None,
     branch: Branch = "main",
+    at: At = None,
     timeout: Timeout = None,
     store: Store = None,
 ) -> None:
@@ -69,10 +72,10 @@ def profile(
     """
     choice = QueryChoice(name, expression, query, params, tuple(param or ()))
     source = choice.read()
-    graph = open_to_read(session, address(session, None, store), on_branch(branch))
-    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
+    ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    plan = graph.profile(ready.source, ready.name, ready.params, branch, timeout=timeout)
+    plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
     _print_plan(session, ready.name, plan)
 
 
