@@ -194,7 +194,7 @@ class OutcomeUnknown(OmnigraphError):
 
 
 class MergeConflicts(OmnigraphError):
-    """A merge found conflicts; `conflicts` is the list."""
+    """A merge found `total` conflicts; `conflicts` lists the first 10,000 of them."""
 
     code = "conflict"
 

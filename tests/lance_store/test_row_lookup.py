@@ -50,7 +50,7 @@ def test_nothing_asked_nothing_there(store: Store, rows) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**32 - 1)), unique=True))
 def test_addresses_are_grouped_by_fragment(pairs: list[tuple[int, int]]) -> None:
     addresses = pa.array([(f << 32) | o for f, o in pairs], pa.uint64())
-    grouped = addresses_by_fragment(addresses)
+    grouped = list(addresses_by_fragment(addresses))
     assert [f for f, _ in grouped] == sorted({f for f, _ in pairs})
     assert sorted((f, o) for f, offsets in grouped for o in offsets) == sorted(pairs)
     assert all(offsets == sorted(offsets) for _, offsets in grouped)

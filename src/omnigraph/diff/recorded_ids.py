@@ -156,11 +156,17 @@ def change_lists(
 
 
 def _add(files: ControlFiles, changes: TableChanges, runs: IdRuns) -> bool:
-    lists = change_lists(files, changes)
-    if lists is None:
+    """A long list is unpacked a batch at a time."""
+    if changes.ids is not None:
+        for part in changes.ids:
+            runs.add(pa.array(part, pa.string()))
+        return True
+    data = files.get(change_list_object(changes.file)) if changes.file else None
+    if data is None:
         return False
-    for ids in lists:
-        runs.add(ids)
+    reader = pa.ipc.open_file(pa.py_buffer(data))
+    for index in range(reader.num_record_batches):
+        runs.add(reader.get_batch(index).column("id"))
     return True
 
 

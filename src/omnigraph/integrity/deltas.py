@@ -32,6 +32,8 @@ class TableDelta:
     written: pa.Table | None = None
     deleted: pa.Array = field(default_factory=lambda: NO_IDS)
     replaces: bool = False
+    distinct: bool = False
+    """Whoever made it knows that no id occurs twice."""
     places: Places | None = None
 
     @cached_property

@@ -65,6 +65,8 @@ def _ask_for_endpoints(image: StoredImage, delta: TableDelta) -> None:
 
 
 def _check_distinct(delta: TableDelta, report: Report) -> None:
+    if delta.distinct:
+        return
     ids = delta.gone
     if len(ids) < 2 or pc.count_distinct(ids).as_py() == len(ids):
         return

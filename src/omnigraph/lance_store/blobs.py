@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import lance
@@ -9,6 +10,8 @@ import pyarrow as pa
 
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.arrow_types import is_blob
+
+_BLOBS_AT_ONCE = 16 * 1024
 
 
 def to_lance_schema(schema: pa.Schema) -> pa.Schema:
@@ -27,6 +30,16 @@ def to_lance_rows(rows: pa.Table) -> pa.Table:
             values = lance.blob_array(rows.column(position).to_pylist())
             rows = rows.set_column(position, target, values)
     return rows
+
+
+def in_pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows with blobs in pieces that may be copied to be written; others as they are."""
+    if rows.num_rows and not any(is_blob(field) for field in rows.schema):
+        yield rows
+        return
+    for batch in rows.to_batches(max_chunksize=_BLOBS_AT_ONCE):
+        if batch.num_rows:
+            yield pa.Table.from_batches([batch])
 
 
 def scan_options(dataset: Dataset) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
-from omnigraph.lance_store.blobs import to_lance_rows, to_lance_schema
+from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schema
 from omnigraph.lance_store.index_segments import index_name
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -68,9 +68,9 @@ def _commit_first_version(store: Store, location: str, rows: pa.Table) -> Datase
     options = dict(store.location.options) or None
     schema = to_lance_schema(_with_primary_key(rows.schema))
     fragments = []
-    if rows.num_rows:
-        fragments = write_fragments(
-            to_lance_rows(rows), uri, schema=schema, mode="create", storage_options=options
+    for piece in in_pieces(rows):
+        fragments += write_fragments(
+            to_lance_rows(piece), uri, schema=schema, mode="create", storage_options=options
         )
     return LanceDataset.commit(
         uri,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -186,7 +186,9 @@ def any_of(column: str, values: pa.Array) -> str:
     return f"`{column}` IN ({','.join(literal(v) for v in values.to_pylist())})"
 
 
-def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[int, list[int]]]:
+def addresses_by_fragment(
+    addresses: pa.ChunkedArray | pa.Array,
+) -> Iterator[tuple[int, list[int]]]:
     """Row addresses as (fragment id, row offsets), ascending."""
     values = np.sort(addresses.to_numpy(zero_copy_only=False) if len(addresses) else np.empty(0))
     values = values.astype(np.uint64)
@@ -194,7 +196,8 @@ def addresses_by_fragment(addresses: pa.ChunkedArray | pa.Array) -> list[tuple[i
     offsets = values & np.uint64(0xFFFFFFFF)
     starts = np.flatnonzero(np.diff(fragments, prepend=np.uint64(2**63)))
     edges = [*(int(start) for start in starts), len(values)]
-    return [(int(fragments[a]), [int(o) for o in offsets[a:b]]) for a, b in pairwise(edges)]
+    for a, b in pairwise(edges):
+        yield int(fragments[a]), offsets[a:b].tolist()
 
 
 def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:

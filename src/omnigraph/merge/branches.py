@@ -109,6 +109,7 @@ def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
             attempt.outcome.value,
             merged.conflicts if merged else [],
             changes,
+            merged.conflict_count if merged else 0,
         )
 
 

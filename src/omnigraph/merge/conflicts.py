@@ -90,7 +90,8 @@ class MergeResult:
 class MergePreview(list[Conflict]):
     """The conflicts a merge would have, and what it would change if they were settled.
 
-    Unsettled conflicts are shown in `changes` as if the target's side had been taken.
+    Unsettled conflicts are shown in `changes` as if the target's side had been taken. Of very many
+    conflicts the first 10,000 are listed; `conflict_count` is the number of all.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class MergePreview(list[Conflict]):
         outcome: str,
         conflicts: Iterable[Conflict],
         changes: ChangePage,
+        conflict_count: int = 0,
     ) -> None:
         super().__init__(conflicts)
+        self.conflict_count = max(conflict_count, len(self))
         self.source, self.target = names
         self.outcome = outcome
         self.changes = changes
@@ -115,6 +118,7 @@ class MergePreview(list[Conflict]):
             "target": self.target,
             "outcome": self.outcome,
             "preview": True,
+            "conflict_count": self.conflict_count,
             "merge_conflicts": [conflict.to_dict() for conflict in self],
             **self.changes.to_dict(),
         }

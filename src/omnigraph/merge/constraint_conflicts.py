@@ -55,6 +55,12 @@ class ForcedTables:
     def keep(self, key: TableKey, entity_id: str, side: Side) -> None:
         self.keep_from.setdefault(key, {})[entity_id] = side
 
+    @property
+    def count(self) -> int:
+        """Entities decided so far."""
+        takes = sum(len(known) for known in self.takes.values())
+        return takes + sum(len(known) for known in self.keep_from.values())
+
     def by_table(self) -> dict[TableKey, Forced]:
         keys = {**self.takes, **self.keep_from}
         return {k: Forced(self.takes.get(k, {}), self.keep_from.get(k, {})) for k in keys}

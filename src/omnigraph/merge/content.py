@@ -1,4 +1,4 @@
-"""One side of a merge: a snapshot, or a snapshot with merged rows laid over it in memory.
+"""One side of a merge: a snapshot, or a snapshot with merged rows laid over it.
 
 The second kind is the virtual ancestor of a criss-cross: the best common ancestors merged with each
 other. It lives only as long as the merge that needs it.
@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
 from omnigraph.diff.entity_rows import (
     AlignedRows,
     TableAt,
-    align,
     rows_of,
     same_content,
     tables_by_identity,
@@ -26,24 +22,10 @@ from omnigraph.diff.id_runs import IdRuns
 from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.overlays import Overlay
 from omnigraph.merge.three_way import Disputed
 
 Identity = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """Rows of one type that differ from the snapshot below."""
-
-    written: pa.Table
-    deleted: pa.Array
-    disputed: Disputed
-
-    @property
-    def ids(self) -> pa.Array:
-        disputed = pa.array(list(self.disputed), pa.string())
-        written = self.written.column(ID).chunks
-        return pa.concat_arrays([*written, self.deleted, disputed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +33,17 @@ class Content:
     """What one side holds."""
 
     snapshot: Snapshot
-    overlays: Mapping[Identity, Overlay] = field(default_factory=dict)
+    overlays: Mapping[Identity, tuple[Overlay, ...]] = field(default_factory=dict)
+    """By type, the lowest first."""
 
     def table(self, identity: Identity) -> TableAt | None:
         return tables_by_identity(self.snapshot).get(identity)
 
-    def disputed(self, identity: Identity) -> Disputed:
-        overlay = self.overlays.get(identity)
-        return overlay.disputed if overlay is not None else {}
+    def disputed(self, identity: Identity, ids: pa.Array) -> Disputed:
+        found: dict[str, frozenset[str]] = {}
+        for overlay in self.overlays.get(identity, ()):
+            found.update(overlay.disputed(ids))
+        return found
 
     def has_rows_of(self, other: Content, identity: Identity) -> bool:
         """Both hold the same rows of a type, known without looking at them."""
@@ -75,16 +60,10 @@ class Content:
         schema: pa.Schema,
         since: TableAt | None = None,
     ) -> AlignedRows:
-        below = rows_of(store, self.table(identity), ids, schema, since)
-        overlay = self.overlays.get(identity)
-        if overlay is None:
-            return below
-        above = align(overlay.written, ids, schema)
-        gone = np.asarray(pc.is_in(ids, value_set=overlay.deleted).to_numpy(zero_copy_only=False))
-        pick = np.where(above.present, len(ids), 0) + np.arange(len(ids))
-        stacked = pa.concat_tables([below.rows, above.rows])
-        present = (below.present & ~gone) | above.present
-        return AlignedRows(stacked.take(pa.array(pick)), present)
+        found = rows_of(store, self.table(identity), ids, schema, since)
+        for overlay in self.overlays.get(identity, ()):
+            found = overlay.over(found, ids)
+        return found
 
 
 def differing(a: Content, b: Content) -> Iterator[TablePair]:
@@ -106,6 +85,6 @@ def candidate_ids(changed: ChangedIds, pair: TablePair, sides: tuple[Content, ..
 
 def add_overlay_ids(runs: IdRuns, identity: Identity, sides: tuple[Content, ...]) -> None:
     for side in sides:
-        overlay = side.overlays.get(identity)
-        if overlay is not None:
-            runs.add(overlay.ids)
+        for overlay in side.overlays.get(identity, ()):
+            for ids in overlay.ids():
+                runs.add(ids)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.diff.entity_rows import common_schema
-from omnigraph.diff.id_runs import Scratch
+from omnigraph.diff.entity_rows import TableAt, common_schema
+from omnigraph.diff.id_runs import CHUNK_IDS, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
+from omnigraph.lance_store.row_width import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.merge.catalogs import merge_catalogs
-from omnigraph.merge.content import Content, Identity, Overlay, candidate_ids, differing
+from omnigraph.merge.content import Content, Identity, candidate_ids, differing
 from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.overlays import write_overlay
 from omnigraph.merge.three_way import Forced, MergedRows, ThreeSides, merge_rows
 from omnigraph.values.identifiers import TableKey
 
 NOTHING_FORCED = Forced()
+
+_CHUNK_BYTES = 64 * 1024 * 1024
+_FEWEST_IDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,11 @@ class Merger:
         tables = [side.table(identity) for side in sides.all]
         schema = common_schema(*(t.entity if t else None for t in tables), entity)
         untouched = sides.ours.has_rows_of(sides.base, identity)
-        for ids in runs.chunks():
+        for ids in runs.chunks(size=self._chunk_size(tables)):
             base = sides.base.rows(self._store, identity, ids, schema)
             ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
             theirs = sides.theirs.rows(self._store, identity, ids, schema, since=tables[0])
-            three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity))
+            three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity, ids))
             yield merge_rows(three, decisions, forced)
 
     def _merged_ancestors(self, sides: Sides) -> Content:
@@ -113,32 +115,16 @@ class Merger:
             catalog = catalogs[1]
         overlays = dict(sides.ours.overlays)
         for entity, chunks in self.merge(sides, catalog, None, {}):
-            identity = (entity.table_key.kind.value, entity.identity)
-            merged = _overlay(entity, list(chunks))
-            overlays[identity] = _laid_over(overlays.get(identity), merged)
+            overlay = write_overlay(entity, chunks, self._scratch)
+            if overlay is not None:
+                identity = identity_of(entity)
+                overlays[identity] = (*overlays.get(identity, ()), overlay)
         return Content(sides.ours.snapshot, overlays)
 
-
-def _overlay(entity: EntityType, chunks: list[MergedRows]) -> Overlay:
-    empty = table_schema(entity).empty_table()
-    return Overlay(
-        pa.concat_tables([empty, *(c.written for c in chunks)]),
-        pa.concat_arrays([pa.array([], pa.string()), *(c.deleted for c in chunks)]),
-        {i: columns for c in chunks for i, columns in c.disputed.items()},
-    )
-
-
-def _laid_over(below: Overlay | None, above: Overlay) -> Overlay:
-    if below is None:
-        return above
-    newer = pc.is_in(below.written.column(ID), value_set=above.ids)
-    kept = below.written.filter(pc.invert(newer))
-    still_gone = below.deleted.filter(pc.invert(pc.is_in(below.deleted, value_set=above.ids)))
-    return Overlay(
-        pa.concat_tables([kept, above.written]),
-        pa.concat_arrays([still_gone, above.deleted]),
-        {**below.disputed, **above.disputed},
-    )
+    def _chunk_size(self, tables: Iterable[TableAt | None]) -> int:
+        """So many ids that their rows on all sides stay within bounds, however wide they are."""
+        widths = [bytes_per_row(self._store.open(t.pin.at)) for t in tables if t is not None]
+        return max(_FEWEST_IDS, min(CHUNK_IDS, _CHUNK_BYTES // max(*widths, 1)))
 
 
 def identity_of(entity: EntityType) -> Identity:

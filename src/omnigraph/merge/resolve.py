@@ -25,15 +25,18 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.constraint_conflicts import ConstraintConflicts, ForcedTables
-from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.decisions import Decisions, Take
 from omnigraph.merge.merger import Merger, Sides, identity_of
 from omnigraph.merge.table_output import ROWS_IN_MEMORY, TableOutput
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
-_ROUNDS = 20
+_STALLED_ROUNDS = 20
 _VIOLATIONS = 10_000
 _NAMED = 5
+
+MOST_CONFLICTS = 10_000
+"""So many conflicts are listed; further ones are only counted."""
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Merged:
     catalog: MergedCatalog
     outputs: list[TableOutput] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
+    conflict_count: int = 0
     forced: Mapping[TableKey, Forced] = field(default_factory=dict)
 
     @property
@@ -51,6 +55,10 @@ class Merged:
         """Existing tables of ours that change."""
         new = {entity.table_key for entity in self.catalog.added}
         return tuple(o.key for o in self.outputs if o.key not in new)
+
+    def add_conflicts(self, found: list[Conflict]) -> None:
+        self.conflict_count += len(found)
+        self.conflicts += found[: MOST_CONFLICTS - len(self.conflicts)]
 
     def forced_ids(self, key: TableKey) -> list[str]:
         """Entities whose side was decided because a rule was broken."""
@@ -75,11 +83,12 @@ class Merged:
             return
         source, target = names
         shown = "; ".join(c.message for c in self.conflicts[:_NAMED])
-        more = len(self.conflicts) - _NAMED
+        more = self.conflict_count - _NAMED
         rest = f" and {more} more" if more > 0 else ""
         raise MergeConflicts(
             f"{source} and {target} are in conflict: {shown}{rest}",
             conflicts=self.conflicts,
+            total=self.conflict_count,
             source=source,
             target=target,
         )
@@ -105,27 +114,37 @@ def merge_sides(
     """
     catalogs = [side.snapshot.catalog for side in sides.all]
     catalog = merge_catalogs(*catalogs)
-    forced = ForcedTables()
+    forced, stalled = ForcedTables(), 0
     rules = ConstraintConflicts(store, sides, catalog.catalog)
-    merged = Merged(sides, catalog)
-    for _ in range(_ROUNDS):
-        by_table = forced.by_table()
-        merged = Merged(sides, catalog, forced=by_table)
-        report = Report(_VIOLATIONS)
-        for entity, chunks in merger.merge(sides, catalog.catalog, decisions, by_table):
-            output = TableOutput(entity, scratch, ROWS_IN_MEMORY)
-            for chunk in chunks:
-                merged.conflicts += chunk.conflicts
-                check_rows(entity, chunk.written, report)
-                output.add(chunk)
-            if not output.is_empty:
-                merged.outputs.append(output)
-        open_ones, moved = _judge(_violations(store, merged, report), rules, decisions, forced)
-        if not moved:
-            merged.conflicts += open_ones
-            break
-    merged.conflicts.sort(key=_conflict_order)
-    return merged
+    while True:
+        merged = Merged(sides, catalog, forced=forced.by_table())
+        violations = _violations(store, merged, _merge_rows(merger, merged, decisions, scratch))
+        known = forced.count
+        open_ones, moved = _judge(violations, rules, decisions, forced)
+        stalled = 0 if forced.count > known else stalled + 1
+        if moved and stalled < _STALLED_ROUNDS:
+            for output in merged.outputs:
+                output.discard()
+            continue
+        # Decisions that undo each other settle nothing: somebody must look at all of them.
+        merged.add_conflicts([rules.conflict(v) for v in violations] if moved else open_ones)
+        merged.conflicts.sort(key=_conflict_order)
+        return merged
+
+
+def _merge_rows(merger: Merger, merged: Merged, decisions: Decisions, scratch: Scratch) -> Report:
+    """Fill `merged` with outputs and conflicts; what is wrong with single rows is reported."""
+    report = Report(_VIOLATIONS)
+    sides, catalog = merged.sides, merged.catalog.catalog
+    for entity, chunks in merger.merge(sides, catalog, decisions, merged.forced):
+        output = TableOutput(entity, scratch, ROWS_IN_MEMORY)
+        for chunk in chunks:
+            merged.add_conflicts(chunk.conflicts)
+            check_rows(entity, chunk.written, report)
+            output.add(chunk)
+        if not output.is_empty:
+            merged.outputs.append(output)
+    return report
 
 
 def _judge(
@@ -142,12 +161,12 @@ def _judge(
         if name in seen:
             continue
         seen.add(name)
-        conflict = rules.conflict(found)
-        take = decisions.decide(conflict)
+        uniform = decisions.uniform
+        take = Take(uniform) if uniform else decisions.decide(rules.conflict(found))
         if take is not None and rules.settle(found, take, forced):
             moved = True
         else:
-            open_ones.append(conflict)
+            open_ones.append(rules.conflict(found))
     return open_ones, moved
 
 

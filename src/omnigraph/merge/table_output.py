@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
-from omnigraph.changes.change_list import ChangeListWriter, Op
+from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
 from omnigraph.changes.effects import AdoptRows, EditRows, Located, ReplaceRows
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
@@ -21,11 +22,13 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.merge.three_way import MergedRows
 
 ROWS_IN_MEMORY = 200_000
+_BYTES_IN_MEMORY = 128 * 1024 * 1024
 _ROWS_PER_FRAGMENT = 500_000
+_BYTES_PER_FRAGMENT = 512 * 1024 * 1024
 
 
 class TableOutput:
-    """Collects merged chunks of one table in id order."""
+    """Collects merged chunks of one table in id order; asked only when all are in."""
 
     def __init__(self, entity: EntityType, scratch: Scratch, in_memory: int) -> None:
         self.entity = entity
@@ -34,54 +37,45 @@ class TableOutput:
         self._in_memory = in_memory
         self._schema = table_schema(entity)
         self._written: list[pa.Table] = []
-        self._narrow: list[pa.Table] = []
         self._ids: dict[Op, list[pa.Array]] = {op: [] for op in Op}
         self._located: list[Located] = []
-        self._rows = 0
-        self._file: str | None = None
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self._rows = self._bytes = 0
+        self._spilled: _Spilled | None = None
 
     def add(self, merged: MergedRows) -> None:
-        self._ids[Op.DELETE].append(merged.deleted)
-        self._located.append(merged.located)
-        if merged.written.num_rows == 0:
-            return
         ids = merged.written.column(ID)
         new = pa.array(merged.is_new)
         self._ids[Op.INSERT] += ids.filter(new).chunks
         self._ids[Op.UPDATE] += ids.filter(pc.invert(new)).chunks
-        self._narrow.append(merged.written.select(list(checked_columns(self.entity))))
-        self._written.append(merged.written)
-        self._rows += merged.written.num_rows
-        if self._rows > self._in_memory:
+        self._ids[Op.DELETE].append(merged.deleted)
+        self._located.append(merged.located)
+        if merged.written.num_rows:
+            self._written.append(merged.written)
+        self._rows += merged.written.num_rows + len(merged.deleted)
+        self._bytes += merged.written.nbytes
+        if self._rows > self._in_memory or self._bytes > _BYTES_IN_MEMORY:
             self._spill()
 
     @property
     def is_empty(self) -> bool:
-        return not any(len(ids) for parts in self._ids.values() for ids in parts)
+        return self._rows == 0
 
-    def ids(self, *ops: Op) -> pa.Array:
-        parts = [part for op in ops for part in self._ids[op]]
-        return pa.concat_arrays([pa.array([], pa.string()), *parts])
+    def ids(self, op: Op) -> pa.Array:
+        if self._spilled is not None:
+            return self._spilled.changes.read(op)
+        return pa.concat_arrays([pa.array([], pa.string()), *self._ids[op]])
 
     def delta(self, *, creates: bool) -> TableDelta:
-        """What graph rules need to know."""
-        written = pa.concat_tables(self._narrow) if self._narrow else None
+        """What graph rules need to know; of spilled rows, columns of a mapped file."""
+        tables = [table.select(list(checked_columns(self.entity))) for table in self.batches()]
+        written = pa.concat_tables(tables) if tables else None
         if creates:
-            return TableDelta(self.key, written, replaces=True)
-        return TableDelta(self.key, written, self.ids(Op.DELETE))
+            return TableDelta(self.key, written, replaces=True, distinct=True)
+        return TableDelta(self.key, written, self.ids(Op.DELETE), distinct=True)
 
     def batches(self) -> Iterator[pa.Table]:
         """Every written row."""
-        if self._file is None:
-            yield from self._written
-            return
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        with pa.memory_map(self._file) as source, pa.ipc.open_file(source) as reader:
-            for index in range(reader.num_record_batches):
-                yield pa.Table.from_batches([reader.get_batch(index)])
+        yield from self._written if self._spilled is None else self._spilled.tables()
 
     def first_rows(self) -> ReplaceRows:
         """The effect on a table that the same commit creates."""
@@ -92,7 +86,7 @@ class TableOutput:
         self, store: Store, pin: TablePin, merged_at: TablePin | None
     ) -> EditRows | AdoptRows:
         """The effect on our table, which is ours to write by now; it was merged at `merged_at`."""
-        if self._file is None:
+        if self._spilled is None:
             deletes = self.ids(Op.DELETE)
             return EditRows(
                 self.key,
@@ -104,34 +98,66 @@ class TableOutput:
         fragments: list[str] = []
         for rows in _gathered(self.batches()):
             fragments += write_to(dataset, rows)
-        changes = ChangeListWriter(self._scratch.new_file(".arrow"))
-        for op, parts in self._ids.items():
-            for part in parts:
-                changes.add(op, part)
         return AdoptRows(
-            self.key,
-            pin.location,
-            pin.branch,
-            tuple(fragments),
-            changes.finish(),
+            self.key, pin.location, pin.branch, tuple(fragments), self._spilled.changes
         )
 
+    def discard(self) -> None:
+        """Another round of the merge makes these rows anew."""
+        if self._spilled is not None:
+            self._spilled.remove()
+
     def _spill(self) -> None:
-        if self._writer is None:
-            self._file = str(self._scratch.new_file(".arrow"))
-            self._writer = pa.ipc.new_file(self._file, self._schema)
-        for table in self._written:
-            self._writer.write_table(table)
-        self._written = []
+        if self._spilled is None:
+            self._spilled = _Spilled(self._scratch, self._schema)
+        self._spilled.write(self._written, self._ids)
+        self._written, self._ids, self._located = [], {op: [] for op in Op}, []
+
+
+class _Spilled:
+    """Rows and changed ids in scratch files: written once, then read."""
+
+    def __init__(self, scratch: Scratch, schema: pa.Schema) -> None:
+        self._path = scratch.new_file(".arrow")
+        self._rows = pa.ipc.new_file(str(self._path), schema)
+        self._ids = ChangeListWriter(scratch.new_file(".arrow"))
+
+    def write(self, tables: list[pa.Table], ids: dict[Op, list[pa.Array]]) -> None:
+        for table in tables:
+            self._rows.write_table(table)
+        for op, parts in ids.items():
+            for part in parts:
+                self._ids.add(op, part)
+
+    @cached_property
+    def changes(self) -> ChangeList:
+        return self._ids.finish()
+
+    def tables(self) -> Iterator[pa.Table]:
+        reader = self._reader
+        for index in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(index)])
+
+    def remove(self) -> None:
+        self._rows.close()
+        self._path.unlink()
+        self.changes.path.unlink()
+
+    @cached_property
+    def _reader(self) -> pa.ipc.RecordBatchFileReader:
+        self._rows.close()
+        return pa.ipc.open_file(pa.memory_map(str(self._path)))
 
 
 def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
+    rows = size = 0
     for table in tables:
         waiting.append(table)
-        if sum(t.num_rows for t in waiting) >= _ROWS_PER_FRAGMENT:
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= _ROWS_PER_FRAGMENT or size >= _BYTES_PER_FRAGMENT:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_tables(waiting)
 
