@@ -271,9 +271,9 @@ def test_merges_that_make_no_sense(graph: Graph) -> None:
 
 
 def test_large_merges_go_through_scratch_files(graph: Graph, monkeypatch: Any) -> None:
-    from omnigraph.merge import resolve
+    from omnigraph.merge import table_output
 
-    monkeypatch.setattr(resolve, "ROWS_IN_MEMORY", 100)
+    monkeypatch.setattr(table_output, "ROWS_IN_MEMORY", 100)
     people = [{"name": f"p{i:04}", "age": i} for i in range(3000)]
     graph.apply({"Person": {"insert": people}})
     graph.branches.create("r")

@@ -12,7 +12,7 @@ from omnigraph import failpoints
 from omnigraph.errors import CommitRejected
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.merge import branches
+from omnigraph.merge import in_turn
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, content
@@ -36,15 +36,16 @@ LANDED = {
 }
 
 
+@pytest.mark.parametrize("workload", ["merge_review", "merge_review_beside_others"])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_merge_is_all_or_nothing(graph: Graph, point: str) -> None:
+def test_a_merge_is_all_or_nothing(graph: Graph, point: str, workload: str) -> None:
     graph.branches.create("review")
     graph.apply(workloads.THREE_TABLES, "review")
     graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
     before = content(graph, "main")
     source = graph.branches.show("review").head_commit_id
-    workload = "omnigraph.testing.workloads:merge_review"
-    code, _, stderr = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
+    victim = f"omnigraph.testing.workloads:{workload}"
+    code, _, stderr = start(victim, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
     assert code == -signal.SIGKILL, f"{point} was not reached (exit {code}): {stderr}"
 
     reopened = open_graph(graph.uri, settings=workloads.settings())
@@ -117,24 +118,12 @@ def test_writers_do_not_wait_for_a_large_merge(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them moves the target: the merge is computed again, and both are there."""
-    monkeypatch.setattr(branches, "LARGE", 2)
+    monkeypatch.setattr(in_turn, "LARGE", 2)
     graph.branches.create("review")
     graph.apply({"Note": {"insert": [{"id": f"r{i}", "text": "r"} for i in range(3)]}}, "review")
     graph.apply({"Note": {"insert": [{"id": "m0", "text": "m"}]}})
-    real, computed = failpoints.hit, []
-
-    def write_meanwhile(name: str) -> None:
-        real(name)
-        if name == "merge.after_rows":
-            computed.append(name)
-        if name == "merge.after_rows" and len(computed) == 1:
-            row = {"Note": {"insert": [{"id": "meanwhile", "text": "m"}]}}
-            writer = threading.Thread(target=graph.apply, args=(row,), daemon=True)
-            writer.start()
-            writer.join(60)
-            assert not writer.is_alive()
-
-    monkeypatch.setattr(failpoints, "hit", write_meanwhile)
+    row = {"Note": {"insert": [{"id": "meanwhile", "text": "m"}]}}
+    computed = write_during(monkeypatch, graph, row)
     merge = graph.merge("review")
     assert merge.outcome == "merged"
     assert len(computed) == 2
@@ -146,23 +135,51 @@ def test_writers_do_not_wait_for_a_large_merge(
 
 
 @pytest.mark.parametrize(
-    "point", ["merge.after_history", "commit.after_arm", "commit.after_advance"]
+    "point", ["merge.after_rows", "commit.after_arm", "commit.after_advance", "publish.after_swap"]
 )
-def test_a_large_merge_is_all_or_nothing(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    monkeypatch.setattr(branches, "LARGE", 0)
-    graph.branches.create("review")
-    graph.apply(workloads.THREE_TABLES, "review")
-    graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
+def test_a_large_revert_is_all_or_nothing(graph: Graph, point: str) -> None:
     before = content(graph, "main")
-    failpoints.arm(point, "raise")
-    with pytest.raises(failpoints.FailpointRaised):
-        graph.merge("review")
-    failpoints.disarm_all()
+    commit = graph.apply(workloads.THREE_TABLES).commit
+    after = content(graph, "main")
+    victim = "omnigraph.testing.workloads:revert_beside_others"
+    given = {"uri": graph.uri, "commit_id": commit.graph_commit_id}
+    code, _, stderr = start(victim, given, failpoints=f"{point}=kill").finish()
+    assert code == -signal.SIGKILL, f"{point} was not reached (exit {code}): {stderr}"
     reopened = open_graph(graph.uri, settings=workloads.settings())
-    landed = point == "commit.after_advance"
-    assert (content(reopened, "main") == before) != landed
-    reopened.merge("review")
-    assert content(reopened, "main")["Note"].keys() == {"n0", "n1", "own"}
+    assert content(reopened, "main") == (before if point in LANDED else after)
+    reopened.revert(commit.graph_commit_id)
+    assert content(reopened, "main") == before
     assert_at_rest(reopened)
+
+
+def test_writers_do_not_wait_for_a_large_revert(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_turn, "LARGE", 0)
+    commit = graph.apply({"Note": {"insert": [{"id": "r0", "text": "r"}]}}).commit
+    write_during(monkeypatch, graph, {"Note": {"insert": [{"id": "meanwhile", "text": "m"}]}})
+    graph.revert(commit.graph_commit_id)
+    notes = set(content(graph, "main")["Note"])
+    assert "meanwhile" in notes
+    assert "r0" not in notes
+    monkeypatch.undo()
+    assert_at_rest(graph)
+
+
+def write_during(monkeypatch: pytest.MonkeyPatch, graph: Graph, rows: Any) -> list[str]:
+    """Another writer commits while the first computation ends; every computation is noted."""
+    real, computed = failpoints.hit, []
+
+    def write_meanwhile(name: str) -> None:
+        real(name)
+        if name != "merge.after_rows":
+            return
+        computed.append(name)
+        if len(computed) == 1:
+            writer = threading.Thread(target=graph.apply, args=(rows,), daemon=True)
+            writer.start()
+            writer.join(60)
+            assert not writer.is_alive()
+
+    monkeypatch.setattr(failpoints, "hit", write_meanwhile)
+    return computed

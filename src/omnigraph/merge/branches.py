@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet, MergedHead
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
-from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.request import WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import ChangePage
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.diff.recorded_ids import count_between
-from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
+from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.ancestry import best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
@@ -24,17 +23,13 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
 from omnigraph.merge.other_parent import OtherParent
 from omnigraph.merge.resolve import Merged, merge_sides, schema_text
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-
-logger = logging.getLogger(__name__)
-
-LARGE = 50_000
-"""Changed rows on both sides; computing more takes longer than others should wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,16 @@ def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
     """All or nothing; raises `MergeConflicts` when something is left to decide."""
     with Scratch() as scratch:
         attempt = _Attempt(parts, request, scratch)
-        receipt = _written(parts.transaction, attempt, request)
+        write = WriteRequest(
+            branch=request.target,
+            operation="merge",
+            tables=(),
+            actor_id=request.actor_id,
+            message=request.message or f"merge {request.source} into {request.target}",
+            on_exact_head=True,
+            tables_of=attempt.tables,
+        )
+        receipt = run_merge(parts.transaction, write, attempt.build, attempt.changed_rows)
     failpoints.hit("merge.before_branch_delete")
     deleted = None
     if request.delete_branch:
@@ -76,26 +80,6 @@ def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
     return MergeResult(
         request.source, request.target, attempt.outcome.value, receipt.commit, deleted
     )
-
-
-def _written(transaction: Transaction, attempt: _Attempt, request: MergeRequest) -> WriteReceipt:
-    """A large merge lets others write meanwhile; only if one of them did, it locks them out."""
-    in_turn = WriteRequest(
-        branch=request.target,
-        operation="merge",
-        tables=(),
-        actor_id=request.actor_id,
-        message=request.message or f"merge {request.source} into {request.target}",
-        on_exact_head=True,
-        tables_of=attempt.tables,
-    )
-    if attempt.is_large:
-        beside_others = replace(in_turn, long_build=True, repreparable=False)
-        try:
-            return transaction.run(beside_others, attempt.build)
-        except ExpectedVersionMismatch as moved:
-            logger.info("%s; merging again in turn", moved.message)
-    return transaction.run(in_turn, attempt.build)
 
 
 def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
@@ -126,8 +110,8 @@ class _Attempt:
             raise InvalidArgument(f"{request.source!r} cannot be merged into itself")
         self._their_snapshot = parts.reader.snapshot(source, self.theirs)
         lineage = Lineage(parts.reader, (state, self.theirs))
-        changed = count_between(lineage, state.head_commit_id, self.theirs.head_commit_id)
-        self.is_large = changed is None or changed > LARGE
+        heads = (state.head_commit_id, self.theirs.head_commit_id)
+        self.changed_rows = count_between(lineage, *heads)
         self.outcome = Outcome.ALREADY_UP_TO_DATE
         self._merged: Merged | None = None
         self._lineage: Lineage | None = None

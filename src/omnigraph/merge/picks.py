@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.diff.id_runs import Scratch
@@ -16,6 +17,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.branches import MergeParts
 from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
 from omnigraph.merge.resolve import Merged, merge_sides, schema_text
 from omnigraph.values.identifiers import TableKey
@@ -40,18 +42,16 @@ def pick(parts: MergeParts, request: PickRequest) -> WriteReceipt:
     """One commit on `branch`; `commit` is None when there is nothing left to do or undo."""
     with Scratch() as scratch:
         attempt = _Pick(parts, request, scratch)
-        return parts.transaction.run(
-            WriteRequest(
-                branch=request.branch,
-                operation=request.operation,
-                tables=(),
-                actor_id=request.actor_id,
-                message=request.message or attempt.message,
-                on_exact_head=True,
-                tables_of=attempt.tables,
-            ),
-            attempt.build,
+        write = WriteRequest(
+            branch=request.branch,
+            operation=request.operation,
+            tables=(),
+            actor_id=request.actor_id,
+            message=request.message or attempt.message,
+            on_exact_head=True,
+            tables_of=attempt.tables,
         )
+        return run_merge(parts.transaction, write, attempt.build, attempt.changed_rows)
 
 
 class _Pick:
@@ -67,6 +67,7 @@ class _Pick:
         before = self._lineage.snapshot(parent) if parent else replace(after, tables={})
         backwards = request.operation == REVERT
         self._base, self._theirs = (after, before) if backwards else (before, after)
+        self.changed_rows = sum(c.inserted + c.updated + c.deleted for c in commit.changes)
         self._merged: Merged | None = None
         said = f": {commit.message}" if commit.message else ""
         self.message = f"{request.operation.replace('_', '-')} {request.commit_id}{said}"
@@ -87,4 +88,5 @@ class _Pick:
         reader = self._parts.reader
         text = reader.schemas.read(self._theirs.schema_id).source
         text = schema_text(merged.catalog.catalog, self._theirs.catalog, text)
+        failpoints.hit("merge.after_rows")
         return ChangeSet(merged.effects(reader.store, ours), schema=merged.schema_change(text))

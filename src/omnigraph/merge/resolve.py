@@ -27,7 +27,7 @@ from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.constraint_conflicts import ConstraintConflicts, ForcedTables
 from omnigraph.merge.decisions import Decisions, Take
 from omnigraph.merge.merger import Merger, Sides, identity_of
-from omnigraph.merge.table_output import ROWS_IN_MEMORY, TableOutput
+from omnigraph.merge.table_output import TableOutput
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
@@ -137,7 +137,7 @@ def _merge_rows(merger: Merger, merged: Merged, decisions: Decisions, scratch: S
     report = Report(_VIOLATIONS)
     sides, catalog = merged.sides, merged.catalog.catalog
     for entity, chunks in merger.merge(sides, catalog, decisions, merged.forced):
-        output = TableOutput(entity, scratch, ROWS_IN_MEMORY)
+        output = TableOutput(entity, scratch)
         for chunk in chunks:
             merged.add_conflicts(chunk.conflicts)
             check_rows(entity, chunk.written, report)

@@ -30,11 +30,10 @@ _BYTES_PER_FRAGMENT = 512 * 1024 * 1024
 class TableOutput:
     """Collects merged chunks of one table in id order; asked only when all are in."""
 
-    def __init__(self, entity: EntityType, scratch: Scratch, in_memory: int) -> None:
+    def __init__(self, entity: EntityType, scratch: Scratch) -> None:
         self.entity = entity
         self.key = entity.table_key
         self._scratch = scratch
-        self._in_memory = in_memory
         self._schema = table_schema(entity)
         self._written: list[pa.Table] = []
         self._ids: dict[Op, list[pa.Array]] = {op: [] for op in Op}
@@ -53,7 +52,7 @@ class TableOutput:
             self._written.append(merged.written)
         self._rows += merged.written.num_rows + len(merged.deleted)
         self._bytes += merged.written.nbytes
-        if self._rows > self._in_memory or self._bytes > _BYTES_IN_MEMORY:
+        if self._rows > ROWS_IN_MEMORY or self._bytes > _BYTES_IN_MEMORY:
             self._spill()
 
     @property

@@ -11,6 +11,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.merge import in_turn, table_output
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.testing.crash import Report
@@ -86,6 +87,20 @@ def delete_one_branch(report: Report, uri: str, name: str) -> None:
 def merge_review(report: Report, uri: str) -> None:
     graph = open_graph(uri, actor="victim", settings=settings())
     report(graph.merge("review").outcome)
+
+
+def merge_review_beside_others(report: Report, uri: str) -> None:
+    """As a large merge is made: computed before it is its turn, its rows in scratch files."""
+    in_turn.LARGE = 0
+    table_output.ROWS_IN_MEMORY = 0
+    merge_review(report, uri)
+
+
+def revert_beside_others(report: Report, uri: str, commit_id: str) -> None:
+    in_turn.LARGE = 0
+    table_output.ROWS_IN_MEMORY = 0
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.revert(commit_id).branch)
 
 
 def rename_branch(report: Report, uri: str) -> None:
