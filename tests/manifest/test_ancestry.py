@@ -63,7 +63,7 @@ def test_cleanup_is_told_of_every_ancestor_a_merge_may_need(
     seen = set(waiting)
     while waiting:
         a, b = waiting.pop()
-        found = best_common_ancestors(lineage, a, b)  # type: ignore[arg-type]
+        found = best_common_ancestors(lineage, (a,), b)  # type: ignore[arg-type]
         assert found == best(parents, a, b)
         assert set(found) <= spared
         more = set(combinations(found, 2)) - seen  # a criss-cross: its ancestors are merged first

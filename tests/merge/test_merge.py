@@ -196,6 +196,26 @@ def test_criss_cross_uses_the_merged_ancestors(graph: Graph) -> None:
     assert ages(graph) == {"ada": 11, "bob": 1}
 
 
+def test_three_ancestors_that_saw_one_line_at_different_times(graph: Graph) -> None:
+    """Each has one more commit of the line: together they know its newest, and nothing disputes."""
+    graph.branches.create("line")
+    sides = ("s", "t")
+    for name in (*sides, "x", "y", "z"):
+        graph.branches.create(name)
+    for number, name in enumerate(("x", "y", "z")):
+        set_age(graph, "line", "ada", 10 + number)
+        graph.merge("line", into=name)
+        set_age(graph, name, f"only on {name}", 1)
+    for side in sides:
+        for name in ("x", "y", "z"):
+            graph.merge(name, into=side)
+    set_age(graph, "s", "ada", 99)
+    set_age(graph, "t", "bob", 98)
+    assert graph.merge("s", into="t").outcome == "merged"
+    merged = ages(graph, "t")
+    assert (merged["ada"], merged["bob"]) == (99, 98)
+
+
 def test_the_ancestry_of_a_merge_outlives_its_branch(graph: Graph) -> None:
     """A merged into main and into b, then deleted: the best ancestor of main and b is A's head."""
     graph.branches.create("b")

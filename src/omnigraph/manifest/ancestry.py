@@ -12,13 +12,15 @@ _OURS, _THEIRS, _STALE = 1, 2, 4
 _COMMON = _OURS | _THEIRS
 
 
-def best_common_ancestors(lineage: Lineage, ours: str, theirs: str) -> list[str]:
-    """Common ancestors that are no ancestor of another one; several after a criss-cross.
+def best_common_ancestors(lineage: Lineage, ours: tuple[str, ...], theirs: str) -> list[str]:
+    """Ancestors that `theirs` shares with any of `ours` and that are no ancestor of another one.
+
+    There are several after a criss-cross.
 
     A commit is younger than each of its parents, so taking the youngest first means that all
     descendants of a commit have been seen before it.
     """
-    marks = {ours: _OURS}
+    marks = dict.fromkeys(ours, _OURS)
     marks[theirs] = marks.get(theirs, 0) | _THEIRS
     queue: list[tuple[int, str]] = []
     for start in marks:

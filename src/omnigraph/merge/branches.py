@@ -143,7 +143,8 @@ class _Attempt:
         _, state = reader.branch(self._request.target)
         lineage = Lineage(reader, (state, self.theirs))
         our_id, their_id = ours.graph_commit_id, self.theirs.head_commit_id
-        bases = require_common(best_common_ancestors(lineage, our_id, their_id), our_id, their_id)
+        found = best_common_ancestors(lineage, (our_id,), their_id)
+        bases = require_common(found, our_id, their_id)
         self._merged, self._lineage = None, lineage
         if bases == [their_id]:
             self.outcome = Outcome.ALREADY_UP_TO_DATE

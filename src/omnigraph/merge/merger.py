@@ -52,12 +52,16 @@ class Merger:
 
     def ancestor(self, ours: str, theirs: str) -> Content:
         """The best common ancestor; after a criss-cross the ancestors merged with each other."""
+        return self._ancestor((ours,), theirs)
+
+    def _ancestor(self, ours: tuple[str, ...], theirs: str) -> Content:
+        """Of `theirs` and a merge of all of `ours`, which may never have been committed."""
         first, *others = require_common(
-            best_common_ancestors(self._lineage, ours, theirs), ours, theirs
+            best_common_ancestors(self._lineage, ours, theirs), ours[0], theirs
         )
         content = Content(self._lineage.snapshot(first))
-        for other in others:
-            base = self.ancestor(first, other)
+        for position, other in enumerate(others):
+            base = self._ancestor((first, *others[:position]), other)
             sides = Sides(base, content, Content(self._lineage.snapshot(other)))
             content = self._merged_ancestors(sides)
         return content
