@@ -38,10 +38,10 @@ def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
     assert sorted(found["id"].to_pylist()) == ["a", "x2"]
 
 
-def test_compaction_keeps_rows_ids_and_versions(store: Store, rows) -> None:
+def test_compaction_keeps_rows_and_ids(store: Store, rows) -> None:
     at = fragmented(store, rows)
     at = advance(store, stage_indexes(store, at, ID_INDEX))
-    columns = ("id", "_rowid"), ("id", "_row_created_at_version"), ("id", "n")
+    columns = ("id", "_rowid"), ("id", "n")
     before = [rows.read(at, pair) for pair in columns]
     staged = stage_compaction(store, at)
     assert staged is not None
@@ -51,6 +51,23 @@ def test_compaction_keeps_rows_ids_and_versions(store: Store, rows) -> None:
     assert len(store.open(after).get_fragments()) == 1
     assert [rows.read(after, pair) for pair in columns] == before
     assert stage_compaction(store, after) is None, "nothing is left to do"
+
+
+def test_a_compacted_table_does_not_carry_its_past(store: Store, rows) -> None:
+    """The manifest of a table is written anew by every commit: it must not grow with them."""
+    at = rows.create(a=1)
+    sizes = []
+    for number in range(300):
+        at = advance(store, rows.append(at, **{f"x{number}": number}))
+        if number % 100 == 99:
+            at = advance(store, stage_indexes(store, at, ID_INDEX))
+            at = advance(store, stage_compaction(store, at))
+            folder = store.location.path / at.location / "_versions"
+            sizes.append(max(folder.iterdir(), key=lambda f: f.stat().st_mtime_ns).stat().st_size)
+    assert sizes[-1] < 1.2 * sizes[0]
+    versions = rows.read(at, ("id", "_row_created_at_version"))
+    assert set(versions.values()) == {1}
+    assert len(rows.read(at)) == 301
 
 
 def test_a_write_staged_before_a_compaction_fails(store: Store, rows) -> None:
