@@ -31,6 +31,8 @@ ACTOR = "omnigraph:upkeep"
 # A table that is written all the time moves under every patient attempt; then a pass takes its
 # turn like a write. It rewrites fragments below `compacted_rows` only, so that turn is short.
 _PATIENT_ATTEMPTS = 2
+# Below this the whole of a table is rewritten in the time of a few commits: patience costs more.
+_QUICK_BYTES = 4 * 1024 * 1024
 _EXIT_PATIENCE_SECONDS = 10.0
 
 Table = tuple[str, TableKey]
@@ -132,8 +134,9 @@ class Reconciler:
         layout = look_at(self._reader.store, pin, entity, self._settings)
         if not is_due(layout, self._settings):
             return
-        for attempt in range(_PATIENT_ATTEMPTS + 1):
-            pace = Pace(self._settings.compacted_rows, in_turn=attempt == _PATIENT_ATTEMPTS)
+        patience = _PATIENT_ATTEMPTS if layout.shape.stored_bytes > _QUICK_BYTES else 0
+        for attempt in range(patience + 1):
+            pace = Pace(self._settings.compacted_rows, in_turn=attempt == patience)
             if self._stopped or optimize_table(self._transaction, branch, key, ACTOR, pace):
                 return
 
