@@ -35,11 +35,12 @@ check: $(INSTALLED) ## format, lint, import layers, types
 	$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	$(BIN)/mypy
 
-bench: $(INSTALLED) ## measure; results go to bench/results
+bench: $(INSTALLED) ## measure against floors and peers; results and plots go to bench/results/small
 	$(BIN)/python -m bench
 
 docs: $(INSTALLED) ## make the reference pages anew and build the site into build/site
 	$(BIN)/python -m omnigraph.cli.reference docs/cli.md
+	$(BIN)/python -m bench --tables docs/performance.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 

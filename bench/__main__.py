@@ -1,48 +1,84 @@
-"""`make bench`: every family, or those named on the command line."""
+"""Every figure of OmniGraph: each a ratio against a peer or a floor measured in the same run.
+
+`small` of all families ends in under five minutes on two idle cores and is kept in
+bench/results/small; `full` is kept in bench/results, from which `--tables` makes the tables of
+docs/performance.md.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import subprocess
+import sys
+import time
+from pathlib import Path
 
-from bench import (
-    compiler,
-    foundation,
-    load,
-    maintenance,
-    merge,
-    mutation,
-    pipeline,
-    points,
-    query,
-    search,
-    soak,
-    topology,
-)
+from bench.harness import RESULTS, begin
+from bench.tables import write_tables
 
 FAMILIES = {
-    "foundation": foundation.run,
-    "compiler": compiler.run,
-    "query": query.run,
-    "points": points.run,
-    "search": search.run,
-    "merge": merge.run,
-    "topology": topology.run,
-    "mutation": mutation.run,
-    "load": load.run,
-    "maintenance": maintenance.run,
-    "pipeline": pipeline.run,
-    "soak": soak.run,
+    "foundation": "commits, writers side by side, branches",
+    "compiler": "query text to plan",
+    "query": "ten traversals, beside kuzu and ladybug",
+    "points": "one hop and one key",
+    "topology": "cold, mapped and patched adjacency",
+    "search": "vectors and text, beside lancedb",
+    "mutation": "one statement against a bare commit",
+    "load": "files against a raw write",
+    "merge": "diffs, merges, round trips",
+    "maintenance": "what upkeep takes",
+    "aged": "stores after many small commits and deletions against fresh ones",
+    "pipeline": "loads on Spark",
+    "spark_query": "queries on Spark",
 }
+LONG = {"soak": "20,000 commits with kills; only when named"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("families", nargs="*", choices=[*FAMILIES, []], default=[])
+    known = {**FAMILIES, **LONG}
+    listed = "\n".join(f"  {name:12} {words}" for name, words in known.items())
+    parser = argparse.ArgumentParser(
+        prog="omnigraph bench",
+        description=__doc__,
+        epilog=f"families:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help="all without one")
     parser.add_argument("--scale", choices=["small", "full"], default="small")
-    arguments = parser.parse_args()
-    for name in arguments.families or FAMILIES:
-        FAMILIES[name](arguments.scale)
+    parser.add_argument("--keep", action="store_true", help="keep small results as the known ones")
+    parser.add_argument("--tables", type=Path, metavar="PAGE", help="only write its tables anew")
+    chosen = parser.parse_args()
+    if chosen.tables:
+        write_tables(chosen.tables)
+        return
+    wrong = [name for name in chosen.families if name not in known]
+    if wrong:
+        parser.error(f"no family {wrong[0]!r}; there are: {', '.join(known)}")
+    folder = RESULTS if chosen.keep or chosen.scale == "full" else RESULTS / "small"
+    if len(chosen.families) == 1:
+        begin(chosen.scale, folder)
+        importlib.import_module(f"bench.{chosen.families[0]}").run(chosen.scale)
+        return
+    sys.exit(_each_by_itself(chosen.families or list(FAMILIES), sys.argv[1:], folder))
+
+
+def _each_by_itself(families: list[str], arguments: list[str], folder: Path) -> int:
+    """A process per family: no one's memory, caches or crash are another's."""
+    options = [word for word in arguments if word not in families]
+    failed, began = [], time.monotonic()
+    for name in families:
+        done = subprocess.run([sys.executable, "-m", "bench", name, *options], check=False)
+        if done.returncode:
+            failed.append(name)
+    print(f"\n{len(families)} families in {time.monotonic() - began:.0f} s, kept in {folder}")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

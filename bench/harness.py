@@ -1,17 +1,26 @@
-"""Measure, compare in one run, print a table, keep a JSON."""
+"""Measure, compare in one run, print a table, keep JSON and a plot."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import os
 import platform
+import re
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from bench.noise import Noise
+from bench.plot import draw
 
 RESULTS = Path(__file__).parent / "results"
+_TARGET = re.compile(r"^(<=|<|>=|>) (\d+(?:\.\d+)?)$")
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,41 @@ class Figure:
     def ratio(self) -> float:
         return self.ours / self.reference if self.reference else float("nan")
 
+    @property
+    def met(self) -> bool | None:
+        """Whether a target like `<= 2` holds; None for targets in words."""
+        wanted = _TARGET.match(self.target)
+        if wanted is None or math.isnan(self.ratio):
+            return None
+        bound, sign = float(wanted[2]), wanted[1]
+        if sign.startswith("<"):
+            return self.ratio <= bound if sign == "<=" else self.ratio < bound
+        return self.ratio >= bound if sign == ">=" else self.ratio > bound
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {"ours": self.ours, "reference": self.reference, "ratio": self.ratio}
+        rounded = {n: None if math.isnan(v) else float(f"{v:.4g}") for n, v in numbers.items()}
+        return {**asdict(self), **rounded, "met": self.met}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that `report` belongs to: how large, since when, where its results go."""
+
+    scale: str = "small"
+    folder: Path = RESULTS / "small"
+    began: float = 0.0
+    noise: Noise | None = None
+
+
+_current = Run()
+
+
+def begin(scale: str, folder: Path) -> None:
+    """Measure the noise of the machine and remember it for the report that follows."""
+    global _current
+    _current = Run(scale, folder, time.perf_counter(), Noise.measured())
+
 
 def milliseconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
@@ -42,21 +86,45 @@ def p50(values: Sequence[float]) -> float:
 
 def report(family: str, figures: Sequence[Figure], notes: Sequence[str] = ()) -> None:
     """Print and keep the figures of one family."""
-    width = max(len(f.name) for f in figures)
-    print(f"\n{family}")
-    print(f"{'':{width}}  {'ours':>10} {'reference':>10} unit       ratio  target")
-    for f in figures:
-        print(
-            f"{f.name:{width}}  {f.ours:10.2f} {f.reference:10.2f} {f.unit:9} "
-            f"{f.ratio:6.2f}  {f.target}"
-        )
-    for note in notes:
-        print(f"  {note}")
-    RESULTS.mkdir(exist_ok=True)
+    run = _current
+    noise = (run.noise or Noise.measured()).and_now()
     body = {
         "family": family,
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
-        "figures": [{**asdict(f), "ratio": round(f.ratio, 3)} for f in figures],
+        "scale": run.scale,
+        "when": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "seconds": round(time.perf_counter() - run.began, 1) if run.began else None,
+        "machine": {
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+            "load": round(os.getloadavg()[0], 1),
+        },
+        "noise": noise.to_json(),
+        "figures": [figure.to_json() for figure in figures],
         "notes": list(notes),
     }
-    (RESULTS / f"{family}.json").write_text(json.dumps(body, indent=1) + "\n")
+    _print(body, figures, noise)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(body, indent=1, ensure_ascii=False)
+    (run.folder / f"{family}.json").write_text(text + "\n", encoding="utf-8")
+    (run.folder / f"{family}.svg").write_text(draw(body), encoding="utf-8")
+
+
+def _print(body: dict[str, Any], figures: Sequence[Figure], noise: Noise) -> None:
+    width = max(len(f.name) for f in figures)
+    print(f"\n{body['family']} ({body['scale']})")
+    print(f"{'':{width}}  {'ours':>10} {'reference':>10} unit       ratio  target")
+    for f in figures:
+        missed = "  MISSED" if f.met is False else ""
+        print(
+            f"{f.name:{width}}  {f.ours:10.2f} {f.reference:10.2f} {f.unit:9} "
+            f"{f.ratio:6.2f}  {f.target}{missed}"
+        )
+    for note in [*body["notes"], str(noise)]:
+        print(f"  {note}")
+
+
+def _commit() -> str | None:
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=10", "HEAD"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

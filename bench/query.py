@@ -6,9 +6,7 @@ import json
 import math
 import resource
 import subprocess
-import sys
 import tempfile
-import venv
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,13 @@ import pyarrow as pa
 import omnigraph
 from bench import social
 from bench.harness import Figure, milliseconds, p50, report
+from bench.peers import peer_python
 from omnigraph import Edit
 from omnigraph.execute.local import kernels
 
 PERSONS = {"small": 100_000, "full": 1_000_000}
 REPEATS = 7
 WARM_MILLISECONDS = 300
-PEERS = ("kuzu==0.11.3", "ladybug>=0.22,<0.23", "lancedb>=0.30")
-ENVIRONMENT = Path(__file__).parent / ".peers"
 
 # name: (what it asks, our text, Cypher)
 QUERIES: dict[str, tuple[str, str, str]] = {
@@ -198,15 +195,3 @@ def run_peer(name: str, folder: Path) -> dict[str, Any]:
     assert out.returncode == 0, f"{name} failed: {out.stderr[-2000:]}"
     answers: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
     return answers
-
-
-def peer_python() -> str:
-    """An environment of their own: peers must not meet our dependencies."""
-    python = ENVIRONMENT / "bin" / "python"
-    if not python.exists():
-        print("installing the peers into", ENVIRONMENT, file=sys.stderr)
-        venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "-q", *PEERS, "pyarrow", "numpy"], check=True
-        )
-    return str(python)

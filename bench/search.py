@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.query import MatchQuery
 
 from bench.harness import Figure, milliseconds, p50, report
-from bench.query import peer_python
+from bench.peers import peer_python
 from omnigraph.lance_store.index_segments import find_index
 from omnigraph.lance_store.search_calls import bm25, text_matches
 from omnigraph.lance_store.stage_indexes import stage_indexes

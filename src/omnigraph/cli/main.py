@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
 from omnigraph.cli.commands import (
     backup,
+    bench,
     blobs,
     branches,
     cleanup,
@@ -52,6 +53,7 @@ FAMILIES = (
     cleanup,
     backup,
     recovery,
+    bench,
     version,
 )
 
@@ -68,7 +70,7 @@ class Omnigraph(RootGroup):
             "Care",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("This program", ("version",)),
+        ("This program", ("bench", "version")),
     )
 
 

@@ -1,0 +1,45 @@
+"""docs/performance.md shows what bench/results holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "performance.md"
+
+
+@pytest.fixture(autouse=True)
+def _bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+
+
+def test_tables_and_plots_are_current() -> None:
+    from bench.plot import draw
+    from bench.tables import known, with_tables
+
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_tables(text) == text, "run `make docs`"
+    plots = {
+        file.stem: file.read_text(encoding="utf-8") for file in PAGE.parent.glob("plots/*.svg")
+    }
+    assert plots == {family: draw(known(family)) for family in plots}
+
+
+def test_every_kept_result_is_shown() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    kept = [file.stem for file in (ROOT / "bench" / "results").glob("*.json")]
+    assert [family for family in kept if f"<!-- bench:{family} -->" not in text] == []
+
+
+def test_a_target_is_met_missed_or_in_words() -> None:
+    from bench.harness import Figure
+
+    def met(ours: float, target: str) -> bool | None:
+        return Figure("x", ours, 1.0, "ms", target).met
+
+    assert (met(2.0, "<= 2"), met(2.1, "<= 2"), met(0.4, "< 0.5")) == (True, False, True)
+    assert (met(1.0, ">= 1"), met(0.9, ">= 1"), met(1.0, "stated")) == (True, False, None)
+    assert met(float("nan"), "<= 2") is None
