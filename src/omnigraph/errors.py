@@ -27,7 +27,8 @@ OmnigraphError
 ├── ReadOnlyGraph              a write through a read-only handle
 ├── StorageFailure             the disk or object store refused
 │   ├── StorageFull
-│   └── StorageUnsafe          the store does not honour put-if-absent
+│   ├── StorageUnsafe          the store does not honour put-if-absent
+│   └── GraphMoved             branches name files at the address the graph had before
 ├── EmbeddingFailed            a text could not be turned into a vector
 │   ├── EmbeddingUnavailable     the provider cannot be reached now (retryable)
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
@@ -256,6 +257,12 @@ class StorageUnsafe(StorageFailure):
     """The store does not honour put-if-absent, so two writers could both win."""
 
     code = "storage_unsafe"
+
+
+class GraphMoved(StorageFailure):
+    """Branches name the files they share at another address; `repair --confirm` changes that."""
+
+    code = "graph_moved"
 
 
 class EmbeddingFailed(OmnigraphError):

@@ -75,21 +75,6 @@ def test_writers_go_on_and_the_copy_is_one_moment(grown: Graph, tmp_path: Path) 
     assert_at_rest(back)
 
 
-def test_a_graph_without_forks_may_move(graph: Graph, tmp_path: Path) -> None:
-    graph.backup(tmp_path / "copy")
-    omnigraph.restore(tmp_path / "copy", tmp_path / "elsewhere")
-    assert content(open_graph(tmp_path / "elsewhere")) == content(graph)
-
-
-def test_a_graph_with_forks_is_not_put_where_it_would_not_work(
-    grown: Graph, tmp_path: Path
-) -> None:
-    grown.backup(tmp_path / "copy")
-    with pytest.raises(InvalidArgument, match="where it was"):
-        omnigraph.restore(tmp_path / "copy", tmp_path / "elsewhere")
-    assert not (tmp_path / "elsewhere").exists()
-
-
 def test_places_that_are_taken_or_hold_no_backup(graph: Graph, tmp_path: Path) -> None:
     graph.backup(tmp_path / "copy")
     with pytest.raises(AlreadyExists):

@@ -24,5 +24,5 @@ def backup_store(uri: str | os.PathLike[str]) -> Store:
 
 
 def restore_graph(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> BackupReport:
-    """Put a backup back at an empty address; a graph with branches only where it was."""
+    """Put a backup back at an empty address: where it was, or anywhere else."""
     return restore(backup_store(source), backup_store(target))

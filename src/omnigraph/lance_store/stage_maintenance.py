@@ -9,6 +9,7 @@ from typing import Any
 from lance import LanceOperation, Transaction
 from lance.optimize import Compaction, RewriteResult
 
+from omnigraph.lance_store.protobuf import length_delimited, number_field
 from omnigraph.lance_store.stage import StagedWrite
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -58,20 +59,8 @@ def _without_row_versions(result: Any) -> Any:
 
 def _one_run(rows: int) -> bytes:
     """Lance's `RowDatasetVersionSequence` with a single run: rows 0 to `rows`, version 1."""
-    span = _field(1, b"\x10" + _varint(rows))
-    return _field(1, _field(1, span) + b"\x10\x01")
-
-
-def _field(number: int, body: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
+    span = length_delimited(1, number_field(2, rows))
+    return length_delimited(1, length_delimited(1, span) + number_field(2, 1))
 
 
 def _inherits_indexes(dataset: Dataset) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import lance
 
 from omnigraph.errors import NotFound, SnapshotReclaimed, StorageFailure
+from omnigraph.lance_store.base_paths import check_base
 from omnigraph.lance_store.control_files import ControlFiles, open_control_files
 from omnigraph.lance_store.storage_errors import is_not_found, storage_errors, translate
 from omnigraph.lance_store.storage_location import StorageLocation
@@ -46,6 +47,7 @@ class Store:
         self.sync = sync and location.is_local
         self._handles: OrderedDict[DatasetVersion, Dataset] = OrderedDict()
         self._first_fragments: dict[DatasetVersion, int] = {}
+        self._known_bases: set[str] = set()
         self._lock = threading.Lock()
 
     def dataset_uri(self, location: str, branch: str | None) -> str:
@@ -128,7 +130,7 @@ class Store:
     def _open(self, location: str, branch: str | None, version: int | None) -> Dataset:
         uri = self.dataset_uri(location, branch)
         try:
-            return lance.dataset(
+            handle = lance.dataset(
                 uri,
                 version=version,
                 session=_SESSION,
@@ -146,6 +148,17 @@ class Store:
                 dataset=at,
                 version=version,
             ) from error
+        if branch is not None:
+            self._check_bases(location, handle)
+        return handle
+
+    def _check_bases(self, location: str, handle: Dataset) -> None:
+        """Files that a branch shares must be this graph's own, not those of where it came from."""
+        for base in handle.base_paths().values():
+            address = str(base.path)
+            if address not in self._known_bases:
+                check_base(self.location, location, address)
+                self._known_bases.add(address)
 
 
 def head_version(handle: Dataset) -> int:

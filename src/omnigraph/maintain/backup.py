@@ -16,6 +16,7 @@ from typing import Any
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
+from omnigraph.lance_store.base_paths import branch_manifest, relocated
 from omnigraph.lance_store.copy_files import copy_files
 from omnigraph.lance_store.dataset_files import Lineage, lineages, needed_content
 from omnigraph.lance_store.store import DatasetVersion, Store
@@ -100,7 +101,7 @@ class Backup:
 
 
 def restore(source: Store, target: Store) -> BackupReport:
-    """Put a backup back, at its old address or, when no branch shares files, at any other."""
+    """Put a backup back, at its old address or at any other."""
     data = source.files.get(LABEL)
     if data is None:
         raise NotFound(
@@ -109,17 +110,14 @@ def restore(source: Store, target: Store) -> BackupReport:
     label = json.loads(data)
     _refuse_occupied(target)
     files = [f.path for f in source.files.walk("") if f.path != LABEL]
-    moved = target.location.uri != label["source"]
-    if moved and any("/tree/" in path for path in files):
-        raise InvalidArgument(
-            f"a graph with branches can only be restored to where it was, {label['source']}: its "
-            "branches name the files they share by full address",
-            uri=target.location.uri,
-            source=label["source"],
-        )
     last = [path for path in files if path.startswith(f"{MANIFEST}/")]
     first = [path for path in files if not path.startswith(f"{MANIFEST}/")]
-    copied = copy_files(source.location, target.location, [*first, *last])
+    # Branches name the files they share by full address: here they get the new one.
+    change = (
+        lambda path: branch_manifest(path) is not None,
+        lambda data, path: relocated(data, target.location, path),
+    )
+    copied = copy_files(source.location, target.location, [*first, *last], change)
     target.flush_to_disk()
     return BackupReport(
         source.location.uri, target.location.uri, tuple(label["branches"]), len(files), copied

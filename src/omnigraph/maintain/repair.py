@@ -1,4 +1,4 @@
-"""Put right what no intent explains: a HEAD above its pin, and an intent nobody can read.
+"""Put right what no intent explains: a HEAD above its pin, an intent nobody can read, a move.
 
 Writers that meet such drift push it aside by themselves; `repair` shows it first, and does the same
 without a write of the user's.
@@ -13,6 +13,7 @@ from omnigraph.commit.drift import DriftedTable, PushAside, drifted_tables
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.errors import CorruptIntent, RecoveryRequired
+from omnigraph.lance_store.base_paths import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.status import PendingIntent, live, pending_intents
 from omnigraph.manifest.layout import QUARANTINE, RECOVERY
@@ -30,10 +31,12 @@ class RepairReport:
     unreadable: tuple[str, ...]
     quarantined: tuple[str, ...]
     recovered: int
+    moved_from: str | None = None
+    """Where the graph was when its branches were made; they name the files they share by that."""
 
     @property
     def clean(self) -> bool:
-        return not (self.drift or self.unreadable)
+        return not (self.drift or self.unreadable or self.moved_from)
 
     def to_dict(self) -> dict[str, Any]:
         return {"clean": self.clean, **asdict(self)}
@@ -71,6 +74,8 @@ class Repair:
             )
         for name in found.unreadable:
             self._quarantine(name)
+        if found.moved_from is not None:
+            relocate(self._store.location, self._paths())
         recovered = self._recovery.sweep()
         alive = self._board.others()
         if alive:
@@ -82,7 +87,8 @@ class Repair:
         drift = self._drift()
         for table in drift:
             self._push.push_aside(table, actor_id)
-        return RepairReport(True, drift, (), found.unreadable, found.unreadable, recovered)
+        unreadable = found.unreadable
+        return RepairReport(True, drift, (), unreadable, unreadable, recovered, found.moved_from)
 
     def _report(self, *, confirmed: bool) -> RepairReport:
         intents = pending_intents(self._store)
@@ -90,7 +96,14 @@ class Repair:
             f"{RECOVERY}/{i.intent_id}.json" for i in intents if i.kind == "unreadable"
         )
         pending = tuple(i for i in intents if i.kind != "unreadable")
-        return RepairReport(confirmed, self._drift(), pending, unreadable, (), 0)
+        elsewhere = lineages_elsewhere(self._store.location, self._paths())
+        moved_from = next(iter(elsewhere.values()), None)
+        # Until its branches find their files, nothing can be said about its tables.
+        drift = self._drift() if moved_from is None else ()
+        return RepairReport(confirmed, drift, pending, unreadable, (), 0, moved_from)
+
+    def _paths(self) -> list[str]:
+        return [file.path for file in self._store.files.walk("")]
 
     def _drift(self) -> tuple[DriftedTable, ...]:
         return tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailure
+from omnigraph.errors import GraphMoved, NotFound, RecoveryRequired, StorageFailure
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.findings import Findings, VerifyReport
 from omnigraph.maintain.needed import Retention
@@ -22,8 +22,13 @@ def verify_graph(reader: ManifestReader, cleanup: Cleanup, compared: int) -> Ver
         if intent.kind == "unreadable":
             message = "cannot be read: `repair --force` quarantines it"
             found.add("intent", None, intent.intent_id, message)
+    try:
+        heads = live(reader)
+    except GraphMoved as moved:
+        found.add("moved", None, reader.store.location.uri, moved.message)
+        return _report(found, len(pending), (0, 0))
     busy = _busy_locations(cleanup, found)
-    for ref, state in live(reader):
+    for ref, state in heads:
         found.checked["branches"] += 1
         try:
             snapshot = reader.snapshot(ref, state)
@@ -36,14 +41,17 @@ def verify_graph(reader: ManifestReader, cleanup: Cleanup, compared: int) -> Ver
     operations = [audit.operation_id for audit in read_audits(reader.store)]
     if len(set(operations)) != len(operations):
         found.add("audit", None, "recovery audit", "a recovery has two rows")
-    orphan_files, orphan_bytes = _orphans(cleanup, found)
+    return _report(found, len(pending), _orphans(cleanup, found))
+
+
+def _report(found: Findings, pending: int, orphans: tuple[int, int]) -> VerifyReport:
     return VerifyReport(
         findings=tuple(found.first),
         counts=dict(+found.counts),
         checked=dict(found.checked),
-        pending_intents=len(pending),
-        orphan_files=orphan_files,
-        orphan_bytes=orphan_bytes,
+        pending_intents=pending,
+        orphan_files=orphans[0],
+        orphan_bytes=orphans[1],
     )
 
 

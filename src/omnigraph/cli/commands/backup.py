@@ -37,7 +37,7 @@ def backup(session: Session, uri: Graph, target: Copy) -> None:
 
 
 def restore(session: Session, source: Copy, uri: Graph) -> None:
-    """Put a backup back at an empty address; a graph with branches only where it was.
+    """Put a backup back at an empty address: where it was, or anywhere else.
 
     For example:
 

@@ -30,10 +30,12 @@ def repair(
     confirm: Confirm = False,
     force: Force = False,
 ) -> None:
-    """Show tables that somebody changed past the graph, and intents nobody can read.
+    """Show tables that somebody changed past the graph, unreadable intents, and a moved graph.
 
     With --confirm the rows of the manifest are put back; the foreign version stays, tagged
-    `orphan-<id>`, until cleanup. --force moves unreadable intents to `_quarantine/`.
+    `orphan-<id>`, until cleanup. Branches of a graph that was moved or copied name the files they
+    share by the old address; --confirm changes it. --force moves unreadable intents to
+    `_quarantine/`.
 
     For example:
 
@@ -59,6 +61,9 @@ def _print_report(report: RepairReport) -> None:
             f"({table.head_rows} rows), {verb} version {table.pinned_version} "
             f"({table.pinned_rows} rows)"
         )
+    if report.moved_from:
+        done = "now name this place" if report.confirmed else "still name that place"
+        print_result(f"the graph was moved here from {report.moved_from}; its branches {done}")
     for name in report.unreadable:
         print_result(f"{name}: {'moved to _quarantine/' if report.confirmed else 'unreadable'}")
     for intent in report.pending:
