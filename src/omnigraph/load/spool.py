@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +26,24 @@ def file_and_line(place: int) -> tuple[int, int]:
     return place >> _FILE_SHIFT, place & ((1 << _FILE_SHIFT) - 1)
 
 
+def in_chunks(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_chunk: int = _ROWS_PER_CHUNK,
+    bytes_per_chunk: int | None = _BYTES_PER_CHUNK,
+) -> Iterator[pa.Table]:
+    """The batches put together until they have so many rows or bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= rows_per_chunk or (bytes_per_chunk is not None and size >= bytes_per_chunk):
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
 class Spool:
     """Append tables, then read them back in chunks as large as a fragment may be."""
 
@@ -45,14 +63,10 @@ class Spool:
 
     def chunks(self, rows_per_chunk: int = _ROWS_PER_CHUNK) -> Iterator[pa.Table]:
         """At most so many rows, and not much more than a bounded number of bytes."""
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-            for batch in reader:
-                waiting.append(batch)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
-                if rows >= rows_per_chunk or size >= _BYTES_PER_CHUNK:
-                    yield pa.Table.from_batches(waiting)
-                    waiting, rows, size = [], 0, 0
-        if waiting:
-            yield pa.Table.from_batches(waiting)
+            yield from in_chunks(reader, rows_per_chunk)
+
+    def mapped(self, rows_per_chunk: int) -> Iterator[pa.Table]:
+        """Chunks of any number of bytes that stay in the file until they are looked at."""
+        with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
+            yield from in_chunks(reader, rows_per_chunk, bytes_per_chunk=None)

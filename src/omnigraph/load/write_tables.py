@@ -12,13 +12,17 @@ from omnigraph.changes.row_compare import differing_rows
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
+from omnigraph.load.compare_stored import compare_with_stored
 from omnigraph.load.prepare import PreparedInput
-from omnigraph.load.spool import PLACE, Spool
+from omnigraph.load.spool import PLACE, Spool, in_chunks
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
-_COMPARED_ROWS = 256 * 1024
+_COMPARED_ROWS = 4 * 1024 * 1024
+"""Of these the ids are in memory: one pass over the table for so many rows of the input."""
+_LOOKED_UP_ROWS = 2000
+"""So few are found by the index of the table."""
 
 
 class TableWriter:
@@ -75,15 +79,47 @@ class TableWriter:
     ) -> tuple[str, ...]:
         """Write the rows that are new or differ, and list them."""
         key = spool.entity.table_key
+        compared = pin.row_count > 0 and key in self._prepared.given_ids
+        if compared and spool.rows > _LOOKED_UP_ROWS:
+            return self._compared(spool, dataset, changes)
         fragments: tuple[str, ...] = ()
-        for chunk in spool.chunks(_COMPARED_ROWS):
+        for chunk in spool.chunks():
             rows = self._latest(key, chunk).drop_columns([PLACE])
-            if pin.row_count and key in self._prepared.given_ids:
+            if compared:
                 rows = differing(dataset, rows, changes)
             else:
                 changes.add(Op.INSERT, rows.column(ID))
             fragments += write_to(dataset, rows)
         return fragments
+
+    def _compared(
+        self, spool: Spool, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
+        fragments: tuple[str, ...] = ()
+        columns = [name for name in spool.schema.names if name != PLACE]
+        for rows in spool.mapped(_COMPARED_ROWS):
+            ids = self._latest_ids(spool.entity.table_key, rows)
+            found = compare_with_stored(dataset, rows, ids, columns)
+            wanted = {
+                Op.INSERT: ids.is_valid().to_numpy(zero_copy_only=False) & ~found.exists,
+                Op.UPDATE: found.differs,
+            }
+            start = 0
+            for chunk in in_chunks(rows.select(columns).to_batches()):
+                here = slice(start, start := start + chunk.num_rows)
+                parts = {op: chunk.filter(pa.array(mask[here])) for op, mask in wanted.items()}
+                for op, part in parts.items():
+                    changes.add(op, part.column(ID))
+                fragments += write_to(dataset, pa.concat_tables(parts.values()))
+        return fragments
+
+    def _latest_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
+        """The ids; NULL for rows that gave way to later ones."""
+        ids = rows.column(ID).combine_chunks()
+        if key not in self._repeated:
+            return ids
+        kept = self._latest(key, rows.select([PLACE])).column(PLACE).combine_chunks()
+        return pc.if_else(pc.is_in(rows.column(PLACE), value_set=kept), ids, None).combine_chunks()
 
     def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
         """Stored rows that the input does not have."""
