@@ -6,18 +6,23 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.defaults import default_column
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
+from omnigraph.load.json_columns import Mask
 from omnigraph.load.line_values import BadLine, BlobBases, Row, rows_to_table, typed_row
+from omnigraph.load.text_columns import column_of_texts
 from omnigraph.load.text_files import file_errors
-from omnigraph.load.typed_rows import Blocks, Collected, TypedRows
+from omnigraph.load.typed_rows import Blocks, Collected, TypedRows, raw_schema
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_KINDS,
@@ -30,6 +35,7 @@ from omnigraph.values.scalars import (
 
 _ROWS_PER_BLOCK = 20_000
 _ENDS = {"from": SOURCE, "to": TARGET, "src": SOURCE, "dst": TARGET}
+_TEXT = ScalarType(ScalarKind.STRING)
 _LARGEST_CELL = 256 * 1024 * 1024
 
 
@@ -55,22 +61,99 @@ def _rows(
     reader: Any, path: Path, entity: EntityType, columns: Mapping[str, str], blobs: BlobBases
 ) -> Blocks:
     names = _header(reader, path, entity, columns)
-    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     line = reader.line_num + 1
-    collected, rows, lines = Collected(), list[Row](), list[int]()
+    records, lines = list[list[str]](), list[int]()
     for cells in _records(reader, path):
-        here, line = line, reader.line_num + 1
-        if not cells:
+        if cells:
+            records.append(cells)
+            lines.append(line)
+        line = reader.line_num + 1
+        if len(records) == _ROWS_PER_BLOCK:
+            yield parse_records(entity, names, records, lines, blobs).parsed(str(path), 0)
+            records, lines = [], []
+    yield parse_records(entity, names, records, lines, blobs).parsed(str(path), 0)
+
+
+def parse_records(
+    entity: EntityType,
+    names: list[str],
+    records: list[list[str]],
+    lines: list[int],
+    blobs: BlobBases,
+) -> Collected:
+    """Column by column; what that does not vouch for is read record by record."""
+    whole = np.array([len(cells) == len(names) for cells in records], dtype=bool)
+    places = np.array(lines, dtype=np.int64)
+    members = np.flatnonzero(whole)
+    collected = Collected()
+    slow = np.flatnonzero(~whole)
+    if len(members):
+        good = records if len(slow) == 0 else [records[m] for m in members.tolist()]
+        table, bad = _typed(entity, dict(zip(names, zip(*good, strict=True), strict=True)))
+        if bad is not None:
+            slow = np.sort(np.concatenate([slow, members[bad]]))
+            table, members = table.filter(pa.array(~bad)), members[~bad]
+    if len(members):
+        collected.rows.append(TypedRows(entity, table, places[members]))
+    chosen = slow.tolist()
+    _read_slowly(
+        entity, names, [records[m] for m in chosen], [lines[m] for m in chosen], blobs, collected
+    )
+    return collected
+
+
+def parse_records_slowly(
+    entity: EntityType,
+    names: list[str],
+    records: list[list[str]],
+    lines: list[int],
+    blobs: BlobBases,
+) -> Collected:
+    """The definition of what `parse_records` does."""
+    collected = Collected()
+    _read_slowly(entity, names, records, lines, blobs, collected)
+    return collected
+
+
+def _typed(entity: EntityType, cells: Mapping[str, Sequence[str]]) -> tuple[pa.Table, Mask | None]:
+    """(the typed rows, which of them are to be read one by one)."""
+    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
+    schema = raw_schema(entity)
+    count = len(next(iter(cells.values())))
+    columns: list[pa.Array] = []
+    bad: Mask | None = None
+    for field in schema:
+        if field.name not in cells:
+            columns.append(default_column(entity, field, count))
             continue
+        given = pa.array(cells[field.name], pa.string())
+        texts = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
+        column, strange = column_of_texts(kinds.get(field.name, _TEXT), texts)
+        columns.append(column)
+        if strange is not None:
+            bad = strange if bad is None else bad | strange
+    return pa.table(columns, schema=schema), bad
+
+
+def _read_slowly(
+    entity: EntityType,
+    names: list[str],
+    records: list[list[str]],
+    lines: list[int],
+    blobs: BlobBases,
+    collected: Collected,
+) -> None:
+    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
+    rows, places = list[Row](), list[int]()
+    for cells, line in zip(records, lines, strict=True):
         try:
             rows.append(_row(entity, names, kinds, cells, blobs))
-            lines.append(here)
+            places.append(line)
         except BadLine as bad:
-            collected.problems.append(bad.at(here))
-        if len(rows) + len(collected.problems) >= _ROWS_PER_BLOCK:
-            yield _block(collected, entity, rows, lines, path)
-            collected, rows, lines = Collected(), [], []
-    yield _block(collected, entity, rows, lines, path)
+            collected.problems.append(bad.at(line))
+    if rows:
+        table = rows_to_table(entity, rows)
+        collected.rows.append(TypedRows(entity, table, np.array(places, dtype=np.int64)))
 
 
 def _records(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -80,15 +163,6 @@ def _records(reader: Any, path: Path) -> Iterator[list[str]]:
         raise InvalidArgument(
             f"{path}:{reader.line_num}: not CSV: {error}", file=str(path), line=reader.line_num
         ) from error
-
-
-def _block(
-    collected: Collected, entity: EntityType, rows: list[Row], lines: list[int], path: Path
-) -> Any:
-    if rows:
-        places = np.array(lines, dtype=np.int64)
-        collected.rows.append(TypedRows(entity, rows_to_table(entity, rows), places))
-    return collected.parsed(str(path), 0)
 
 
 def _header(reader: Any, path: Path, entity: EntityType, columns: Mapping[str, str]) -> list[str]:
