@@ -93,8 +93,8 @@ def parse_records(
         if bad is not None:
             slow = np.sort(np.concatenate([slow, members[bad]]))
             table, members = table.filter(pa.array(~bad)), members[~bad]
-    if len(members):
-        collected.rows.append(TypedRows(entity, table, places[members]))
+        if len(members):
+            collected.rows.append(TypedRows(entity, table, places[members]))
     chosen = slow.tolist()
     _read_slowly(
         entity, names, [records[m] for m in chosen], [lines[m] for m in chosen], blobs, collected
