@@ -32,7 +32,10 @@ FAMILIES = {
     "pipeline": "loads on Spark",
     "spark_query": "queries on Spark",
 }
-LONG = {"soak": "20,000 commits with kills; only when named"}
+LONG = {
+    "soak": "20,000 commits with kills; only when named",
+    "crossovers": "what sets the thresholds of the executor; only when named",
+}
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.execute.local import adjacency, partial_view
+from omnigraph.execute.local import adjacency, expand, partial_view
 from omnigraph.testing.local_graphs import LocalGraphs
-from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
+from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs, TightGraphs
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +27,11 @@ def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ColdGraphs]:
         patch.setattr(partial_view, "_ROWS_PER_LOOKUP", 0)
         patch.setattr(adjacency, "_ROWS_PER_LOOKUP", 0)
         yield ColdGraphs(tmp_path_factory.mktemp("cold"))
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TightGraphs]:
+    """Memory for about ten rows, and every hop asks beforehand."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expand, "_ASK_FIRST", 0)
+        yield TightGraphs(tmp_path_factory.mktemp("tight"))

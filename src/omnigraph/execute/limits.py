@@ -15,6 +15,10 @@ def _bytes_of(rows: int, columns: int) -> int:
     return rows * (_ROW_OVERHEAD + 8 * columns)
 
 
+def megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
     """Checked between operators, and before an operator makes many rows."""
@@ -47,8 +51,8 @@ class QueryLimits:
         needed = _bytes_of(rows, columns)
         if needed > self.memory_bytes:
             raise ResourceLimit(
-                f"the query would hold {rows:,} rows at once, about {needed / 1e9:.1f} GB; its "
-                f"budget is {self.memory_bytes / 1e9:.1f} GB. Narrow it, add a limit or raise "
+                f"the query would hold {rows:,} rows at once, about {megabytes(needed)}; its "
+                f"budget is {megabytes(self.memory_bytes)}. Narrow it, add a limit or raise "
                 "memory_bytes",
                 limit="memory",
                 rows=rows,

@@ -24,6 +24,7 @@ from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.local_graphs import LocalGraphs
 from omnigraph.values.clock import SYSTEM_CLOCK
 
+_FEW_ROWS_BYTES = 200
 _Edits = dict[str, dict[str, list[dict[str, Any]]]]
 
 
@@ -57,9 +58,20 @@ class ColdGraphs(LocalGraphs):
         return result.columns, result.to_pylist()
 
 
-def with_cache(graph: Graph, cache: ViewCache) -> Graph:
+class TightGraphs(LocalGraphs):
+    """The same graphs with memory for a few rows: the others go through the disk."""
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        opened = self.graph(graph)
+        cache = ViewCache(opened.engine.reader, 1 << 30)
+        tight = with_cache(opened, cache, ReadSettings(memory_bytes=_FEW_ROWS_BYTES))
+        result = tight.query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+
+def with_cache(graph: Graph, cache: ViewCache, settings: ReadSettings | None = None) -> Graph:
     provider = choose_provider(EmbeddingSettings(), {}, SYSTEM_CLOCK)
-    queries = QueryRunner(cache, ReadSettings(), provider, SYSTEM_CLOCK)
+    queries = QueryRunner(cache, settings or ReadSettings(), provider, SYSTEM_CLOCK)
     return Graph(replace(graph.engine, queries=queries), None, read_only=False)
 
 

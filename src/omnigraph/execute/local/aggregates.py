@@ -35,9 +35,8 @@ class Groups:
 
 
 def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
-    if frame.weights is not None and not _counts_rows(op):
-        # A weight of zero stands for no row: it must not make a group or a minimum.
-        frame = frame.keep(frame.weights > 0)
+    if not _counts_rows(op):
+        frame = without_empty(frame)
     groups = _group(op.keys, frame, evaluator)
     firsts = frame.take(groups.first_rows) if op.keys else frame
     columns = {key.name: evaluator.array(key.value, firsts) for key in op.keys}
@@ -46,6 +45,11 @@ def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
         assert isinstance(call, ex.AggregateCall)
         columns[column.name] = _aggregate(call, frame, groups, evaluator)
     return Frame(groups.count, columns=columns)
+
+
+def without_empty(frame: Frame) -> Frame:
+    """A weight of zero stands for no row: it must not make a group or a minimum."""
+    return frame if frame.weights is None else frame.keep(frame.weights > 0)
 
 
 def _counts_rows(op: Aggregate) -> bool:
@@ -151,16 +155,25 @@ def _aggregate(
         return pa.array(_sum_by(groups, weights, frame.length))
     if isinstance(call.operand, ex.Whole) and call.operand.variable.id in frame.bindings:
         return _aggregate_entities(call, frame, groups, evaluator)
+    values, codes, weights = operands(call, frame, groups.codes, evaluator)
+    kept = Groups(codes, groups.count, groups.first_rows)
+    return _FUNCTIONS[call.function](values, kept, weights, as_arrow_type(call.type))
+
+
+def operands(
+    call: ex.AggregateCall, frame: Frame, codes: Codes, evaluator: Evaluator
+) -> tuple[pa.Array, Codes, Codes | None]:
+    """The values an aggregate sees: those that are there, once each if it says distinct."""
+    assert call.operand is not None
     values = evaluator.array(call.operand, frame)
     present = values.is_valid().to_numpy(zero_copy_only=False)
-    codes = groups.codes[present]
+    codes = codes[present]
     values = values.drop_null()
-    weights = None if weights is None else weights[present]
+    weights = None if frame.weights is None else frame.weights[present]
     if call.distinct:
         first = _first_of_each(codes, _codes(values)[0])
         codes, values, weights = codes[first], values.take(pa.array(first)), None
-    kept = Groups(codes, groups.count, groups.first_rows)
-    return _FUNCTIONS[call.function](values, kept, weights, as_arrow_type(call.type))
+    return values, codes, weights
 
 
 def _aggregate_entities(
@@ -217,11 +230,18 @@ def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
         weighted = numbers if weights is None else numbers * weights
         sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
         return pa.array(sums, mask=empty)
-    return pa.array(_exact_sums(values, groups, weights), pa.int64(), mask=empty)
+    totals = [checked_sum(total) for total in exact_sums(values, groups, weights)]
+    return pa.array(totals, pa.int64(), mask=empty)
 
 
-def _exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list[int]:
-    """64-bit sums; when they could come near the edge, exactly in Python, and loud beyond it."""
+def checked_sum(total: int) -> int:
+    if not _I64[0] <= total <= _I64[1]:
+        raise InvalidArgument("sum is out of the range of I64")
+    return total
+
+
+def exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list[int]:
+    """In 64 bits, or in Python where they could come near the edge of them."""
     numbers = values.to_numpy(zero_copy_only=False)
     sizes = np.abs(numbers.astype(np.float64)) * (1 if weights is None else weights)
     reach = np.bincount(groups.codes, weights=sizes, minlength=groups.count)
@@ -234,8 +254,6 @@ def _exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list
     times = [1] * len(numbers) if weights is None else weights.tolist()
     for code, number, weight in zip(groups.codes.tolist(), values.to_pylist(), times, strict=True):
         exact[code] += number * weight
-    if any(not _I64[0] <= total <= _I64[1] for total in exact):
-        raise InvalidArgument("sum is out of the range of I64")
     return exact
 
 

@@ -17,8 +17,7 @@ _EDGE_NAMES = {"src": "from", "dst": "to"}
 def entity_objects(frame: Frame, variable: Variable) -> pa.Array:
     """`id` and every property but blobs and vectors; a path as the list of its ids."""
     if variable.id in frame.paths:
-        paths = frame.paths[variable.id].ids
-        return pa.array([None if p is None else list(p) for p in paths], pa.list_(pa.string()))
+        return frame.paths[variable.id].ids
     binding = frame.bindings[variable.id]
     distinct, rows = np.unique(binding.positions, return_inverse=True)
     objects = _objects(binding.view, distinct)

@@ -19,7 +19,7 @@ from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.route import Hop, Route, lift, local_positions
 from omnigraph.ir.reads import Expand
 
-# Below this many rows nothing can grow so large that it must be counted beforehand.
+# So few rows are followed without counting beforehand what comes of them.
 _ASK_FIRST = 1000
 # So many new rows are made in one go; more in parts, with a look at the limits in between.
 _AT_ONCE = 32_000_000
@@ -48,9 +48,12 @@ def expand_edges(
     """
     op = route.op
     frame = settled(frame, op.source.id, op.target.id)
-    if op.target_bound or frame.length <= _ASK_FIRST:
-        return _expand(route, frame, judge)
     columns = len(frame.bindings) + 1
+    if op.target_bound or frame.length <= _ASK_FIRST:
+        found = _expand(route, frame, judge)
+        if found.length > _ASK_FIRST:
+            limits.reserve(found.length, columns)
+        return found
     most = sum(frame.length * way.neighbours.largest for way in route.ways)
     if most <= _AT_ONCE and limits.fits(most, columns):
         return _expand(route, frame, judge)

@@ -111,8 +111,8 @@ class Evaluator:
             case ex.Function("now"):
                 return pa.scalar(self._now, pa.timestamp("ms"))
             case ex.Function("length", (ex.Whole(variable),)) if variable.id in frame.paths:
-                lengths = [None if p is None else len(p) // 2 for p in frame.paths[variable.id].ids]
-                return pa.array(lengths, pa.int64())
+                ids = pc.list_value_length(frame.paths[variable.id].ids)
+                return pc.divide(ids.cast(pa.int64()), 2)
             case ex.Function(name, arguments, kind):
                 values = [self.value(a, frame) for a in arguments]
                 return call_function(name, values, as_arrow_type(kind))
@@ -158,9 +158,9 @@ class Evaluator:
         if isinstance(operand, ex.Whole):
             variable = operand.variable.id
             if variable in frame.paths:
-                missing = np.array([p is None for p in frame.paths[variable].ids], dtype=bool)
-            else:
-                missing = frame.bindings[variable].positions == MISSING
+                ids = frame.paths[variable].ids
+                return ids.is_valid() if negated else ids.is_null()
+            missing = frame.bindings[variable].positions == MISSING
             return pa.array(~missing if negated else missing)
         value = self.value(operand, frame)
         return pc.is_valid(value) if negated else pc.is_null(value)
@@ -186,7 +186,8 @@ def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:
 
 
 def _same_path(operator: str, left: ex.Variable, right: ex.Variable, frame: Frame) -> pa.Array:
-    pairs = zip(frame.paths[left.id].ids, frame.paths[right.id].ids, strict=True)
+    paths = (frame.paths[v.id].ids.to_pylist() for v in (left, right))
+    pairs = zip(*paths, strict=True)
     same = [None if a is None or b is None else (a == b) == (operator == "=") for a, b in pairs]
     return pa.array(same, pa.bool_())
 

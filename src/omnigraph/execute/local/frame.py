@@ -36,13 +36,15 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class PathBinding:
-    """Paths, row by row: the alternating ids of nodes and edges."""
+    """Paths, row by row: lists of the alternating ids of nodes and edges."""
 
-    ids: tuple[tuple[str, ...] | None, ...]
+    ids: pa.Array
 
     def take(self, rows: Index) -> PathBinding:
-        return PathBinding(tuple(self.ids[r] for r in rows))
+        return PathBinding(self.ids.take(pa.array(rows)))
 
+
+PATHS = pa.list_(pa.string())
 
 _NOTHING: Mapping[Any, Any] = {}
 
@@ -125,10 +127,7 @@ def join_frames(parts: Sequence[Frame]) -> Frame:
             v: Binding(b.view, np.concatenate([p.bindings[v].positions for p in parts]), b.optional)
             for v, b in first.bindings.items()
         },
-        {
-            v: PathBinding(tuple(path for p in parts for path in p.paths[v].ids))
-            for v in first.paths
-        },
+        {v: PathBinding(pa.concat_arrays([p.paths[v].ids for p in parts])) for v in first.paths},
         {s: np.concatenate([p.scores[s] for p in parts]) for s in first.scores},
         {n: pa.concat_arrays([p.columns[n] for p in parts]) for n in first.columns},
         first.sorted_by if all(p.sorted_by == first.sorted_by for p in parts) else (),

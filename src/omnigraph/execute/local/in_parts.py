@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +14,14 @@ from omnigraph.execute.local.aggregates import aggregate_frame, distinct_rows
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Frame, join_frames
 from omnigraph.execute.local.ordering import sort_frame
+from omnigraph.execute.local.running_totals import (
+    distinct_operands,
+    needs_partition,
+    running_total,
+)
 from omnigraph.execute.local.spill import SpillSpace, spilled_rows
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-
-# How results of parts are put together: a count of everything is the sum of the counts.
-_TOGETHER = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,25 @@ class InParts:
             )
 
     def counted(self, op: reads.Aggregate) -> Frame:
-        """Without keys every part is one row; those are put together."""
-        rows = [aggregate_frame(op, part, self.evaluator) for part in self.frames()]
-        together = tuple(replace(c, value=_together(c)) for c in op.aggregates)
-        return aggregate_frame(replace(op, aggregates=together), join_frames(rows), self.evaluator)
+        """Without keys: totals that go on from part to part."""
+        calls = {c.name: _call(c) for c in op.aggregates}
+        totals = {name: running_total(call, self.evaluator) for name, call in calls.items()}
+        apart = {name: call for name, call in calls.items() if needs_partition(call)}
+        with contextlib.ExitStack() as stack:
+            spilled = {
+                name: stack.enter_context(spilled_rows(self.space, self.limits)) for name in apart
+            }
+            for part in self.frames():
+                for name, call in calls.items():
+                    if name in apart:
+                        few, values = distinct_operands(call, part, self.evaluator)
+                        spilled[name].add(few, [values])
+                    else:
+                        totals[name].add(part)
+            for name, rows in spilled.items():
+                for group in rows.groups():
+                    totals[name].add(group)
+        return Frame(1, columns={name: total.result() for name, total in totals.items()})
 
     def distinct(self, op: reads.Distinct) -> Frame:
         project: Any = op.input
@@ -91,12 +109,8 @@ class InParts:
 
 
 def can_be_counted(op: reads.Aggregate) -> bool:
-    """Results of parts can be put together."""
-    calls = [c.value for c in op.aggregates]
-    return not op.keys and all(
-        isinstance(c, ex.AggregateCall) and c.function in _TOGETHER and not c.distinct
-        for c in calls
-    )
+    """The totals are small; only `collect` of everything is as large as the rows."""
+    return not op.keys and all(_call(c).function != "collect" for c in op.aggregates)
 
 
 def can_be_grouped(op: reads.Aggregate) -> bool:
@@ -104,11 +118,9 @@ def can_be_grouped(op: reads.Aggregate) -> bool:
     return bool(op.keys)
 
 
-def _together(column: reads.Column) -> ex.AggregateCall:
-    call = column.value
-    assert isinstance(call, ex.AggregateCall)
-    operand = ex.ColumnRef(column.name, call.type, call.nullable)
-    return ex.AggregateCall(_TOGETHER[call.function], operand, False, call.type, call.nullable)
+def _call(column: reads.Column) -> ex.AggregateCall:
+    assert isinstance(column.value, ex.AggregateCall)
+    return column.value
 
 
 def _distinct(frame: Frame) -> Frame:

@@ -16,7 +16,6 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges, TablePin
 
 _STEPS = 4096
-_LONGEST_LIST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +34,18 @@ class Lineage:
         self._lock = threading.Lock()
         self._steps: OrderedDict[tuple[str, str], Step] = OrderedDict()
 
-    def step(self, pin: TablePin) -> Step | None:
-        """None when the commit is not at hand or does not say what it did to the rows."""
+    def step(self, pin: TablePin, most_ids: int) -> Step | None:
+        """None when the commit is not at hand, does not say what it did to the rows, or did more.
+
+        The ids of a commit that changed more than `most_ids` are not even read.
+        """
         name = (pin.location, pin.content_epoch)
         with self._lock:
             known = self._steps.get(name)
         if known is not None:
-            return known
+            return known if known.changes.size <= most_ids else None
         try:
-            found = self._find(pin)
+            found = self._find(pin, most_ids)
         except (SnapshotReclaimed, FormatUnknown):
             found = None  # only a shortcut: whoever needs that history says so
         if found is None:
@@ -57,14 +59,14 @@ class Lineage:
     def back(self, pin: TablePin, most_ids: int) -> Iterator[Step]:
         """Older states with everything that changed from each to `pin`, nearest first."""
         changed = IdChanges()
-        while (step := self.step(pin)) is not None:
+        while (step := self.step(pin, most_ids - changed.size)) is not None:
             changed = step.changes.then(changed)
             if changed.size > most_ids:
                 return
             pin = step.before
             yield Step(pin, changed)
 
-    def _find(self, pin: TablePin) -> Step | None:
+    def _find(self, pin: TablePin, most_ids: int) -> Step | None:
         commit = self._reader.recent_commit(pin.content_epoch)
         if commit is None:
             return None
@@ -81,16 +83,18 @@ class Lineage:
         listed = [c for c in commit.changes if c.key == after.key]
         if len(listed) != 1 or before.location != pin.location:
             return None
-        changes = self._ids(listed[0])
-        if changes is None or not _adds_up(before, after, listed[0], changes):
+        recorded = listed[0]
+        if recorded.inserted + recorded.updated + recorded.deleted > most_ids:
+            return None
+        changes = self._ids(recorded)
+        if changes is None or not _adds_up(before, after, recorded, changes):
             return None
         return Step(before, changes)
 
     def _ids(self, changes: TableChanges) -> IdChanges | None:
         if changes.ids is not None:
             return IdChanges(*(frozenset(part) for part in changes.ids))
-        total = changes.inserted + changes.updated + changes.deleted
-        if changes.file is None or total > _LONGEST_LIST:
+        if changes.file is None:
             return None
         data = self._reader.store.files.get(change_list_object(changes.file))
         if data is None:

@@ -15,7 +15,7 @@ from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Frame
 from omnigraph.execute.local.in_parts import InParts
-from omnigraph.execute.local.spill import SpillSpace, frames_in_parts, parts_of
+from omnigraph.execute.local.spill import SpillSpace, frames_in_parts, steps_of
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.plan.physical import PhysicalOp
 
@@ -69,11 +69,11 @@ class Binder:
 
     def in_parts(self, op: Any, run: Run, start: Frame, error: ResourceLimit) -> InParts:
         """How to go on when the rows of `op` do not fit; the error itself when there is no way."""
-        parts = parts_of(op) if error.limit == "memory" else None
-        if parts is None:
+        steps = steps_of(op) if error.limit == "memory" else None
+        if steps is None:
             raise error
-        first, above = self.bind(parts.first), self.bind(parts.above)
-        frames = partial(frames_in_parts, partial(first, run), partial(above, run), start)
+        bound = [partial(self.bind(step), run) for step in steps]
+        frames = partial(frames_in_parts, bound, start)
         return InParts(frames, run.evaluator, run.limits, self.space)
 
 

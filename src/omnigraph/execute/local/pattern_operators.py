@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.execute.local.aggregates import distinct_on
 from omnigraph.execute.local.cold_scan import read_rows
@@ -14,7 +15,7 @@ from omnigraph.execute.local.entity_scan import find_nodes, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edges
 from omnigraph.execute.local.expand_filters import judge_entries
-from omnigraph.execute.local.frame import Binding, Frame, PathBinding
+from omnigraph.execute.local.frame import PATHS, Binding, Frame, PathBinding
 from omnigraph.execute.local.index_expand import follow_by_index, indexed_hop
 from omnigraph.execute.local.operator_binding import Binder, Operator, Run
 from omnigraph.execute.local.reach import expand_reach
@@ -168,8 +169,8 @@ def _with_unmatched(op: reads.Optional, frame: Frame, inside: Frame) -> Frame:
     bindings, paths = dict(result.bindings), dict(result.paths)
     for variable in op.variables:
         if variable.kind is VariableKind.PATH:
-            ids = (*inside.paths[variable.id].ids, *(None for _ in unmatched))
-            paths[variable.id] = PathBinding(tuple(ids[i] for i in order))
+            ids = [inside.paths[variable.id].ids, pa.nulls(len(unmatched), PATHS)]
+            paths[variable.id] = PathBinding(pa.concat_arrays(ids)).take(order)
         else:
             found = inside.bindings[variable.id]
             blank = np.full(len(unmatched), MISSING, np.int32)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 import pyarrow as pa
 
 # So many ids are kept as Python bytes: the first steps of a search are one call.
-_SIGNPOSTS = 4096
+_SIGNPOSTS = 1024
 
 
 class SortedIds:

@@ -21,15 +21,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ResourceLimit
-from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.frame import Frame
+from omnigraph.execute.limits import QueryLimits, megabytes
+from omnigraph.execute.local.frame import Frame, PathBinding
+from omnigraph.execute.local.table_content import one_chunk
 from omnigraph.ir import reads
 from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Weigh, with_input
 
-_FIRST_PARTS = 16
-_PARTITIONS = 32
+_PARTS = 8
+_PARTITIONS = 1024
 _WEIGHT = "weight"
-_CHAIN = (
+# An element of a path that comes back: its text, and where that starts.
+_PATH_BYTES = 24
+# Each row of these is made of one row of the input, whatever the others are.
+_STEPS = (
     reads.Expand,
     reads.Filter,
     reads.AntiJoin,
@@ -40,6 +44,7 @@ _CHAIN = (
     Keep,
     Weigh,
     DistinctOn,
+    reads.Search,
 )
 
 Run = Callable[[Frame], Frame]
@@ -54,43 +59,41 @@ class SpillSpace:
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A pattern cut at its first scan: what is run for some of the scan's rows at a time."""
+def steps_of(op: Any) -> list[Any] | None:
+    """A pattern step by step, the first one first, each standing alone.
 
-    above: Any
-    first: Any
-
-
-def frames_in_parts(first: Run, above: Run, start: Frame) -> Iterator[Frame]:
-    """The rows in parts that fit; a part that does not is cut again."""
-    begin = first(start)
-    at, size = 0, max(1, begin.length // _FIRST_PARTS)
-    while at < begin.length:
-        rows = np.arange(at, min(at + size, begin.length))
-        try:
-            part = above(begin.take(rows, ordered=True))
-        except ResourceLimit as limit:
-            if limit.fields.get("limit") != "memory" or size == 1:
-                raise
-            size = max(1, size // 4)
-            continue
-        at += len(rows)
-        yield part
-
-
-def parts_of(op: Any) -> Parts | None:
-    """None when the rows of a pattern depend on one another, or nothing can be cut."""
-    chain = []
-    while isinstance(op, _CHAIN):
-        chain.append(op)
+    None when rows of it depend on one another: they can only be made together.
+    """
+    steps = []
+    while isinstance(op, _STEPS):
+        steps.append(with_input(op, reads.Rows()))
         op = op.input
-    if not isinstance(op, reads.Rows) or op.variables or len(chain) < 2:
+    if not isinstance(op, reads.Rows) or op.variables:
         return None
-    above: Any = reads.Rows()
-    for step in reversed(chain[:-1]):
-        above = with_input(step, above)
-    return Parts(above, chain[-1])
+    return steps[::-1]
+
+
+def frames_in_parts(steps: Sequence[Run], frame: Frame) -> Iterator[Frame]:
+    """What the steps make of a frame, in parts that fit and in order.
+
+    Where it does not fit they are done for some of the rows at a time; where that is a single row,
+    for some of the rows that the first step makes of it.
+    """
+    try:
+        made = frame
+        for step in steps:
+            made = step(made)
+    except ResourceLimit as limit:
+        if limit.fields.get("limit") != "memory":
+            raise
+    else:
+        yield made
+        return
+    if frame.length == 1:
+        yield from frames_in_parts(steps[1:], steps[0](frame))
+        return
+    for rows in np.array_split(np.arange(frame.length), min(_PARTS, frame.length)):
+        yield from frames_in_parts(steps, frame.take(rows, ordered=True))
 
 
 class SpilledRows:
@@ -112,13 +115,11 @@ class SpilledRows:
 
     def add(self, frame: Frame, by: Sequence[Any]) -> None:
         """Rows and the columns they are ordered or grouped by."""
-        if frame.paths or frame.scores or frame.columns or frame.origin is not None:
-            raise ResourceLimit(
-                "paths and scores of so many rows cannot be kept on disk; narrow the query or "
-                "raise memory_bytes",
-                limit="memory",
-            )
+        assert not frame.columns
+        assert frame.origin is None
         columns: dict[str, Any] = {f"p{v}": b.positions for v, b in frame.bindings.items()}
+        columns |= {f"path{v}": p.ids for v, p in frame.paths.items()}
+        columns |= {f"s{n}": scores for n, scores in enumerate(frame.scores.values())}
         if frame.weights is not None:
             columns[_WEIGHT] = frame.weights
         columns |= {f"by{n}": _sortable(values) for n, values in enumerate(by)}
@@ -137,25 +138,40 @@ class SpilledRows:
         keys = ", ".join(f"by{n} {order}" for n, order in enumerate(orders))
         self._check()
         self._reserve_positions()
-        return self._frame(f"SELECT {self._names()} FROM spilled ORDER BY {keys}")
+        return self._frame(f"ORDER BY {keys}")
 
     def groups(self) -> Iterator[Frame]:
-        """Some groups at a time, each with all of its rows."""
-        for part in range(_PARTITIONS):
+        """Some groups at a time, each with all of its rows, as many as fit."""
+        if self._like is None:
+            return
+        counts = self._connection.execute(
+            "SELECT part, count(*) FROM spilled GROUP BY part ORDER BY part"
+        ).fetchall()
+        columns = len(self._names())
+        at = 0
+        while at < len(counts):
             self._check()
-            frame = self._frame(f"SELECT {self._names()} FROM spilled WHERE part = {part}")
-            if frame.length:
-                yield frame
+            first, rows = counts[at]
+            at += 1
+            while at < len(counts) and self._limits.fits(rows + counts[at][1], columns):
+                rows += counts[at][1]
+                at += 1
+            last = counts[at - 1][0]
+            yield self._frame(f"WHERE part BETWEEN {first} AND {last}")
 
     def _reserve_positions(self) -> None:
         """What comes back are four bytes an entity; even that may be too much."""
         assert self._like is not None
-        ((rows,),) = self._connection.execute("SELECT count(*) FROM spilled").fetchall()
-        needed = rows * 4 * max(1, len(self._like.bindings))
+        paths = "".join(f" + coalesce(sum(len(path{v})), 0)" for v in self._like.paths)
+        ((rows, ids),) = self._connection.execute(
+            f"SELECT count(*), 0{paths} FROM spilled"
+        ).fetchall()
+        row_bytes = 4 * len(self._like.bindings) + 8 * len(self._like.scores)
+        needed = rows * max(4, row_bytes) + ids * _PATH_BYTES
         if needed > self._space.memory_bytes:
             raise ResourceLimit(
-                f"the answer has {rows:,} rows, {needed / 1e9:.1f} GB as positions alone; its "
-                f"budget is {self._space.memory_bytes / 1e9:.1f} GB. Add a limit or raise "
+                f"the answer has {rows:,} rows, {megabytes(needed)} before any column is read; its "
+                f"budget is {megabytes(self._space.memory_bytes)}. Add a limit or raise "
                 "memory_bytes",
                 limit="memory",
                 rows=rows,
@@ -164,29 +180,42 @@ class SpilledRows:
 
     def _partition(self, by: int) -> str:
         names = ", ".join(f"by{n}" for n in range(by))
-        return f"hash({names}) % {_PARTITIONS} AS part" if by else "0 AS part"
+        return f"(hash({names}) % {_PARTITIONS})::INTEGER AS part" if by else "0 AS part"
 
-    def _names(self) -> str:
-        assert self._like is not None
-        weights = [_WEIGHT] if self._like.weights is not None else []
-        return ", ".join([*(f"p{v}" for v in self._like.bindings), *weights])
+    def _names(self) -> list[str]:
+        """The columns that come back."""
+        like = self._like
+        assert like is not None
+        weights = [_WEIGHT] if like.weights is not None else []
+        positions, paths = (f"p{v}" for v in like.bindings), (f"path{v}" for v in like.paths)
+        return [*positions, *paths, *(f"s{n}" for n in range(len(like.scores))), *weights]
 
-    def _frame(self, statement: str) -> Frame:
-        assert self._like is not None
+    def _frame(self, which: str) -> Frame:
+        like = self._like
+        assert like is not None
+        statement = f"SELECT {', '.join(self._names())} FROM spilled {which}"
         found = self._connection.sql(statement).to_arrow_table()
-        bindings = {
-            v: replace(b, positions=found.column(f"p{v}").to_numpy().astype(np.int32, copy=False))
-            for v, b in self._like.bindings.items()
-        }
-        weights = found.column(_WEIGHT).to_numpy() if self._like.weights is not None else None
-        return Frame(found.num_rows, bindings, weights=weights)
+
+        def column(name: str) -> Any:
+            return found.column(name).to_numpy()
+
+        return Frame(
+            found.num_rows,
+            {
+                v: replace(b, positions=column(f"p{v}").astype(np.int32, copy=False))
+                for v, b in like.bindings.items()
+            },
+            {v: PathBinding(one_chunk(found.column(f"path{v}"))) for v in like.paths},
+            {slot: column(f"s{n}") for n, slot in enumerate(like.scores)},
+            weights=column(_WEIGHT) if like.weights is not None else None,
+        )
 
     def _check(self) -> None:
         self._limits.check()
         used = sum(entry.stat().st_size for entry in os.scandir(self._file.parent))
         if used > self._space.limit_bytes:
             raise ResourceLimit(
-                f"the query keeps more than {self._space.limit_bytes / 1e9:.1f} GB of rows on disk;"
+                f"the query keeps more than {megabytes(self._space.limit_bytes)} of rows on disk;"
                 " narrow it or raise spill_bytes",
                 limit="spill",
                 budget_bytes=self._space.limit_bytes,
@@ -208,10 +237,4 @@ def _sortable(values: Any) -> Any:
     """A column DuckDB orders and tells apart as we do."""
     if not isinstance(values, pa.Array):
         return values
-    if pa.types.is_nested(values.type):
-        raise ResourceLimit(
-            "lists and objects of so many rows cannot be sorted or grouped on disk; narrow the "
-            "query or raise memory_bytes",
-            limit="memory",
-        )
     return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values

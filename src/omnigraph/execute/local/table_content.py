@@ -26,8 +26,8 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion
 
 Addresses = npt.NDArray[np.uint64]
 
-# Above this many keys one hash of the ids beats a binary search per key.
-_FEW_KEYS = 64
+# A binary search for a key costs as much as hashing this many ids (2.5 us, 0.09 us each).
+_HASHED_PER_SEARCH = 28
 
 
 class TableContent(ABC):
@@ -119,7 +119,7 @@ class TableContent(ABC):
         return rank if there else MISSING
 
     def find(self, ids: pa.Array) -> Positions:
-        if len(ids) <= _FEW_KEYS:
+        if len(ids) * _HASHED_PER_SEARCH <= self.count:
             return np.fromiter((self.find_one(i) for i in ids.to_pylist()), np.int32, len(ids))
         return self.find_many(ids)
 

@@ -160,11 +160,11 @@ class Topology:
         """Undo the newest commit that touched one of the three, then the next, ..."""
         at, changed = list(pins), [IdChanges()] * 3
         most = self._limits.changed_ids(pins[0].row_count)
-        while sum(c.size for c in changed) <= most:
+        while (left := most - sum(c.size for c in changed)) >= 0:
             newest = max(pin.content_epoch for pin in at)
             for number in range(3):
                 if at[number].content_epoch == newest:
-                    step = self._lineage.step(at[number])
+                    step = self._lineage.step(at[number], left)
                     if step is None:
                         return
                     at[number] = step.before

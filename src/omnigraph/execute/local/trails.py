@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING
-from omnigraph.execute.local.frame import Binding, Frame, PathBinding
+from omnigraph.execute.local.frame import PATHS, Binding, Frame, PathBinding
 from omnigraph.execute.local.partial_view import settled
 from omnigraph.execute.local.reach import HOP_CEILING
 from omnigraph.execute.local.route import Route, lift, local_positions
@@ -101,7 +102,9 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
     if op.path is None:
         return result
     return replace(
-        result, paths={**result.paths, op.path.id: PathBinding(tuple(paths))}, sorted_by=()
+        result,
+        paths={**result.paths, op.path.id: PathBinding(pa.array(paths, PATHS))},
+        sorted_by=(),
     )
 
 
