@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.intents import IntentKind
 from omnigraph.manifest.publication import CommitDraft
-from omnigraph.manifest.records import Commit
+from omnigraph.manifest.records import Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey
 
@@ -39,6 +39,8 @@ class WriteRequest:
     """With `on_exact_head`: which tables it may change, known only once the head is."""
     long_build: bool = False
     """Building takes long: do not keep others waiting meanwhile."""
+    stream_batch: StreamBatch | None = None
+    """A batch that its stream's mark has reached already is repeated, not written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
         actor_id=request.actor_id,
         message=request.message,
         idempotency_key=request.idempotency_key,
+        stream_batch=request.stream_batch,
     )
 
 

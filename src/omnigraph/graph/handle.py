@@ -181,7 +181,8 @@ class Graph(Branching):
 
         Args:
             data: A path, glob or directory (`.ndjson .csv .parquet`), an open binary file of
-                NDJSON, an Arrow table or reader, a pandas or polars frame, or a list of these.
+                NDJSON, an Arrow table or reader, a pandas or polars frame, or a list of these; a
+                Spark DataFrame, or a dict of them by type.
             mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
                 types that occur in the input.
             branch: Where the entities go.

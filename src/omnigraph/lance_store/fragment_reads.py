@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import DatasetVersion, Store
 
 _ROWS_PER_BATCH = 16 * 1024
@@ -31,21 +31,25 @@ def read_target(store: Store, at: DatasetVersion) -> ReadTarget:
 
 def fragment_ids(store: Store, at: DatasetVersion) -> list[tuple[int, int]]:
     """(fragment id, rows), ascending."""
-    with storage_errors(f"listing fragments of {at.location}"):
+    with snapshot_errors(f"listing fragments of {at.location}"):
         fragments = store.open(at).get_fragments()
         return sorted((f.fragment_id, f.count_rows()) for f in fragments)
 
 
 def read_fragments(
-    target: ReadTarget, fragments: Sequence[int], columns: Sequence[str]
+    target: ReadTarget,
+    fragments: Sequence[int],
+    columns: Sequence[str],
+    row_filter: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Live rows of these fragments, blobs as bytes, a batch at a time."""
-    with storage_errors(f"reading {target.uri}"):
+    """Live rows of these fragments that pass a Lance filter, blobs as bytes, a batch at a time."""
+    with snapshot_errors(f"reading {target.uri}"):
         dataset = lance.dataset(
             target.uri, version=target.version, storage_options=target.storage_options or None
         )
         scanner = dataset.scanner(
             columns=list(columns),
+            filter=row_filter,
             fragments=[dataset.get_fragment(number) for number in fragments],
             batch_size=_ROWS_PER_BATCH,
             **scan_options(dataset),

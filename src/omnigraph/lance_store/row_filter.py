@@ -12,7 +12,8 @@ from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 
 Simple = str | int | dt.date
-OPERATORS = frozenset({"=", "<", "<=", ">", ">="})
+"""Text, whole numbers, booleans, dates and moments: types whose order is the same everywhere."""
+OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def condition(column: str, operator: str, value: Simple) -> str:
@@ -23,6 +24,10 @@ def condition(column: str, operator: str, value: Simple) -> str:
 
 def one_of(column: str, values: Iterable[Simple]) -> str:
     return f"{_name(column)} IN ({','.join(_literal(value) for value in values)})"
+
+
+def is_null(column: str, *, negated: bool = False) -> str:
+    return f"{_name(column)} IS {'NOT ' if negated else ''}NULL"
 
 
 def read_where(dataset: Dataset, columns: Sequence[str], conditions: Sequence[str]) -> pa.Table:
@@ -41,6 +46,9 @@ def _name(column: str) -> str:
 def _literal(value: Simple) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, dt.datetime):
+        moment = value.astimezone(dt.UTC).replace(tzinfo=None)
+        return f"timestamp '{moment.isoformat(timespec='milliseconds')}'"
     if isinstance(value, dt.date):
         return f"date '{value.isoformat()}'"
     return str(value)

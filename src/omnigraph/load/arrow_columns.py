@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _fast(
     if isinstance(kind, VectorType) and pa.types.is_fixed_size_list(source):
         column, source = _as_list(column)
     wanted = parse_type(kind)
-    if not _same_family(source, wanted):
+    if not _same_family(source, wanted) and not _is_whole(column, wanted):
         return None
     try:
         return typed_column(kind, column.cast(wanted))
@@ -122,6 +123,13 @@ def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_floating(wanted) and numbers)
 
 
+def _is_whole(column: pa.Array, wanted: pa.DataType) -> bool:
+    """Decimals without a fraction, the way tools without unsigned integers hold them."""
+    if not (pa.types.is_decimal(column.type) and pa.types.is_integer(wanted)):
+        return False
+    return bool(column.type.scale == 0)
+
+
 def _one_by_one(
     column: pa.Array, kind: ValueType, target: pa.DataType, blobs: BlobBases
 ) -> tuple[pa.Array, dict[int, str]]:
@@ -143,6 +151,10 @@ def _python_value(value: Any) -> Any:
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         # Columns of other tools say UTC by saying nothing.
         return value.replace(tzinfo=dt.UTC)
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [_python_value(item) for item in value]
     return value
 
 

@@ -28,6 +28,7 @@ def commit_load(
         idempotency_key=options.idempotency_key,
         repreparable=options.mode is not LoadMode.OVERWRITE,
         long_build=True,
+        stream_batch=options.stream_batch,
     )
     receipt = transaction.run(request, build)
     # Counted after the build: Spark knows what it read only then.
@@ -40,4 +41,5 @@ def commit_load(
         engine=engine,
         counts=tuple(counts),
         commit=receipt.commit,
+        repeated=receipt.repeated,
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.manifest.records import Commit
+from omnigraph.manifest.records import Commit, StreamBatch
 from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
 
 
@@ -44,6 +44,8 @@ class LoadOptions:
     type_name: str | None = None
     columns: Mapping[str, str] | None = None
     """CSV and Parquet: name in the file -> property."""
+    stream_batch: StreamBatch | None = None
+    """Which batch of which stream this is: again, it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class LoadReceipt:
     commit: Commit | None
     engine_reason: str = ""
     """Why this engine ran."""
+    repeated: bool = False
+    """The idempotency key or the batch had been committed before; nothing was written."""
 
     @property
     def nodes(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.manifest.records import HistorySegment, StoredCommit, TablePin
+from omnigraph.manifest.records import HistorySegment, StoredCommit, StreamMark, TablePin
 from omnigraph.values.identifiers import TableKey
 
 MANIFEST_SCHEMA = pa.schema(
@@ -45,6 +45,8 @@ class BranchState:
     deleted: bool = False
     name: str | None = None
     """The branch's name since it was renamed; None: the one it was made with."""
+    streams: Mapping[str, StreamMark] = field(default_factory=dict)
+    """High-water marks, least recently moved first."""
 
     @property
     def head_commit_id(self) -> str:
@@ -104,6 +106,7 @@ def state_from_rows(version: int, table: pa.Table) -> BranchState:
         dropped=dropped,
         deleted=head["deleted"],
         name=head.get("name"),
+        streams={s: StreamMark(*mark) for s, mark in head.get("streams", {}).items()},
     )
 
 
@@ -115,6 +118,7 @@ def _head_row(state: BranchState) -> _Row:
         "cancelled": list(state.cancelled),
         "deleted": state.deleted,
         "name": state.name,
+        "streams": {s: [mark.batch, mark.commit_id] for s, mark in state.streams.items()},
     }
     return _row("graph_head", "graph_head", metadata=_compact(metadata))
 

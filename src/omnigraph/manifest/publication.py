@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from omnigraph.errors import (
@@ -19,6 +19,8 @@ from omnigraph.manifest.records import (
     PinChange,
     RecoveryAudit,
     StoredCommit,
+    StreamBatch,
+    StreamMark,
     TableChanges,
     TablePin,
     lists_from_json,
@@ -29,6 +31,8 @@ from omnigraph.values.identifiers import TableKey
 Json = dict[str, Any]
 
 _KEPT_CANCELLATIONS = 64
+_KEPT_STREAMS = 256
+"""Streams that are remembered; the one that has been silent for longest goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class CommitDraft:
     differs_from_merged: tuple[TableChanges, ...] | None = None
     not_before: int = 0
     """Later than this moment: a merge is younger than both its parents on any clock."""
+    stream_batch: StreamBatch | None = None
+    """The stream's mark moves here with the commit, in one swap."""
 
     def to_json(self) -> Json:
         return {
@@ -87,17 +93,19 @@ class CommitDraft:
             "equals_merged": self.equals_merged,
             "differs_from_merged": lists_to_json(self.differs_from_merged),
             "not_before": self.not_before,
+            "stream_batch": asdict(self.stream_batch) if self.stream_batch else None,
         }
 
     @staticmethod
     def from_json(data: Json) -> CommitDraft:
-        audit = data["recovery"]
+        audit, stream = data["recovery"], data.get("stream_batch")
         return CommitDraft(
             **{
                 **data,
                 "changes": tuple(TableChanges.from_json(c) for c in data["changes"]),
                 "recovery": RecoveryAudit.from_json(audit) if audit else None,
                 "differs_from_merged": lists_from_json(data.get("differs_from_merged")),
+                "stream_batch": StreamBatch(**stream) if stream else None,
             }
         )
 
@@ -259,7 +267,18 @@ def apply_publication(
     if publication.commit is None:
         return next_state, None
     commit = _finish(publication.commit, next_state, ref, tuple(changed), now_micros)
-    return replace(next_state, commits=(*state.commits, StoredCommit.of(commit))), commit
+    streams = _marked(state.streams, publication.commit)
+    commits = (*state.commits, StoredCommit.of(commit))
+    return replace(next_state, commits=commits, streams=streams), commit
+
+
+def _marked(streams: Mapping[str, StreamMark], draft: CommitDraft) -> Mapping[str, StreamMark]:
+    done = draft.stream_batch
+    if done is None:
+        return streams
+    others = [(name, mark) for name, mark in streams.items() if name != done.stream]
+    kept = others[-(_KEPT_STREAMS - 1) :]
+    return dict([*kept, (done.stream, StreamMark(done.batch, draft.commit_id))])
 
 
 def undo_commits(

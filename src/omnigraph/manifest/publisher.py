@@ -17,7 +17,12 @@ from omnigraph.manifest.branch_state import BranchState, state_to_rows
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.format_stamp import CURRENT
 from omnigraph.manifest.history import pack
-from omnigraph.manifest.publication import Publication, apply_publication, unmet_requirement
+from omnigraph.manifest.publication import (
+    CommitDraft,
+    Publication,
+    apply_publication,
+    unmet_requirement,
+)
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, Commit
 from omnigraph.settings.models import HistorySettings
@@ -38,9 +43,12 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The idempotency key was used before: this is the first commit's receipt."""
+    """The idempotency key or the batch was there before: this is the first commit's receipt.
 
-    commit: Commit
+    None: it was there, under newer batches of its stream.
+    """
+
+    commit: Commit | None
 
 
 class Publisher:
@@ -94,7 +102,15 @@ class Publisher:
             first = self._graph.find_by_key(state, draft.idempotency_key, not_before)
             if first is not None:
                 return Repeated(first)
-        return None
+        return self._earlier_batch(state, draft)
+
+    def _earlier_batch(self, state: BranchState, draft: CommitDraft) -> Repeated | None:
+        given = draft.stream_batch
+        mark = state.streams.get(given.stream) if given is not None else None
+        if given is None or mark is None or given.batch > mark.batch:
+            return None
+        same = given.batch == mark.batch
+        return Repeated(self._graph.find_in(state, mark.commit_id) if same else None)
 
     def find_commit(self, state: BranchState, commit_id: str, based_on: int) -> Commit | None:
         """A commit that can only have been published after manifest version `based_on`."""

@@ -250,6 +250,22 @@ class StoredCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A numbered batch of a stream that delivers in order and may deliver again."""
+
+    stream: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """How far a stream got on a branch: its last batch, and the commit that holds it."""
+
+    batch: int
+    commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class HistorySegment:
     """Reference to an immutable `__history` object: commits (level 0) or other segments."""
 

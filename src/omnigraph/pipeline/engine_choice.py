@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -31,7 +32,7 @@ def choose_engine(
         raise InvalidArgument(
             f"no load engine {wanted!r}; there is: {AUTO}, {LOCAL}, {SPARK}", engine=wanted
         )
-    if is_spark_frame(data):
+    if holds_spark_frames(data):
         if wanted == LOCAL:
             raise InvalidArgument("a Spark DataFrame is loaded by engine 'spark', not 'local'")
         return EngineChoice(SPARK, "the input is a Spark DataFrame")
@@ -40,7 +41,14 @@ def choose_engine(
     return _by_size(sum(s.size for s in find_sources(data, type_name)), settings)
 
 
-def is_spark_frame(data: Any) -> bool:
+def holds_spark_frames(data: Any) -> bool:
+    """A Spark DataFrame, or one for each of several types: `{"Person": people, "Knows": …}`."""
+    if isinstance(data, Mapping):
+        return bool(data) and all(map(_is_spark_frame, data.values()))
+    return _is_spark_frame(data)
+
+
+def _is_spark_frame(data: Any) -> bool:
     kind = type(data)
     return kind.__module__.startswith("pyspark.") and kind.__name__ == "DataFrame"
 

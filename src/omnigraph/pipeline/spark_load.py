@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import Claims, claims
-from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
@@ -25,12 +25,11 @@ from omnigraph.load.prepare import PreparedInput, Progress
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import ReadOptions, Source, entity_of, find_sources
-from omnigraph.load.spool import file_and_line, place_of
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.adopt_tables import AdoptingWriter
-from omnigraph.pipeline.engine_choice import is_spark_frame
+from omnigraph.pipeline.engine_choice import holds_spark_frames
 from omnigraph.pipeline.input_pieces import Piece, cut
 from omnigraph.pipeline.jobs import run_job
 from omnigraph.pipeline.load_tasks import (
@@ -39,10 +38,9 @@ from omnigraph.pipeline.load_tasks import (
     TaskResult,
     run_frame,
     run_tasks,
-    shifted,
 )
 from omnigraph.pipeline.session import Session, spark_session
-from omnigraph.pipeline.written_spool import PlacedPart, WrittenSpool
+from omnigraph.pipeline.written_rows import Placed, in_order, take_written
 from omnigraph.settings.models import Settings
 from omnigraph.values.identifiers import EntityKind, TableKey
 
@@ -51,10 +49,11 @@ ENGINE = "spark"
 
 @dataclass(frozen=True, slots=True)
 class SparkInput:
-    """What is loaded: sources cut into pieces, or a Spark DataFrame of one type."""
+    """What is loaded: sources cut into pieces, or Spark DataFrames, one of each type."""
 
     sources: tuple[Source, ...]
-    frame: Any = None
+    frames: tuple[Any, ...] = ()
+    """With frames: one for each source."""
 
     def types(self, catalog: Catalog) -> list[TableKey]:
         """Types that may occur; NDJSON may hold any."""
@@ -80,7 +79,9 @@ class SparkLoader:
     ) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         given = _input(data, options.type_name)
-        session = spark_session(self.settings.pipeline)
+        session = (
+            given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
+        )
         ref, state = self.reader.branch(options.branch)
         catalog = self.reader.snapshot(ref, state).catalog
         load = self.settings.load
@@ -98,7 +99,7 @@ class SparkLoader:
 
 
 def _input(data: Any, type_name: str | None) -> SparkInput:
-    if not is_spark_frame(data):
+    if not holds_spark_frames(data):
         sources = tuple(find_sources(data, type_name))
         for source in sources:
             if source.stream is not None:
@@ -106,9 +107,12 @@ def _input(data: Any, type_name: str | None) -> SparkInput:
                     f"{source.name}: workers cannot share a stream; give a file, or engine 'local'"
                 )
         return SparkInput(sources)
+    if isinstance(data, Mapping):
+        sources = tuple(Source("arrow", f"<{name}>", name) for name in data)
+        return SparkInput(sources, tuple(data.values()))
     if type_name is None:
         raise InvalidArgument("a DataFrame needs type=: which type do its rows have?")
-    return SparkInput((Source("arrow", "<DataFrame>", type_name),), data)
+    return SparkInput((Source("arrow", "<DataFrame>", type_name),), (data,))
 
 
 @dataclass
@@ -166,25 +170,23 @@ class _LoadJob:
             ReadOptions(self.options.columns, BlobBases(settings.load.blob_bases)),
             settings.embedding,
         )
-        results = self._run_workers(plan)
-        self._judge(results)
-        for key in keys:
-            parts = [
-                PlacedPart(part, offset)
-                for result, offset in results
-                for part in result.parts
-                if part.key == key
-            ]
-            if parts:
-                entity = self.prepared.catalog.entity_type(key)
-                self._take(key, WrittenSpool(entity, store, snapshot.pin(key).at, parts))
+        homes = {key: snapshot.pin(key).at for key in keys}
+        # A frame names its type also when it has no rows: overwritten, the type is empty then.
+        named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
+        take_written(self.prepared, store, homes, self._run_workers(plan), named)
 
-    def _run_workers(self, plan: LoadPlan) -> list[tuple[TaskResult, int]]:
+    def _run_workers(self, plan: LoadPlan) -> list[Placed]:
         """Results in input order, each with the place before its first line."""
-        if self.given.frame is not None:
-            source = self.given.sources[0]
-            rows = self.given.frame.mapInArrow(run_frame(plan, source), RESULT)
-            return _placed(self._collect(rows, 0), ())
+        if self.given.frames:
+            return [
+                placed
+                for number, (source, frame) in enumerate(
+                    zip(self.given.sources, self.given.frames, strict=True)
+                )
+                for placed in in_order(
+                    self._collect(frame.mapInArrow(run_frame(plan, source), RESULT), 0), number
+                )
+            ]
         pieces = cut(self.given.sources, self.loader.settings.pipeline.task_bytes)
         numbers = self.session.range(0, len(pieces), 1, len(pieces))
         rows = numbers.mapInArrow(run_tasks(plan, pieces), RESULT)
@@ -204,32 +206,7 @@ class _LoadJob:
         found = [pickle.loads(row.result) for row in collected]
         return sorted(found, key=lambda result: result.task)
 
-    def _judge(self, results: Sequence[tuple[TaskResult, int]]) -> None:
-        """Raise what the workers found wrong: unreadable input first, then broken rules."""
-        for result, _ in results:
-            if result.error is not None:
-                raise result.error
-        report = Report()
-        for result, offset in results:
-            _, before = file_and_line(offset)
-            report.merge((shifted(v, before) for v in result.violations), result.counts)
-        report.raise_if_any()
 
-    def _take(self, key: TableKey, spool: WrittenSpool) -> None:
-        """Hand the narrow columns to the checks."""
-        for placed, table in spool.narrow():
-            given = placed.part.given
-            if given is None or any(given):
-                self.prepared.given_ids.add(key)
-            self.prepared.index.add_input(spool.entity, table)
-        self.prepared.spools[key] = spool
-
-
-def _placed(results: list[TaskResult], pieces: tuple[Piece, ...]) -> list[tuple[TaskResult, int]]:
-    placed = []
-    before: dict[int, int] = {}
-    for result in results:
-        file = pieces[result.task].file if pieces else 0
-        placed.append((result, place_of(file, before.get(file, 0))))
-        before[file] = before.get(file, 0) + result.lines
-    return placed
+def _placed(results: list[TaskResult], pieces: tuple[Piece, ...]) -> list[Placed]:
+    by_file = groupby(results, key=lambda result: pieces[result.task].file)
+    return [placed for file, found in by_file for placed in in_order(found, file)]

@@ -1,0 +1,94 @@
+"""A load in two halves, for writers whose rows Spark moves by itself.
+
+`begin` tells workers where to write, before any of them runs; `land` takes what they reported and
+commits it. The two may run in different processes: Spark commits outside of its driver's Python.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from omnigraph.catalog.model import EntityType
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.request import WriteRequest
+from omnigraph.integrity.validate import claims
+from omnigraph.lance_store.stage_fragments import write_target
+from omnigraph.load.commit_load import commit_load
+from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.landing import Landing
+from omnigraph.load.line_values import BlobBases
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.prepare import PreparedInput
+from omnigraph.load.recheck import Recheck
+from omnigraph.load.sources import ReadOptions, Source, entity_of
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.adopt_tables import AdoptingWriter
+from omnigraph.pipeline.handoff import Handoff
+from omnigraph.pipeline.load_tasks import LoadPlan, TaskResult
+from omnigraph.pipeline.spark_load import ENGINE, SparkLoader
+from omnigraph.pipeline.written_rows import in_order, take_written
+from omnigraph.values.identifiers import EntityKind
+
+
+def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:
+    """Where rows of `options.type_name` are to be written for `options.branch`."""
+    source = Source("arrow", "<DataFrame>", options.type_name)
+    snapshot, entity = _owned(loader, options, source)
+    key = entity.table_key
+    settings = loader.settings
+    plan = LoadPlan(
+        snapshot.catalog,
+        {key: write_target(loader.reader.store, snapshot.pin(key).at)},
+        ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
+        settings.embedding,
+    )
+    return Handoff(source, plan, {key: snapshot.pin(key).at})
+
+
+def _owned(
+    loader: SparkLoader, options: LoadOptions, source: Source
+) -> tuple[Snapshot, EntityType]:
+    """Fork the table first if the branch does not own it: files belong to one lineage."""
+    ref, state = loader.reader.branch(options.branch)
+    snapshot = loader.reader.snapshot(ref, state)
+    entity = entity_of(source, snapshot.catalog)
+    if snapshot.pin(entity.table_key).owner == ref.incarnation:
+        return snapshot, entity
+    fork = WriteRequest(options.branch, "load", (entity.table_key,), actor_id=options.actor)
+    loader.transaction.run(fork, lambda _: ChangeSet(()))
+    return loader.reader.snapshot(*loader.reader.branch(options.branch)), entity
+
+
+def land(
+    loader: SparkLoader, handoff: Handoff, results: Sequence[TaskResult], options: LoadOptions
+) -> LoadReceipt:
+    """Check what the workers wrote, all of it against itself and the graph, and commit it."""
+    catalog, load = handoff.plan.catalog, loader.settings.load
+    with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=load.temp_directory) as folder:
+        index = KeyIndex(catalog, Path(folder), load.memory_bytes)
+        prepared = PreparedInput(catalog, index, Path(folder), [handoff.source.name])
+        landing = Landing(
+            prepared,
+            loader.reader.store,
+            options.mode,
+            Recheck(loader.reader, loader.commits),
+            writer=AdoptingWriter,
+        )
+        (key,) = handoff.homes
+        replaced = [key] if options.mode is LoadMode.OVERWRITE else []
+        nodes = [k for k in replaced if k.kind is EntityKind.NODE]
+
+        def build(snapshot: Snapshot) -> ChangeSet:
+            if not prepared.spools:
+                # Within the transaction: from here on cleanup leaves the files alone.
+                placed = in_order(results, 0)
+                take_written(prepared, loader.reader.store, handoff.homes, placed, replaced)
+            return landing.build(snapshot)
+
+        try:
+            claimed = claims(catalog, [key], nodes, replaced)
+            return commit_load(loader.transaction, prepared, options, claimed, build, ENGINE)
+        finally:
+            prepared.close()

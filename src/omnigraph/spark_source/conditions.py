@@ -1,0 +1,216 @@
+"""Conditions on columns that Lance evaluates exactly as Spark would, from text or from Spark.
+
+Only types with one order everywhere: text, whole numbers, booleans, dates and moments. Floats are
+left to Spark, whose NaN and negative zero compare differently.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.row_filter import condition, is_null, one_of
+from omnigraph.values.coercion import coerce
+from omnigraph.values.scalars import FLOAT_KINDS, EnumType, ScalarKind, ScalarType, ValueType
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+(?![\w.]))|`(?P<quoted>[^`]+)`"
+    r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|!=|==|=|<|>|\(|\)|,))"
+)
+_SIGNS = {"==": "=", "<>": "!="}
+_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+_BOOLEANS = {"true": True, "false": False}
+
+# Spark's filter classes by name: this module does not need pyspark for that.
+_SPARK_COMPARISONS = {
+    "EqualTo": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    kind: str
+    value: Any
+
+
+def filterable_columns(entity: EntityType) -> dict[str, ValueType]:
+    """Columns that conditions may name."""
+    system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    found: dict[str, ValueType] = {name: ScalarType(ScalarKind.STRING) for name in system}
+    found.update({p.name: p.type for p in entity.properties if _has_one_order(p.type)})
+    return found
+
+
+def _has_one_order(kind: ValueType) -> bool:
+    return isinstance(kind, EnumType) or (
+        isinstance(kind, ScalarType) and kind.kind not in FLOAT_KINDS
+    )
+
+
+def parse_filter(text: str, entity: EntityType) -> str:
+    """`age >= 18 AND city IN ('Oslo', 'Lima') AND left IS NULL` as a Lance filter."""
+    return " AND ".join(_Parser(text, entity).conditions())
+
+
+class _Parser:
+    def __init__(self, text: str, entity: EntityType) -> None:
+        self._text = text
+        self._entity = entity
+        self._columns = filterable_columns(entity)
+        self._words = _words(text)
+        self._next = 0
+
+    def conditions(self) -> list[str]:
+        found = [self._condition()]
+        while self._keyword("and"):
+            found.append(self._condition())
+        if self._next < len(self._words):
+            raise self._wrong("AND")
+        return found
+
+    def _condition(self) -> str:
+        column = self._column()
+        if self._keyword("is"):
+            negated = self._keyword("not")
+            if not self._keyword("null"):
+                raise self._wrong("NULL")
+            return is_null(column, negated=negated)
+        if self._keyword("in"):
+            return one_of(column, self._list(column))
+        sign = self._take("sign")
+        operator = _SIGNS.get(sign, sign)
+        if operator not in _COMPARISONS:
+            raise self._wrong("a comparison")
+        return condition(column, operator, self._value(column))
+
+    def _column(self) -> str:
+        word = self._peek()
+        if word is None or word.kind not in ("word", "quoted"):
+            raise self._wrong("a column")
+        self._next += 1
+        if word.value not in self._columns:
+            known = ", ".join(self._columns)
+            raise InvalidArgument(
+                f"filter {self._text!r}: {word.value!r} is no column of {self._entity.name} that "
+                f"can be filtered here; there is: {known}. Others: filter the DataFrame",
+                property=word.value,
+            )
+        return str(word.value)
+
+    def _list(self, column: str) -> list[Any]:
+        self._sign("(")
+        values = [self._value(column)]
+        while self._peek() == _Word("sign", ","):
+            self._next += 1
+            values.append(self._value(column))
+        self._sign(")")
+        return values
+
+    def _value(self, column: str) -> Any:
+        word = self._peek()
+        if word is not None and word.kind == "word" and word.value.lower() in _BOOLEANS:
+            value: object = _BOOLEANS[word.value.lower()]
+        elif word is not None and word.kind in ("text", "number"):
+            value = word.value
+        else:
+            raise self._wrong("a value")
+        self._next += 1
+        try:
+            return coerce(value, self._columns[column])
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                f"filter {self._text!r}: {column}: {error.message}", property=column
+            ) from error
+
+    def _sign(self, wanted: str) -> None:
+        if self._peek() != _Word("sign", wanted):
+            raise self._wrong(repr(wanted))
+        self._next += 1
+
+    def _take(self, kind: str) -> str:
+        word = self._peek()
+        if word is None or word.kind != kind:
+            raise self._wrong(f"a {kind}")
+        self._next += 1
+        return str(word.value)
+
+    def _keyword(self, wanted: str) -> bool:
+        word = self._peek()
+        found = word is not None and word.kind == "word" and word.value.lower() == wanted
+        self._next += found
+        return found
+
+    def _peek(self) -> _Word | None:
+        return self._words[self._next] if self._next < len(self._words) else None
+
+    def _wrong(self, wanted: str) -> InvalidArgument:
+        word = self._peek()
+        found = "the end" if word is None else repr(word.value)
+        return InvalidArgument(
+            f"filter {self._text!r}: expected {wanted}, found {found}. Write conditions like "
+            "age >= 18 AND city IN ('Oslo', 'Lima') AND left IS NULL"
+        )
+
+
+def _words(text: str) -> list[_Word]:
+    found: list[_Word] = []
+    position = 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise InvalidArgument(f"filter {text!r}: cannot read {text[position:].strip()!r}")
+        kind = str(match.lastgroup)
+        found.append(_Word(kind, _READ[kind](match[kind]) if kind in _READ else match[kind]))
+        position = match.end()
+    return found
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "text": lambda text: text[1:-1].replace("''", "'"),
+    "number": int,
+}
+
+
+def from_spark(filters: Sequence[Any], entity: EntityType) -> Iterable[tuple[Any, str | None]]:
+    """Each of Spark's filters with the Lance condition that says the same; None: Spark's job."""
+    columns = filterable_columns(entity)
+    for given in filters:
+        path: tuple[str, ...] = getattr(given, "attribute", ())
+        kind = columns.get(path[0]) if len(path) == 1 else None
+        yield given, None if kind is None else _as_condition(given, path[0], kind)
+
+
+def _as_condition(given: Any, column: str, kind: ValueType) -> str | None:
+    name = type(given).__name__
+    if name in ("IsNull", "IsNotNull"):
+        return is_null(column, negated=name == "IsNotNull")
+    try:
+        if name in _SPARK_COMPARISONS:
+            return condition(column, _SPARK_COMPARISONS[name], _plain(given.value, kind))
+        if name == "In" and given.value:
+            return one_of(column, [_plain(value, kind) for value in given.value])
+    except InvalidArgument:
+        return None
+    return None
+
+
+def _plain(value: Any, kind: ValueType) -> Any:
+    """A literal of Spark's: exactly a value of the column's type, or not for Lance."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        value = int(value)
+    if isinstance(value, dt.datetime):
+        if value.microsecond % 1000 or value.tzinfo is None:
+            raise InvalidArgument("stored moments are UTC and have no microseconds")
+        return value
+    return value if isinstance(value, dt.date) else coerce(value, kind)

@@ -1,0 +1,144 @@
+"""What `.option(…)` of a reader, writer or stream says, checked name by name.
+
+Spark hands every option as text, its name in lower case.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.values.identifiers import MAIN
+
+_READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdown")
+_READ_TUNING = ("rows_per_partition",)
+_WRITE = ("path", "type", "branch", "write_mode", "actor", "message")
+_WRITE_ONCE = ("if_commit", "idempotency_key")
+_SPARKS_OWN = ("checkpointlocation", "queryname")
+ROWS_PER_PARTITION = 1024 * 1024
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """One type of one graph at one place of its history."""
+
+    uri: str
+    type_name: str
+    branch: str = MAIN
+    at: str | None = None
+    """A commit id or a tag; None is the head of the branch."""
+    columns: tuple[str, ...] | None = None
+    filter_text: str | None = None
+    pushdown: bool = False
+    rows_per_partition: int = ROWS_PER_PARTITION
+
+
+def table_request(options: Mapping[str, str]) -> TableRequest:
+    check_names(options, (*_READ, *_READ_TUNING))
+    at = [name for name in ("commit", "tag") if options.get(name)]
+    if len(at) == 2 or (at and options.get("branch")):
+        given = [n for n in ("branch", "commit", "tag") if options.get(n)]
+        raise InvalidArgument(f"give one of branch, commit, tag: {' and '.join(given)} are given")
+    columns = options.get("columns")
+    return TableRequest(
+        uri=address(options),
+        type_name=required(options, "type", 'which type: .option("type", "Person")'),
+        branch=options.get("branch") or MAIN,
+        at=options[at[0]] if at else None,
+        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
+        filter_text=options.get("filter") or None,
+        pushdown=flag(options, "pushdown"),
+        rows_per_partition=number(options, "rows_per_partition", ROWS_PER_PARTITION),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    """Where a frame, or a batch of a stream, is to go."""
+
+    uri: str
+    type_name: str
+    branch: str
+    mode: str
+    actor: str | None
+    message: str | None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+
+
+def save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
+    check_names(options, (*_WRITE, *_WRITE_ONCE))
+    found = _save_request(options, overwrite=overwrite)
+    return replace(
+        found,
+        if_commit=options.get("if_commit") or None,
+        idempotency_key=options.get("idempotency_key") or None,
+    )
+
+
+def sink_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
+    """A stream's: it has its own way of writing every batch once."""
+    check_names(options, (*_WRITE, *_SPARKS_OWN))
+    return _save_request(options, overwrite=overwrite)
+
+
+def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
+    said = options.get("write_mode")
+    if overwrite and said not in (None, "overwrite"):
+        raise InvalidArgument(
+            f'Spark was told to overwrite, write_mode is {said!r}: say .mode("append") and leave '
+            "the rest to write_mode",
+            option="write_mode",
+        )
+    return SaveRequest(
+        uri=address(options),
+        type_name=required(options, "type", 'which type: .option("type", "Person")'),
+        branch=options.get("branch") or MAIN,
+        mode="overwrite" if overwrite else said or "append",
+        actor=options.get("actor") or None,
+        message=options.get("message") or None,
+    )
+
+
+def address(options: Mapping[str, str]) -> str:
+    return required(options, "path", "where the graph is: .load(URI) or .save(URI)")
+
+
+def required(options: Mapping[str, str], name: str, what: str) -> str:
+    value = options.get(name)
+    if not value:
+        raise InvalidArgument(f"say {what}", option=name)
+    return value
+
+
+def number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidArgument(f"option {name}: {text!r} is not a positive number", option=name)
+    return int(text)
+
+
+def flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in _FLAGS:
+        raise InvalidArgument(f"option {name}: {text!r} is neither true nor false", option=name)
+    return _FLAGS[text]
+
+
+def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
+    """A misspelt option would otherwise be ignored in silence."""
+    known = list(known)
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidArgument(
+                f"the omnigraph format has no option {name!r}{hint} "
+                f"There is: {', '.join(k for k in known if k != 'path')}",
+                option=name,
+            )

@@ -1,0 +1,78 @@
+"""`format("omnigraph")`: what Spark asks a data source for, each answer in a module of its own.
+
+Executors import this module with every task. What opens a graph is therefore imported where it is
+used: on the driver's side, to plan and to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.spark_source.failures import told_to_spark
+from omnigraph.spark_source.pinned_table import PinnedTable
+from omnigraph.spark_source.table_reader import TableReader, table_fields
+
+
+class OmnigraphSource(DataSource):
+    """One type of one graph."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = {name.lower(): value for name, value in options.items()}
+        self._pinned: PinnedTable | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "omnigraph"
+
+    def schema(self) -> Any:
+        with told_to_spark():
+            return table_fields(self._pin())
+
+    def reader(self, schema: Any) -> TableReader:
+        with told_to_spark():
+            if self._pinned is None:
+                self._refuse_own_schema()
+            table = self._pin()
+            if not table.pushdown:
+                return TableReader(table, schema)
+            from omnigraph.spark_source.pushdown_reader import PushdownReader
+
+            return PushdownReader(table, schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        with told_to_spark():
+            from omnigraph.spark_source.options import save_request
+            from omnigraph.spark_source.table_writer import TableWriter
+            from omnigraph.spark_source.writes import begin_write
+
+            request = save_request(self.options, overwrite=overwrite)
+            return TableWriter(request, begin_write(request))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        with told_to_spark():
+            from omnigraph.spark_source.options import sink_request
+            from omnigraph.spark_source.table_writer import StreamTableWriter
+            from omnigraph.spark_source.writes import begin_write
+
+            request = sink_request(self.options, overwrite=overwrite)
+            return StreamTableWriter(request, begin_write(request))
+
+    def _refuse_own_schema(self) -> None:
+        """With `.schema(…)` Spark calls us at the first action: too late to pin what `load` saw."""
+        if not self.options.get("commit") and not self.options.get("tag"):
+            raise InvalidArgument(
+                "with .schema(…) Spark does not tell when load() was called, so say which state: "
+                '.option("commit", …) or "tag"; or pick columns by .option("columns", "id,age")'
+            )
+
+    def _pin(self) -> PinnedTable:
+        if self._pinned is None:
+            from omnigraph.spark_source.options import table_request
+            from omnigraph.spark_source.pin_table import pin
+
+            self._pinned = pin(table_request(self.options))
+        return self._pinned

@@ -1,0 +1,5 @@
+"""Spark looks for installed packages called `pyspark_*` and takes their `DefaultSource`."""
+
+from omnigraph.spark_source.source import OmnigraphSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import datetime as dt
+import io
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from omnigraph import init
+from omnigraph.changes.shape import Edit
+from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
+from omnigraph.graph.handle import Graph
+from omnigraph.spark_source.failures import typed_errors
+from omnigraph.testing.invariants import assert_at_rest
+
+pytestmark = [pytest.mark.xdist_group("spark")]
+
+
+def save(df: Any, graph: Graph, kind: str = "Person", mode: str = "append", **options: str) -> None:
+    writer = df.write.format("omnigraph").option("type", kind).options(**options)
+    with typed_errors():
+        writer.mode(mode).save(graph.uri)
+
+
+def ids(graph: Graph, kind: str = "Person", branch: str = "main") -> list[str]:
+    return sorted(graph.read(kind, branch).column("id").to_pylist())
+
+
+def people_frame(spark: Any, *names: str, age: int = 1) -> Any:
+    return spark.createDataFrame([(name, age) for name in names], "name string, age int")
+
+
+def test_append_merge_overwrite(spark: Any, people: Graph) -> None:
+    save(people_frame(spark, "a", "b", "c").repartition(3), people, message="first")
+    assert ids(people) == ["a", "b", "c"]
+    newest = people.commits.list(limit=1)[0]
+    assert (newest.message, newest.operation) == ("first", "load")
+    save(people_frame(spark, "b", "d", age=7), people, write_mode="merge")
+    assert {r["id"]: r["age"] for r in people.read("Person").to_pylist()} == {
+        "a": 1, "b": 7, "c": 1, "d": 7,
+    }  # fmt: skip
+    edges = spark.createDataFrame([("a", "b"), ("b", "d")], "`from` string, `to` string")
+    save(edges, people, "Knows")
+    save(edges.toDF("src", "dst"), people, "Knows")
+    assert len(ids(people, "Knows")) == 4
+    save(people_frame(spark, "b", "d"), people, write_mode="overwrite")
+    assert ids(people) == ["b", "d"]
+    assert len(ids(people, "Knows")) == 2
+    save(people_frame(spark), people, mode="overwrite")
+    assert ids(people) == [] == ids(people, "Knows")
+    assert_at_rest(people)
+
+
+def test_a_branch_gets_the_rows_and_main_does_not(spark: Any, people: Graph) -> None:
+    people.apply({"Person": Edit(insert=[{"name": "a"}])})
+    people.branches.create("review")
+    save(people_frame(spark, "b"), people, branch="review", actor="eve")
+    assert (ids(people), ids(people, branch="review")) == (["a"], ["a", "b"])
+    assert people.commits.list("review", 1)[0].actor_id == "eve"
+    assert_at_rest(people)
+
+
+def test_bad_rows_name_their_place_and_leave_nothing(spark: Any, people: Graph) -> None:
+    before = people.snapshot().graph_commit_id
+    twice = people_frame(spark, "a", "b", "a").coalesce(1)
+    with pytest.raises(ValidationFailed) as raised:
+        save(twice, people)
+    assert raised.value.total == 1
+    assert "<DataFrame>:" in raised.value.message
+    edges = spark.createDataFrame([("a", "b")], "`from` string, `to` string")
+    with pytest.raises(ValidationFailed, match="'a'"):
+        save(edges, people, "Knows")
+    with pytest.raises(InvalidArgument, match="no property 'nmae'"):
+        save(people_frame(spark, "a").withColumnRenamed("age", "nmae"), people)
+    with pytest.raises(ValidationFailed, match="is not an integer"):
+        save(people_frame(spark, "a").selectExpr("name", "1.5 AS age"), people)
+    assert people.snapshot().graph_commit_id == before
+    assert_at_rest(people)
+    save(people_frame(spark, "a"), people)
+    with pytest.raises(KeyConflict):
+        save(people_frame(spark, "a", "z"), people)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({}, InvalidArgument, "which type"),
+        ({"type": "Person", "write_mode": "upsert"}, InvalidArgument, "no load mode 'upsert'"),
+        ({"type": "Person", "branch": "no"}, NotFound, "no"),
+        ({"type": "Nobody"}, InvalidArgument, "no type 'Nobody'"),
+        ({"type": "Person", "modus": "x"}, InvalidArgument, "no option 'modus'"),
+    ],
+)
+def test_bad_options(
+    people: Graph, options: dict[str, str], kind: type[Exception], said: str
+) -> None:
+    from omnigraph.spark_source.source import OmnigraphSource
+
+    with pytest.raises(kind, match=said):
+        OmnigraphSource({"path": people.uri, **options}).writer(None, overwrite=False)
+
+
+def test_the_same_idempotency_key_writes_once(spark: Any, people: Graph) -> None:
+    for _ in range(2):
+        save(people_frame(spark, "a"), people, idempotency_key="k")
+    assert ids(people) == ["a"]
+
+
+EVERYTHING = """
+node Everything {
+  name: String @key
+  flag: Bool?  small: I32?  big: I64?  u32: U32?  u64: U64?  f32: F32?  f64: F64?
+  day: Date?  moment: DateTime?  mood: enum(good, bad)?  words: [String]?  huge: [U64]?
+  days: [Date]?  place: Vector(3)?  photo: Blob?
+}
+"""
+ROWS: list[dict[str, Any]] = [
+    {"name": "nothing"},
+    {
+        "name": "low", "flag": False, "small": -(2**31), "big": -(2**63), "u32": 0, "u64": 0,
+        "f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308, "day": dt.date(1, 1, 1),
+        "moment": dt.datetime(1, 1, 2, tzinfo=dt.UTC), "mood": "bad", "words": [], "huge": [0],
+        "days": [dt.date(9999, 12, 31)], "place": [0.0, -0.0, 1.401298464324817e-45],
+        "photo": b"",
+    },
+    {
+        "name": "high", "flag": True, "small": 2**31 - 1, "big": 2**63 - 1, "u32": 2**32 - 1,
+        "u64": 2**64 - 1, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308,
+        "day": dt.date(9999, 12, 31),
+        "moment": dt.datetime(9999, 12, 30, 23, 59, 59, 999000, tzinfo=dt.UTC), "mood": "good",
+        "words": ["", "ü\x00'", "x" * 70000], "huge": [2**64 - 1, 2**63], "days": [],
+        "place": [1.0, 2.0, 3.0], "photo": bytes(range(256)) * 300,
+    },
+]  # fmt: skip
+
+
+def exported(graph: Graph) -> bytes:
+    sink = io.BytesIO()
+    graph.export(sink)
+    return b"\n".join(sorted(sink.getvalue().splitlines()))
+
+
+def test_every_type_round_trips_at_its_extremes(spark: Any, tmp_path: Any) -> None:
+    first, second = (init(tmp_path / name, EVERYTHING) for name in ("one", "two"))
+    first.apply({"Everything": Edit(insert=ROWS)})
+    df = spark.read.format("omnigraph").option("type", "Everything").load(first.uri)
+    row = df.filter("name = 'high'").select("u64", "huge", "place", "words").collect()[0]
+    assert row.u64 == Decimal(2**64 - 1)
+    assert row.huge == [Decimal(2**64 - 1), Decimal(2**63)]
+    save(df.drop("id").repartition(2), second, "Everything")
+    assert exported(second) == exported(first)
+    assert first.load({"Everything": df.drop("id")}, mode="merge").commit is None
