@@ -31,6 +31,7 @@ FAMILIES = {
     "aged": "stores after many small commits and deletions against fresh ones",
     "pipeline": "loads on Spark",
     "spark_query": "queries on Spark",
+    "spark": "the Spark format: scans, writes, micro-batches",
 }
 LONG = {
     "soak": "20,000 commits with kills; only when named",

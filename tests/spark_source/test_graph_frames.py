@@ -10,7 +10,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark_source import GraphReader, GraphWriter
 from omnigraph.testing.invariants import assert_at_rest
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
 def persons(spark: Any, *names: str) -> Any:

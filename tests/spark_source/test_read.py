@@ -20,7 +20,7 @@ from omnigraph.settings.models import Settings
 from omnigraph.spark_source.failures import typed_errors
 from omnigraph.spark_source.source import OmnigraphSource
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
 def frame(spark: Any, graph: Graph, kind: str = "Person", **options: str) -> Any:

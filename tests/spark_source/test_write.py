@@ -14,7 +14,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark_source.failures import typed_errors
 from omnigraph.testing.invariants import assert_at_rest
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
 def save(df: Any, graph: Graph, kind: str = "Person", mode: str = "append", **options: str) -> None:

@@ -14,6 +14,8 @@ from omnigraph.values.identifiers import MAIN
 
 _READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdown")
 _READ_TUNING = ("rows_per_partition",)
+_FEED = ("path", "changes", "branch", "type", "start", "max_commits")
+MAX_COMMITS = 1000
 _WRITE = ("path", "type", "branch", "write_mode", "actor", "message")
 _WRITE_ONCE = ("if_commit", "idempotency_key")
 _SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -52,6 +54,37 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
         filter_text=options.get("filter") or None,
         pushdown=flag(options, "pushdown"),
         rows_per_partition=number(options, "rows_per_partition", ROWS_PER_PARTITION),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """The changes of one branch as a stream."""
+
+    uri: str
+    branch: str
+    type_name: str | None
+    """One type with typed images; None is all of them, with images as JSON."""
+    start: str
+    max_commits: int
+
+
+def asks_for_changes(options: Mapping[str, str]) -> bool:
+    return flag(options, "changes")
+
+
+def feed_request(options: Mapping[str, str]) -> FeedRequest:
+    check_names(options, _FEED)
+    if not asks_for_changes(options):
+        raise InvalidArgument(
+            'a stream gives changes, not rows: say .option("changes", "true")', option="changes"
+        )
+    return FeedRequest(
+        uri=address(options),
+        branch=options.get("branch") or MAIN,
+        type_name=options.get("type") or None,
+        start=options.get("start") or "now",
+        max_commits=number(options, "max_commits", MAX_COMMITS),
     )
 
 

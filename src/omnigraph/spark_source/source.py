@@ -1,20 +1,21 @@
 """`format("omnigraph")`: what Spark asks a data source for, each answer in a module of its own.
 
-Executors import this module with every task. What opens a graph is therefore imported where it is
-used: on the driver's side, to plan and to commit.
+Spark imports this module in many short-lived processes: to look for formats, to plan, with every
+task. Everything else is therefore imported where it is used; what opens a graph, beside the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.spark_source.failures import told_to_spark
-from omnigraph.spark_source.pinned_table import PinnedTable
-from omnigraph.spark_source.table_reader import TableReader, table_fields
+
+if TYPE_CHECKING:
+    from omnigraph.spark_source.pinned_table import PinnedTable
 
 
 class OmnigraphSource(DataSource):
@@ -30,10 +31,17 @@ class OmnigraphSource(DataSource):
 
     def schema(self) -> Any:
         with told_to_spark():
+            from omnigraph.spark_source.options import asks_for_changes
+            from omnigraph.spark_source.table_reader import table_fields
+
+            if asks_for_changes(self.options):
+                return self._feed_schema()
             return table_fields(self._pin())
 
-    def reader(self, schema: Any) -> TableReader:
+    def reader(self, schema: Any) -> Any:
         with told_to_spark():
+            from omnigraph.spark_source.table_reader import TableReader
+
             if self._pinned is None:
                 self._refuse_own_schema()
             table = self._pin()
@@ -42,6 +50,13 @@ class OmnigraphSource(DataSource):
             from omnigraph.spark_source.pushdown_reader import PushdownReader
 
             return PushdownReader(table, schema)
+
+    def streamReader(self, schema: Any) -> Any:
+        with told_to_spark():
+            from omnigraph.spark_source.change_stream import ChangeStreamReader
+            from omnigraph.spark_source.options import feed_request
+
+            return ChangeStreamReader(feed_request(self.options), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         with told_to_spark():
@@ -60,6 +75,12 @@ class OmnigraphSource(DataSource):
 
             request = sink_request(self.options, overwrite=overwrite)
             return StreamTableWriter(request, begin_write(request))
+
+    def _feed_schema(self) -> Any:
+        from omnigraph.spark_source.change_feed import feed_schema
+        from omnigraph.spark_source.options import feed_request
+
+        return feed_schema(feed_request(self.options))
 
     def _refuse_own_schema(self) -> None:
         """With `.schema(…)` Spark calls us at the first action: too late to pin what `load` saw."""
