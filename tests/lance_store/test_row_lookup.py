@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.lance_store import row_lookup
-from omnigraph.lance_store.row_lookup import addresses_by_fragment, find_rows
+from omnigraph.lance_store.row_lookup import (
+    addresses_by_fragment,
+    find_candidates,
+    find_rows,
+    have_literals,
+)
 from omnigraph.lance_store.store import Store
 
 STRANGE = ["plain", "it's", "''", '"quoted"', "a\\b", "`tick`", "x') OR ('1'='1", "ä", "", "%"]
@@ -45,6 +53,35 @@ def test_nothing_asked_nothing_there(store: Store, rows) -> None:
         assert found.num_rows == 0
         assert found.schema.names == ["id", "n", "_rowid", "_rowaddr"]
         assert found.schema.field("_rowaddr").type == pa.uint64()
+
+
+MOMENTS = [-62135596800000, -9223372036855, -1, 0, 1, 1700000000123, 9223372036855, 253402300799999]
+CASES = {
+    "moments": pa.array(MOMENTS).cast(pa.timestamp("ms")),
+    "doubles": pa.array([0.0, -0.0, 0.1, 5e-324, 1e22, 1e300, -1 / 3, 123456789.12345679]),
+    "floats": pa.array([0.0, -0.0, 0.1, 1e-45, 1e22, 3.4028234663852886e38, -1 / 3], pa.float32()),
+}
+
+
+@pytest.mark.parametrize("indexed", [False, True], ids=["scanned", "indexed"])
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_candidates_are_found_by_exact_values(
+    tmp_path: Path, values: pa.Array, indexed: bool
+) -> None:
+    dataset = lance.write_dataset(pa.table({"v": values}), tmp_path / "t.lance")
+    if indexed:
+        dataset.create_scalar_index("v", "BTREE")
+    for number, value in enumerate(values):
+        one = values.slice(number, 1)
+        found = find_candidates(dataset, {"v": one}, ["v"]).column("v").to_pylist()
+        assert value.as_py() in found
+        assert {*found} == {value.as_py()}, "both zeros are one value"
+
+
+def test_what_no_filter_can_spell() -> None:
+    assert not have_literals(pa.array([float("nan")]))
+    assert not have_literals(pa.array([2**63], pa.uint64()))
+    assert not have_literals(pa.array([["a"]]))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**32 - 1)), unique=True))

@@ -7,7 +7,6 @@ from omnigraph.catalog.constraints import Index, Key, Unique
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.values.indexes import DEFAULT_RECALL, IndexKind, IndexSpec
 from omnigraph.values.scalars import (
-    FLOAT_KINDS,
     BlobType,
     EnumType,
     ListType,
@@ -45,10 +44,10 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
 def _is_looked_up(value_type: ValueType) -> bool:
     """Values of this type are found through a filter; others are compared after reading them."""
     match value_type:
-        case ScalarType(kind):
-            return kind not in FLOAT_KINDS and kind is not ScalarKind.DATETIME
+        case ScalarType() | EnumType():
+            return True
         case _:
-            return isinstance(value_type, EnumType)
+            return False
 
 
 def _kinds(

@@ -142,8 +142,8 @@ def find_candidates(
 ) -> pa.Table:
     """A superset of the rows that hold a wanted value in each of these columns.
 
-    Short lists of texts, whole numbers, days and booleans are answered by an index where there is
-    one (else by a scan of that column); everything else is left to the caller to tell apart.
+    Short lists of scalars are answered by an index where there is one (else by a scan of that
+    column); everything else is left to the caller to tell apart.
     """
     filters = [
         any_of(name, values)
@@ -165,16 +165,29 @@ def have_literals(values: pa.Array) -> bool:
     if pa.types.is_integer(kind):
         # A number of 2**63 or beyond is read as a float, which is not exact.
         return all(abs(value) < 2**63 for value in values.to_pylist())
-    return bool(pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind))
+    if pa.types.is_floating(kind):
+        return bool(pc.all(pc.is_finite(values)).as_py())
+    families = (
+        pa.types.is_string,
+        pa.types.is_date,
+        pa.types.is_boolean,
+        pa.types.is_timestamp,
+    )
+    return any(family(kind) for family in families)
 
 
-def literal(value: str | bool | int | dt.date) -> str:
+def literal(value: str | bool | int | float | dt.date) -> str:
     """A value in a Lance filter; texts are data, so quotes in them are doubled."""
     match value:
         case bool():
             return "true" if value else "false"
         case int():
             return str(value)
+        case float():
+            # Of both zeros each finds the other, too.
+            return repr(value)
+        case dt.datetime():
+            return f"timestamp '{value.isoformat(sep=' ', timespec='milliseconds')}'"
         case dt.date():
             return f"date '{value.isoformat()}'"
         case _:
