@@ -13,11 +13,15 @@ from omnigraph.values.identifiers import TableKey
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The catalog to accept together with the effects, its text, and the types it adds."""
+    """The catalog to accept together with the effects, its text, and the types it adds.
+
+    `replaced` are those of `added` that exist already, with other columns: their tables give way.
+    """
 
     catalog: Catalog
     source: str
     added: tuple[EntityType, ...]
+    replaced: tuple[TableKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,4 +41,10 @@ def accept_schema(
         if pin.row_count
     )
     draft = replace(draft, changes=(*draft.changes, *first))
-    return replace(publication, commit=draft, schema_id=schema_id, created=created)
+    return replace(
+        publication,
+        commit=draft,
+        schema_id=schema_id,
+        created=created,
+        dropped=change.replaced,
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.integrity.deltas import NO_IDS, Deltas, TableDelta
 from omnigraph.lance_store.row_lookup import (
@@ -105,7 +106,7 @@ class StoredImage:
         return find_rows(dataset, values, columns, key=column).select(list(columns))
 
     def _schema(self, key: TableKey, columns: Sequence[str]) -> pa.Schema:
-        schema = self._store.open(self._snapshot.pin(key).at).schema
+        schema = table_schema(self.catalog.entity_type(key))
         return pa.schema([schema.field(name) for name in columns])
 
     @staticmethod

@@ -218,7 +218,7 @@ def _moved_table(state: BranchState, publication: Publication) -> Requirement | 
             return Requirement(error, physical=same_rows)
     for created in publication.created:
         pin = state.tables.get(created.key)
-        if pin is not None:
+        if pin is not None and created.key not in publication.dropped:
             return Requirement(_mismatch(created.key, None, pin.version))
     return None
 

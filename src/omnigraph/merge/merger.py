@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import EntityType
 from omnigraph.diff.entity_rows import TableAt, common_schema
-from omnigraph.diff.id_runs import CHUNK_IDS, Scratch
+from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.row_width import bytes_per_row
+from omnigraph.lance_store.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.merge.catalogs import merge_catalogs
+from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
 from omnigraph.merge.content import Content, Identity, candidate_ids, differing
 from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.missing_columns import completed
 from omnigraph.merge.overlays import write_overlay
 from omnigraph.merge.three_way import Forced, MergedRows, ThreeSides, merge_rows
 from omnigraph.values.identifiers import TableKey
@@ -40,6 +42,16 @@ class Sides:
     @property
     def all(self) -> tuple[Content, Content, Content]:
         return self.base, self.ours, self.theirs
+
+
+@dataclass(frozen=True, slots=True)
+class _TablePlan:
+    """How one type is merged: which ids to look at, and whether all rows are written anew."""
+
+    identity: Identity
+    entity: EntityType
+    runs: IdRuns
+    whole: bool
 
 
 class Merger:
@@ -69,17 +81,19 @@ class Merger:
     def merge(
         self,
         sides: Sides,
-        catalog: Catalog,
+        catalog: MergedCatalog,
         decisions: Decisions | None,
         forced: Mapping[TableKey, Forced],
     ) -> Iterator[tuple[EntityType, Iterator[MergedRows]]]:
         """Per type that theirs changed since the base: its merged chunks in id order."""
-        by_identity = {(e.table_key.kind.value, e.identity): e for e in catalog.entity_types()}
+        by_identity = {identity_of(e): e for e in catalog.catalog.entity_types()}
+        reshaped = {identity_of(e) for e in catalog.reshaped}
         base, theirs = sides.base.snapshot, sides.theirs.snapshot
         changed = ChangedIds(self._store, self._lineage, base, theirs, self._scratch)
         pairs = {pair.identity: pair for pair in differing(sides.base, sides.theirs)}
         for identity, entity in by_identity.items():
-            if entity.table_key in forced and identity not in pairs:
+            concerned = entity.table_key in forced or identity in reshaped
+            if concerned and identity not in pairs:
                 pairs[identity] = TablePair(
                     identity, sides.base.table(identity), sides.theirs.table(identity)
                 )
@@ -87,36 +101,42 @@ class Merger:
             known = by_identity.get(identity)
             if known is not None:
                 settled = forced.get(known.table_key, NOTHING_FORCED)
-                yield known, self._chunks((changed, pair), sides, known, decisions, settled)
+                runs = candidate_ids(changed, pair, sides.all)
+                runs.add(pa.array(settled.ids, pa.string()))
+                plan = _TablePlan(identity, known, runs, identity in reshaped)
+                yield known, self._chunks(plan, sides, decisions, settled)
 
     def _chunks(
-        self,
-        candidates: tuple[ChangedIds, TablePair],
-        sides: Sides,
-        entity: EntityType,
-        decisions: Decisions | None,
-        forced: Forced,
+        self, plan: _TablePlan, sides: Sides, decisions: Decisions | None, forced: Forced
     ) -> Iterator[MergedRows]:
-        changed, pair = candidates
-        runs = candidate_ids(changed, pair, sides.all)
-        runs.add(pa.array(forced.ids, pa.string()))
-        identity = pair.identity
+        identity, entity, runs = plan.identity, plan.entity, plan.runs
         tables = [side.table(identity) for side in sides.all]
         schema = common_schema(*(t.entity if t else None for t in tables), entity)
+        if plan.whole and tables[1] is not None:
+            for ids in id_batches(self._store.open(tables[1].pin.at)):
+                runs.add(ids)
         untouched = sides.ours.has_rows_of(sides.base, identity)
         for ids in runs.chunks(size=self._chunk_size(tables)):
             base = sides.base.rows(self._store, identity, ids, schema)
             ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
             theirs = sides.theirs.rows(self._store, identity, ids, schema, since=tables[0])
-            three = ThreeSides(entity, ids, base, ours, theirs, sides.base.disputed(identity, ids))
+            three = ThreeSides(
+                entity,
+                ids,
+                completed((base, tables[0]), entity),
+                completed((ours, tables[1]), entity, (theirs, tables[2])),
+                completed((theirs, tables[2]), entity, (ours, tables[1])),
+                sides.base.disputed(identity, ids),
+                plan.whole,
+            )
             yield merge_rows(three, decisions, forced)
 
     def _merged_ancestors(self, sides: Sides) -> Content:
         catalogs = [side.snapshot.catalog for side in sides.all]
         try:
-            catalog = merge_catalogs(*catalogs).catalog
+            catalog = MergedCatalog(merge_catalogs(*catalogs).catalog)
         except SchemaRefused:
-            catalog = catalogs[1]
+            catalog = MergedCatalog(catalogs[1])
         overlays = dict(sides.ours.overlays)
         for entity, chunks in self.merge(sides, catalog, None, {}):
             overlay = write_overlay(entity, chunks, self._scratch)

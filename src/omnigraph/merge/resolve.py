@@ -53,8 +53,11 @@ class Merged:
     @property
     def tables(self) -> tuple[TableKey, ...]:
         """Existing tables of ours that change."""
-        new = {entity.table_key for entity in self.catalog.added}
-        return tuple(o.key for o in self.outputs if o.key not in new)
+        return tuple(o.key for o in self.outputs if o.key not in self.new_tables)
+
+    @property
+    def new_tables(self) -> frozenset[TableKey]:
+        return frozenset(entity.table_key for entity in self.catalog.created)
 
     def add_conflicts(self, found: list[Conflict]) -> None:
         self.conflict_count += len(found)
@@ -65,18 +68,19 @@ class Merged:
         return self.forced[key].ids if key in self.forced else []
 
     def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
-        new = {entity.table_key for entity in self.catalog.added}
         return tuple(
             o.first_rows()
-            if o.key in new
+            if o.key in self.new_tables
             else o.effect(store, ours.pin(o.key), self.sides.ours.snapshot.tables.get(o.key))
             for o in self.outputs
         )
 
     def schema_change(self, source_text: str) -> SchemaChange | None:
-        if not self.catalog.added:
+        catalog = self.catalog
+        if catalog.catalog == self.sides.ours.snapshot.catalog:
             return None
-        return SchemaChange(self.catalog.catalog, source_text, self.catalog.added)
+        replaced = tuple(entity.table_key for entity in catalog.reshaped)
+        return SchemaChange(catalog.catalog, source_text, catalog.created, replaced)
 
     def refuse_conflicts(self, names: tuple[str, str]) -> None:
         if not self.conflicts:
@@ -135,14 +139,14 @@ def merge_sides(
 def _merge_rows(merger: Merger, merged: Merged, decisions: Decisions, scratch: Scratch) -> Report:
     """Fill `merged` with outputs and conflicts; what is wrong with single rows is reported."""
     report = Report(_VIOLATIONS)
-    sides, catalog = merged.sides, merged.catalog.catalog
-    for entity, chunks in merger.merge(sides, catalog, decisions, merged.forced):
+    parts = merger.merge(merged.sides, merged.catalog, decisions, merged.forced)
+    for entity, chunks in parts:
         output = TableOutput(entity, scratch)
         for chunk in chunks:
             merged.add_conflicts(chunk.conflicts)
             check_rows(entity, chunk.written, report)
             output.add(chunk)
-        if not output.is_empty:
+        if not output.is_empty or output.key in merged.new_tables:
             merged.outputs.append(output)
     return report
 
@@ -171,8 +175,7 @@ def _judge(
 
 
 def _violations(store: Store, merged: Merged, report: Report) -> list[Violation]:
-    new = {entity.table_key for entity in merged.catalog.added}
-    deltas = {o.key: o.delta(creates=o.key in new) for o in merged.outputs}
+    deltas = {o.key: o.delta(creates=o.key in merged.new_tables) for o in merged.outputs}
     try:
         validate_deltas(_image(merged.sides, merged.catalog), store, deltas, report=report)
     except ValidationFailed:

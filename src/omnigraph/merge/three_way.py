@@ -42,6 +42,8 @@ class ThreeSides:
     ours: AlignedRows
     theirs: AlignedRows
     disputed: Disputed = field(default_factory=dict)
+    whole: bool = False
+    """Every row is written, into a new table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +264,11 @@ def _result(
     merged = pa.table(arrays, schema=schema)
     known = [n for n in schema.names if n in ours.rows.column_names]
     differs = differing_rows(ours.rows.select(known), merged.select(known))
-    written = present & (~ours.present | differs)
-    deleted = ours.present & ~present
+    written = present if three.whole else present & (~ours.present | differs)
+    deleted = ours.present & ~present & (not three.whole)
     return MergedRows(
         written=merged.filter(pa.array(written)),
-        is_new=~ours.present[written],
+        is_new=~ours.present[written] | three.whole,
         deleted=three.ids.filter(pa.array(deleted)),
         conflicts=conflicts,
         disputed=disputed,

@@ -216,7 +216,7 @@ def _type_change(owner: EntityType, before: Property, after: Property) -> Iterat
         raise _refuse(
             KEY_CHANGED, step, f"{after.type} would spell the ids of existing nodes differently"
         )
-    if not _widens(before.type, after.type):
+    if not widens(before.type, after.type):
         raise _refuse(
             TYPE_CHANGED, step, f"{after.type} cannot hold every {before.type}; add a new property"
         )
@@ -228,7 +228,8 @@ def _spells_alike_when_wider(before: ValueType) -> bool:
     return not (isinstance(before, ScalarType) and before.kind is ScalarKind.DATE)
 
 
-def _widens(before: ValueType, after: ValueType) -> bool:
+def widens(before: ValueType, after: ValueType) -> bool:
+    """Every value of one type is a value of the other."""
     match before, after:
         case ScalarType(old), ScalarType(new):
             return new in _WIDER.get(old, frozenset())
