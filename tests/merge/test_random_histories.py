@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.diff.change import Change
+from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.merge import in_turn, merger, table_output
 from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.testing.merge_model import Content, ModelHistory
 
 SCHEMA = """
@@ -48,38 +54,95 @@ def edited(content: Content, key: str, what: str, value: int) -> Content:
     return changed
 
 
+def play(graph: Graph, steps: list[Any]) -> ModelHistory:
+    model = ModelHistory()
+    model.commit("main", graph.branches.show("main").head_commit_id, {})
+    for name in BRANCHES[1:]:
+        graph.branches.create(name)
+        model.heads[name] = model.heads["main"]
+    for step in steps:
+        if step[0] == "write":
+            write(graph, model, *step[1:])
+        else:
+            merge(graph, model, *step[1:])
+        for branch in BRANCHES:
+            assert held(graph, branch) == model.content(branch)
+    return model
+
+
+def write(graph: Graph, model: ModelHistory, branch: str, key: str, what: str, value: int) -> None:
+    before = model.content(branch)
+    content = edited(before, key, what, value)
+    row = content.get(("Thing", key))
+    edit = {"upsert": [row]} if row else {"delete": [key]}
+    receipt = graph.apply({"Thing": edit}, branch)
+    assert (receipt.commit is None) == (content == before)
+    if receipt.commit is not None:
+        model.commit(branch, receipt.commit.graph_commit_id, content)
+
+
+def merge(graph: Graph, model: ModelHistory, names: tuple[str, str], strategy: str) -> None:
+    source, target = names
+    result = graph.merge(source, into=target, strategy=strategy)
+    if model.heads[source] in model.ancestors(model.heads[target]):
+        assert result.outcome == "already_up_to_date"
+        return
+    content, _ = model.merge(target, source, strategy)
+    commit = result.commit
+    assert commit is not None
+    assert commit.merged_parent_commit_id == model.heads[source]
+    model.commit(target, commit.graph_commit_id, content, model.heads[source])
+
+
+def held(graph: Graph, branch: str) -> Content:
+    return {("Thing", r["id"]): r for r in graph.read("Thing", branch).to_pylist()}
+
+
+def applied(changes: Iterable[Change], content: Content) -> Content:
+    """Every image before a change is what is there."""
+    content = dict(content)
+    for change in changes:
+        assert content.pop(("Thing", change.id), None) == change.before
+        if change.after is not None:
+            content["Thing", change.id] = change.after
+    return content
+
+
 @settings(max_examples=25)
 @given(st.lists(WRITE | MERGE, min_size=3, max_size=14))
 def test_merged_content_is_the_models(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        play(init(Path(folder) / "g", SCHEMA, settings=SMALL), steps)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(WRITE | MERGE, min_size=8, max_size=40),
+    st.sampled_from((0, 1, 200_000)),
+    st.sampled_from((1, 2, 65_536)),
+)
+def test_long_histories_in_small_pieces(
+    steps: list[Any], rows_in_memory: int, chunk_ids: int
+) -> None:
+    """Merges beside others and through scratch files, diffs of all pairs, feeds from the start."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_turn, "LARGE", rows_in_memory)
+        patch.setattr(table_output, "ROWS_IN_MEMORY", rows_in_memory)
+        patch.setattr(merger, "CHUNK_IDS", chunk_ids)
+        patch.setattr(merger, "_FEWEST_IDS", 1)
         graph = init(Path(folder) / "g", SCHEMA, settings=SMALL)
-        model = ModelHistory()
-        model.commit("main", graph.branches.show("main").head_commit_id, {})
-        for name in BRANCHES[1:]:
-            graph.branches.create(name)
-            model.heads[name] = model.heads["main"]
-        for step in steps:
-            if step[0] == "write":
-                _, branch, key, what, value = step
-                before = model.content(branch)
-                content = edited(before, key, what, value)
-                row = content.get(("Thing", key))
-                edit = {"upsert": [row]} if row else {"delete": [key]}
-                receipt = graph.apply({"Thing": edit}, branch)
-                assert (receipt.commit is None) == (content == before)
-                if receipt.commit is not None:
-                    model.commit(branch, receipt.commit.graph_commit_id, content)
-            else:
-                _, (source, target), strategy = step
-                result = graph.merge(source, into=target, strategy=strategy)
-                if model.heads[source] in model.ancestors(model.heads[target]):
-                    assert result.outcome == "already_up_to_date"
-                    continue
-                content, _ = model.merge(target, source, strategy)
-                commit = result.commit
-                assert commit is not None
-                assert commit.merged_parent_commit_id == model.heads[source]
-                model.commit(target, commit.graph_commit_id, content, model.heads[source])
-            for branch in BRANCHES:
-                rows = graph.read("Thing", branch).to_pylist()
-                assert {("Thing", r["id"]): r for r in rows} == model.content(branch)
+        model = play(graph, steps)
+        commits = list(model.commits)
+        for a, b in zip(commits, reversed(commits), strict=True):
+            before, after = model.commits[a].content, model.commits[b].content
+            assert applied(graph.diff(a, b), before) == after
+        for branch in BRANCHES:
+            content: Content = {}
+            page = graph.changes(branch, start="beginning", limit=2)
+            while page.blocks or page.has_more:
+                for block in page.blocks:
+                    content = applied(block.changes, content)
+                page = graph.changes(branch, page.cursor, limit=2)
+            assert content == model.content(branch)
+        assert_at_rest(graph)
