@@ -52,23 +52,25 @@ class ModelHistory:
                 waiting += self.commits[current].parents
         return found
 
-    def bases(self, a: str, b: str) -> list[str]:
-        common = self.ancestors(a) & self.ancestors(b)
+    def bases(self, ours: tuple[str, ...], theirs: str) -> list[str]:
+        """The best ancestors that a merge of all of `ours` would share with `theirs`."""
+        shared = {name for one in ours for name in self.ancestors(one)}
+        common = shared & self.ancestors(theirs)
         below = {c for name in common for c in self.ancestors(name) - {name}}
         return sorted(common - below)
 
-    def base_content(self, a: str, b: str) -> Content:
-        first, *others = self.bases(a, b)
+    def base_content(self, ours: tuple[str, ...], theirs: str) -> Content:
+        first, *others = self.bases(ours, theirs)
         content = self.commits[first].content
-        for other in others:
-            base = self.base_content(first, other)
+        for position, other in enumerate(others):
+            base = self.base_content((first, *others[:position]), other)
             content = merge_open(base, content, self.commits[other].content)
         return content
 
     def merge(self, ours: str, theirs: str, strategy: str) -> tuple[Content, list[Found]]:
         """The content after merging branch `theirs` into `ours`, and what was in conflict."""
         a, b = self.heads[ours], self.heads[theirs]
-        base = self.base_content(a, b)
+        base = self.base_content((a,), b)
         return merge_contents(base, self.content(ours), self.content(theirs), strategy)
 
 
