@@ -52,7 +52,7 @@ def test_merge_preview_conflicts_and_resolutions(graph: Graph, tmp_path: Path) -
     assert "(review) older" in drawn
 
 
-def test_conflicts_are_listed_one_a_line(graph: Graph) -> None:
+def test_conflicts_are_listed_by_entity_with_what_both_say(graph: Graph) -> None:
     names = [f"p{i:02}" for i in range(30)]
     graph.apply({"Person": {"insert": [{"name": n, "age": 1} for n in names]}}, "review")
     graph.apply({"Person": {"insert": [{"name": n, "age": 2} for n in names]}})
@@ -60,13 +60,16 @@ def test_conflicts_are_listed_one_a_line(graph: Graph) -> None:
     assert result.exit_code == 5
     _, head, *lines = result.stderr.splitlines()
     assert head == "review into main: 30 conflicts, nothing was changed"
-    assert len(lines) == 20 + 2
-    assert "! DivergentInsert" in lines[0]
-    assert "p00" in lines[0]
-    assert lines[-2:] == [
-        "  … and 10 more (--json shows all)",
-        "decide them with --strategy ours|theirs, or one by one with --resolutions FILE",
+    assert lines[0] == "  30 DivergentInsert"
+    assert lines[1:5] == [
+        "Person p00",
+        "  ! DivergentInsert  both added it, with different values",
+        "      main: age: 2",
+        "      review: age: 1",
     ]
+    assert len(lines) == 1 + 20 * 4 + 2
+    assert lines[-2].startswith("… and 10 more conflicts")
+    assert "--resolutions FILE" in lines[-1]
     wrong = CliRunner().invoke(
         app, ["branch", "merge", "review", "--strategy", "mine", "--store", graph.uri]
     )

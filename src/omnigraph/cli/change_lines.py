@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.cli.colours import GREEN, RED, YELLOW, Paint, painter, plain
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import CELL_LIMIT, cell_text
@@ -11,7 +13,7 @@ from omnigraph.cli.tables import CELL_LIMIT, cell_text
 if TYPE_CHECKING:
     from omnigraph.diff.change import Change, ChangePage
 
-_SIGNS = {"insert": "+", "update": "~", "delete": "-"}
+_SIGNS = {"insert": ("+", GREEN), "update": ("~", YELLOW), "delete": ("-", RED)}
 _READABLE = 8  # a longer list of floats is a vector: nobody reads it
 
 
@@ -20,32 +22,36 @@ def print_changes(session: Session, page: ChangePage, head: dict[str, Any]) -> N
     if session.json:
         print_json({**head, **page.to_dict()})
         return
+    paint = painter(sys.stdout)
     for change in page:
-        print_result(change_line(change))
+        print_result(change_line(change, paint))
     counts = {op: sum(change.op == op for change in page) for op in _SIGNS}
     session.note(", ".join(f"{number} {op}" for op, number in counts.items()))
     if page.next_cursor is not None:
         session.note(f"there is more: --cursor {page.next_cursor}")
 
 
-def change_line(change: Change) -> str:
-    return f"{_SIGNS[change.op]} {change.type.name} {cell_text(change.id)}  {_details(change)}"
+def change_line(change: Change, paint: Paint = plain) -> str:
+    sign, colour = _SIGNS[change.op]
+    name = paint(colour, f"{sign} {change.type.name} {cell_text(change.id)}")
+    return f"{name}  {_details(change)}"
 
 
 def _details(change: Change) -> str:
     before, after = change.before or {}, change.after or {}
     if change.op == "update":
         parts = [
-            f"{n}: {_short(before.get(n))} -> {_short(after.get(n))}"
+            f"{n}: {short_text(before.get(n))} -> {short_text(after.get(n))}"
             for n in change.changed_properties
         ]
     else:
         image = after or before
-        parts = [f"{n}: {_short(v)}" for n, v in image.items() if n != "id" and v is not None]
+        parts = [f"{n}: {short_text(v)}" for n, v in image.items() if n != "id" and v is not None]
     return ", ".join(parts)
 
 
-def _short(value: Any) -> str:
+def short_text(value: Any) -> str:
+    """A value that does not push the rest off the line."""
     if isinstance(value, list) and len(value) > _READABLE and isinstance(value[0], float):
         return f"[{len(value)} numbers]"
     text = cell_text(value)

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from omnigraph.cli.output import EXIT_BROKEN_PIPE, failures, leave_broken_pipe, print_json
+from omnigraph.cli.failures import failures, leave_broken_pipe
+from omnigraph.cli.output import EXIT_BROKEN_PIPE, print_json
 from omnigraph.cli.session import Session
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.change_lines import change_line
+from omnigraph.cli.colours import painter
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
+from omnigraph.cli.conflict_lines import conflict_lines, way_out
 from omnigraph.cli.options import Branch, Cursor, Message, Page, Store, Types, Uri
-from omnigraph.cli.output import EXIT_CONFLICTS, conflict_line, print_json, print_result
+from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
 
@@ -104,11 +107,18 @@ def _show_preview(
     if session.json:
         print_json(found.to_dict())
     else:
+        paint = painter(sys.stdout)
         for change in found.changes:
-            print_result(change_line(change))
-        for conflict in found:
-            print_result(conflict_line(conflict))
-        session.note(f"{found.outcome}, {len(found.changes)} changes, {len(found)} conflicts")
+            print_result(change_line(change, paint))
+        total = counted(found.conflict_count, "conflict")
+        if found:
+            print_result(f"{names[0]} into {names[1]}: {total}")
+            for line in conflict_lines(found, names, paint):
+                print_result(line)
+        outcome = "not mergeable yet" if found else found.outcome.replace("_", " ")
+        session.note(f"{outcome}: {counted(len(found.changes), 'change')}, {total}")
+        for line in way_out(found.conflict_count, len(found)) if found else ():
+            session.note(line)
     if found:
         raise typer.Exit(EXIT_CONFLICTS)
 
@@ -257,12 +267,13 @@ def _show_page(session: Session, page: FeedPage) -> None:
     if session.json:
         print_json(page.to_dict())
         return
+    paint = painter(sys.stdout)
     for block in page.blocks:
         what = "baseline at" if block.baseline else block.commit.operation
         print_result(
             f"{what} {block.commit.graph_commit_id}  {block.commit.message or ''}".rstrip()
         )
         for change in block.changes:
-            print_result(f"  {change_line(change)}")
+            print_result(f"  {change_line(change, paint)}")
     more = "there is more" if page.has_more else "to go on later"
     session.note(f"{more}: --cursor {page.cursor}")

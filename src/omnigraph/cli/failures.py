@@ -1,0 +1,109 @@
+"""Errors for people and for programs, and the exit code of each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import typer
+
+from omnigraph.cli.colours import painter
+from omnigraph.cli.conflict_lines import CONFLICTS_SHOWN, conflict_lines, way_out
+from omnigraph.cli.output import (
+    EXIT_BROKEN_PIPE,
+    EXIT_CONFLICTS,
+    EXIT_FAILED,
+    EXIT_LOST_PRECONDITION,
+    counted,
+    print_json,
+    print_note,
+)
+from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
+
+_SHOWN_DETAILS = 20
+
+DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
+
+
+@contextmanager
+def failures(as_json: bool) -> Iterator[None]:
+    """Turn errors into an exit code: the envelope on stdout, or the text on stderr."""
+    try:
+        yield
+        sys.stdout.flush()  # a reader that went away must be noticed here, not at exit
+    except OmnigraphError as error:
+        _report(error.to_dict(), "\n".join(_lines(error)), as_json)
+        raise typer.Exit(_exit_code(error)) from None
+    except BrokenPipeError:
+        leave_broken_pipe()
+        raise typer.Exit(EXIT_BROKEN_PIPE) from None
+    except (typer.TyperException, typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        text = (
+            f"internal error: {type(error).__name__}: {error} "
+            f"(a bug; {DEBUG_VARIABLE}=1 shows where)"
+        )
+        _report({"error": text, "code": "internal"}, text, as_json)
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+def _report(envelope: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(envelope)
+    else:
+        print_note(text)
+
+
+def _lines(error: OmnigraphError) -> Iterator[str]:
+    if not isinstance(error, MergeConflicts):
+        yield error.message
+        yield from _details(error)
+        return
+    conflicts = error.fields["conflicts"]
+    total = error.fields["total"]
+    names = (error.fields["source"], error.fields["target"])
+    conflicting = counted(total, "conflict")
+    yield f"{names[0]} into {names[1]}: {conflicting}, nothing was changed"
+    yield from conflict_lines(conflicts, names, painter(sys.stderr), CONFLICTS_SHOWN)
+    yield from way_out(total, CONFLICTS_SHOWN)
+
+
+def _details(error: OmnigraphError) -> Iterator[str]:
+    """The mistakes after the first, which is the message itself, one line each."""
+    for found in islice(error.fields.get("violations") or (), 1, _SHOWN_DETAILS):
+        known = found if isinstance(found, dict) else found.to_dict()
+        line = "" if known.get("line") is None else f":{known['line']}"
+        place = f"{known['file']}{line}: " if known.get("file") else ""
+        yield f"  {place}{_entity(known)}{known.get('message')}"
+
+
+def _entity(known: dict[str, Any]) -> str:
+    """Empty for a line that does not even say what it is; a row without its key has no name."""
+    if known.get("type") is None:
+        return ""
+    return (
+        f"{known['type']} {known['entity_id']!r}: " if known["entity_id"] else f"{known['type']}: "
+    )
+
+
+def _exit_code(error: OmnigraphError) -> int:
+    match error:
+        case PreconditionFailed():
+            return EXIT_LOST_PRECONDITION
+        case MergeConflicts():
+            return EXIT_CONFLICTS
+        case _:
+            return EXIT_FAILED
+
+
+def leave_broken_pipe() -> None:
+    """Let the interpreter flush into nothing at exit instead of complaining."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
