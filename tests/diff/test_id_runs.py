@@ -18,5 +18,5 @@ def test_chunks_are_the_sorted_distinct_ids(
         runs = IdRuns(scratch, run_ids)
         for batch in batches:
             runs.add(pa.array(batch, pa.string()))
-        chunks = [chunk.to_pylist() for chunk in runs.chunks(after, size)]
+        chunks = [chunk.to_pylist() for chunk in runs.chunks(after, lambda: size)]
     assert [i for chunk in chunks for i in chunk] == wanted

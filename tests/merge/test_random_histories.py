@@ -130,7 +130,6 @@ def test_long_histories_in_small_pieces(
         patch.setattr(in_turn, "LARGE", rows_in_memory)
         patch.setattr(table_output, "ROWS_IN_MEMORY", rows_in_memory)
         patch.setattr(merger, "CHUNK_IDS", chunk_ids)
-        patch.setattr(merger, "_FEWEST_IDS", 1)
         graph = init(Path(folder) / "g", SCHEMA, settings=SMALL)
         model = play(graph, steps)
         commits = list(model.commits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -63,15 +63,18 @@ class IdRuns:
         if self._open_count >= self._run_ids:
             self._runs.append(self._spilled(self._close_run()))
 
-    def chunks(self, after: str | None = None, size: int = CHUNK_IDS) -> Iterator[pa.Array]:
-        """Ascending, distinct; every id greater than `after`."""
+    def chunks(
+        self, after: str | None = None, size: Callable[[], int] = lambda: CHUNK_IDS
+    ) -> Iterator[pa.Array]:
+        """Ascending, distinct; every id greater than `after`; `size` is asked before each chunk."""
         runs = [*self._runs, *([self._close_run()] if self._open else [])]
         self._runs = runs
         starts = [_position_after(run, after) if after is not None else 0 for run in runs]
         while any(start < len(run) for start, run in zip(starts, runs, strict=True)):
-            # No run gives more than `size` ids, and everything up to `last` is taken from all.
+            # No run gives more than so many ids, and everything up to `last` is taken from all.
+            most = size()
             last = min(
-                run[min(start + size, len(run)) - 1].as_py()
+                run[min(start + most, len(run)) - 1].as_py()
                 for start, run in zip(starts, runs, strict=True)
                 if start < len(run)
             )

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.changes.row_compare import differing_rows
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
+from omnigraph.diff.chunk_size import ChunkSize
 from omnigraph.diff.entity_rows import AlignedRows, common_schema, images, rows_of, sort_key
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
@@ -19,6 +20,8 @@ from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
+# Python objects of a row take many times its bytes.
+_BYTES_AT_ONCE = 8 * 1024 * 1024
 _ROWS_AT_ONCE = 16 * 1024
 
 
@@ -46,9 +49,9 @@ def snapshot_changes(
         ids = ChangedIds(store, lineage, a, b, scratch)
         for pair in pairs:
             start = after.entity_id if after is not None and pair.key == after.key else None
-            for chunk in ids.chunks(pair, start):
-                for part in _parts(chunk):
-                    yield from _table_changes(store, pair, part, wanted)
+            size = ChunkSize(store, (pair.before, pair.after), _BYTES_AT_ONCE, _ROWS_AT_ONCE)
+            for chunk in ids.chunks(pair, start, size):
+                yield from _table_changes(store, pair, chunk, wanted, size)
 
 
 def take(changes: Iterator[Change], limit: int | None) -> tuple[list[Change], bool]:
@@ -65,17 +68,13 @@ def _wanted(pair: TablePair, wanted: ChangeFilter, after: Position | None) -> bo
     return wanted.wants_table(pair.key.kind.value, pair.names)
 
 
-def _parts(ids: pa.Array) -> Iterator[pa.Array]:
-    for start in range(0, len(ids), _ROWS_AT_ONCE):
-        yield ids.slice(start, _ROWS_AT_ONCE)
-
-
 def _table_changes(
-    store: Store, pair: TablePair, ids: pa.Array, wanted: ChangeFilter
+    store: Store, pair: TablePair, ids: pa.Array, wanted: ChangeFilter, size: ChunkSize
 ) -> Iterator[Change]:
     schema = common_schema(*(t.entity if t else None for t in (pair.before, pair.after)))
     before = rows_of(store, pair.before, ids, schema)
     after = rows_of(store, pair.after, ids, schema, since=pair.before)
+    size.learn(before, after)
     both = before.present & after.present
     changed = (before.present ^ after.present) | (both & differing_rows(before.rows, after.rows))
     for op, mask in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -64,8 +64,10 @@ class ChangedIds:
             else None
         )
 
-    def chunks(self, pair: TablePair, after: str | None = None) -> Iterator[pa.Array]:
-        return self.runs(pair).chunks(after)
+    def chunks(
+        self, pair: TablePair, after: str | None, size: Callable[[], int]
+    ) -> Iterator[pa.Array]:
+        return self.runs(pair).chunks(after, size)
 
     def runs(self, pair: TablePair) -> IdRuns:
         if _equal(pair):

@@ -27,6 +27,10 @@ _MOST_RECENT_ROWS = 200_000
 # Reading this many fresh rows in a row costs no more than finding one by the index.
 _RECENT_ROWS_PER_ID = 40
 
+# Rows may be wide: batches that are read ahead are bounded by bytes.
+_SCAN_BATCH_BYTES = 8 * 1024 * 1024
+_SCAN_READAHEAD = 2
+
 # Every batch hashes the keys once more, so a scan that probes wants few, large ones.
 _PROBE_BATCH = 1024 * 1024
 
@@ -104,7 +108,11 @@ def find_sorted(
         return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
     first, last = (literal(ids[i].as_py()) for i in (0, len(ids) - 1))
     scanner = dataset.scanner(
-        columns=wanted, filter=f"`id` >= {first} AND `id` <= {last}", **scan_options(dataset)
+        columns=wanted,
+        filter=f"`id` >= {first} AND `id` <= {last}",
+        batch_size_bytes=_SCAN_BATCH_BYTES,
+        batch_readahead=_SCAN_READAHEAD,
+        **scan_options(dataset),
     )
     with snapshot_errors("looking up ids"):
         parts = [

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.diff.entity_rows import TableAt, common_schema
+from omnigraph.diff.chunk_size import ChunkSize
+from omnigraph.diff.entity_rows import common_schema
 from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
-from omnigraph.lance_store.row_width import bytes_per_row
 from omnigraph.lance_store.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, require_common
@@ -27,8 +27,7 @@ from omnigraph.values.identifiers import TableKey
 
 NOTHING_FORCED = Forced()
 
-_CHUNK_BYTES = 64 * 1024 * 1024
-_FEWEST_IDS = 256
+_CHUNK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +115,12 @@ class Merger:
             for ids in id_batches(self._store.open(tables[1].pin.at)):
                 runs.add(ids)
         untouched = sides.ours.has_rows_of(sides.base, identity)
-        for ids in runs.chunks(size=self._chunk_size(tables)):
+        size = ChunkSize(self._store, tables, _CHUNK_BYTES, CHUNK_IDS)
+        for ids in runs.chunks(size=size):
             base = sides.base.rows(self._store, identity, ids, schema)
             ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
             theirs = sides.theirs.rows(self._store, identity, ids, schema, since=tables[0])
+            size.learn(base, ours, theirs)
             three = ThreeSides(
                 entity,
                 ids,
@@ -144,11 +145,6 @@ class Merger:
                 identity = identity_of(entity)
                 overlays[identity] = (*overlays.get(identity, ()), overlay)
         return Content(sides.ours.snapshot, overlays)
-
-    def _chunk_size(self, tables: Iterable[TableAt | None]) -> int:
-        """So many ids that their rows on all sides stay within bounds, however wide they are."""
-        widths = [bytes_per_row(self._store.open(t.pin.at)) for t in tables if t is not None]
-        return max(_FEWEST_IDS, min(CHUNK_IDS, _CHUNK_BYTES // max(*widths, 1)))
 
 
 def identity_of(entity: EntityType) -> Identity:
