@@ -9,6 +9,11 @@ import pytest
 from omnigraph.lance_store.dataset_branches import create_dataset
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit
+from omnigraph.lance_store.stage_maintenance import (
+    plan_compaction,
+    run_compaction,
+    stage_compaction,
+)
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import DatasetVersion, Store
 
@@ -39,6 +44,11 @@ class Rows:
     def delete(self, at: DatasetVersion, *ids: str) -> StagedWrite:
         stored = find_rows(self.store.open(at), pa.array(ids))
         return stage_edit(self.store, at, RowEdit(None, None, stored))
+
+    def compact(self, at: DatasetVersion) -> StagedWrite | None:
+        tasks = plan_compaction(self.store, at)
+        results = [run_compaction(self.store, at, task) for task in tasks]
+        return stage_compaction(self.store, at, results) if results else None
 
     def read(self, at: DatasetVersion, columns: Sequence[str] = ("id", "n")) -> dict[str, int]:
         table = self.store.open(at).to_table(columns=list(columns))

@@ -12,7 +12,6 @@ from omnigraph.lance_store import advance as module
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_version, transaction_at
 from omnigraph.lance_store.stage import stage_overwrite
 from omnigraph.lance_store.stage_indexes import stage_indexes
-from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
@@ -91,7 +90,7 @@ def test_a_restore_fences_what_was_staged_before(store: Store, rows, name: str) 
     if name == "index":
         staged = stage_indexes(store, at, ID_INDEX)
     elif name == "compaction":
-        staged = stage_compaction(store, at)
+        staged = rows.compact(at)
     else:
         staged = EDITS[name](rows, at)
     assert staged is not None
@@ -184,7 +183,7 @@ def test_the_transaction_of_a_compaction_is_unknown_not_an_error(store: Store, r
         at = advance(store, rows.append(at, **{f"x{number}": 1}))
     index = stage_indexes(store, at, ID_INDEX)
     at = advance(store, index)
-    compaction = stage_compaction(store, at)
+    compaction = rows.compact(at)
     after = advance(store, compaction)
     assert isinstance(after, DatasetVersion)
     assert after.version == at.version + 2

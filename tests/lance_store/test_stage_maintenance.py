@@ -6,7 +6,6 @@ from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.row_lookup import find_rows
 from omnigraph.lance_store.stage_indexes import stage_indexes
-from omnigraph.lance_store.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.identifiers import node_table
@@ -43,14 +42,14 @@ def test_compaction_keeps_rows_and_ids(store: Store, rows) -> None:
     at = advance(store, stage_indexes(store, at, ID_INDEX))
     columns = ("id", "_rowid"), ("id", "n")
     before = [rows.read(at, pair) for pair in columns]
-    staged = stage_compaction(store, at)
+    staged = rows.compact(at)
     assert staged is not None
     assert staged.row_count == 5
     after = advance(store, staged)
     assert after == DatasetVersion(at.location, None, staged.result_version)
     assert len(store.open(after).get_fragments()) == 1
     assert [rows.read(after, pair) for pair in columns] == before
-    assert stage_compaction(store, after) is None, "nothing is left to do"
+    assert rows.compact(after) is None, "nothing is left to do"
 
 
 def test_a_compacted_table_does_not_carry_its_past(store: Store, rows) -> None:
@@ -61,7 +60,7 @@ def test_a_compacted_table_does_not_carry_its_past(store: Store, rows) -> None:
         at = advance(store, rows.append(at, **{f"x{number}": number}))
         if number % 100 == 99:
             at = advance(store, stage_indexes(store, at, ID_INDEX))
-            at = advance(store, stage_compaction(store, at))
+            at = advance(store, rows.compact(at))
             folder = store.location.path / at.location / "_versions"
             sizes.append(max(folder.iterdir(), key=lambda f: f.stat().st_mtime_ns).stat().st_size)
     assert sizes[-1] < 1.2 * sizes[0]
@@ -73,7 +72,7 @@ def test_a_compacted_table_does_not_carry_its_past(store: Store, rows) -> None:
 def test_a_write_staged_before_a_compaction_fails(store: Store, rows) -> None:
     at = fragmented(store, rows)
     write = rows.append(at, late=1)
-    after = advance(store, stage_compaction(store, at))
+    after = advance(store, rows.compact(at))
     assert isinstance(after, DatasetVersion)
     assert isinstance(advance(store, write), HeadMoved)
 
@@ -81,7 +80,7 @@ def test_a_write_staged_before_a_compaction_fails(store: Store, rows) -> None:
 def test_a_compaction_that_loses_to_a_write_is_told(store: Store, rows) -> None:
     """It may leave a reserved version above the write: HEAD is not where anyone expects it."""
     at = fragmented(store, rows)
-    compaction = stage_compaction(store, at)
+    compaction = rows.compact(at)
     written = advance(store, rows.rewrite(at, a=10))
     lost = advance(store, compaction)
     assert isinstance(lost, HeadMoved)

@@ -62,12 +62,18 @@ class AdoptRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
-    """Rewrite small and half-deleted fragments; no row changes."""
+class AdoptCompaction:
+    """Take fragments that were rewritten from exactly this version; no row changes.
+
+    `results` is what `lance_store.stage_maintenance.run_compaction` returned, in this process or in
+    others.
+    """
 
     key: TableKey
-    rows_per_fragment: int | None = None
-    """Fragments of at least this many rows are left alone; None: the usual size."""
+    location: str
+    branch: str | None
+    version: int
+    results: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +85,5 @@ class ExtendIndexes:
 
 
 ContentEffect = EditRows | ReplaceRows | AdoptRows
-PhysicalEffect = Compact | ExtendIndexes
+PhysicalEffect = AdoptCompaction | ExtendIndexes
 Effect = ContentEffect | PhysicalEffect

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from omnigraph.changes.change_list import ChangeList, Op, encode_changes
 from omnigraph.changes.effects import (
+    AdoptCompaction,
     AdoptRows,
-    Compact,
     EditRows,
     Effect,
     ExtendIndexes,
@@ -76,9 +76,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_replacement(store, pin, rows)
         case AdoptRows():
             return _stage_adoption(store, pin, effect)
-        case Compact(rows_per_fragment=rows):
-            compaction = stage_compaction(store, pin.at, rows)
-            return StagedTable(pin, compaction, None) if compaction else None
+        case AdoptCompaction():
+            return _stage_compaction(store, pin, effect)
         case ExtendIndexes(specs=specs):
             indexes = stage_indexes(store, pin.at, specs)
             return StagedTable(pin, indexes, None) if indexes else None
@@ -177,6 +176,17 @@ def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTab
         deleted=before.filter(gone).combine_chunks(),
     )
     return StagedTable(pin, stage_overwrite(store, pin.at, rows), changed)
+
+
+def _stage_compaction(store: Store, pin: TablePin, effect: AdoptCompaction) -> StagedTable:
+    if (pin.location, pin.branch, pin.version) != (effect.location, effect.branch, effect.version):
+        raise ExpectedVersionMismatch(
+            f"{pin.key} moved while it was compacted",
+            table=str(pin.key),
+            expected=effect.version,
+            actual=pin.version,
+        )
+    return StagedTable(pin, stage_compaction(store, pin.at, effect.results), None)
 
 
 def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTable | None:

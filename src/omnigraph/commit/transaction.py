@@ -91,7 +91,7 @@ class Transaction:
         clock: Clock,
     ) -> None:
         self._reader = reader
-        self._store: Store = reader.store
+        self.store: Store = reader.store
         self._publisher = publisher
         self._board = board
         self._arming = arming
@@ -99,7 +99,7 @@ class Transaction:
         self._clock = clock
         self._gates = Gates()
         self._known_ids = KnownIds()
-        self._queues = BranchQueues(self._store, clock, settings.write.lease_seconds, board.others)
+        self._queues = BranchQueues(self.store, clock, settings.write.lease_seconds, board.others)
         self._rollback = LiveRollback(reader, publisher)
 
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
@@ -176,7 +176,7 @@ class Transaction:
         if not staged and changes.schema is None and changes.merged is None:
             return receipt_of(ref.name, None)
         recorded = (
-            record_changes(s, self._store, self._settings.history, self._clock) for s in staged
+            record_changes(s, self.store, self._settings.history, self._clock) for s in staged
         )
         draft = merging(draft, changes.merged)
         draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
@@ -202,7 +202,7 @@ class Transaction:
         """Own the tables. Nothing was built yet, so whoever was faster only means: look again."""
         try:
             return fork_unowned(
-                self._store, self._publisher, self._clock, (ref, state), request.tables
+                self.store, self._publisher, self._clock, (ref, state), request.tables
             )
         except ExpectedVersionMismatch as error:
             raise _MovedPhysically from error
@@ -220,10 +220,10 @@ class Transaction:
             if request.tables_of is not None:
                 return ids  # made from what is there: most of them exist
             return self._known_ids.may_exist(
-                pin, ids, state.commits, lambda: read_ids(self._store.open(pin.at))
+                pin, ids, state.commits, lambda: read_ids(self.store.open(pin.at))
             )
 
-        staged = (stage(self._store, snapshot.pin(e.key), e, may_exist) for e in effects)
+        staged = (stage(self.store, snapshot.pin(e.key), e, may_exist) for e in effects)
         return tuple(s for s in staged if s is not None)
 
     def _conclude(self, prepared: _Prepared, operation_id: str) -> WriteReceipt:
@@ -240,7 +240,7 @@ class Transaction:
             actor_id=request.actor_id,
             publication=prepared.publication,
         )
-        self._store.flush_to_disk()
+        self.store.flush_to_disk()
         posted = self._arming.arm(intent)
         try:
             if not request.long_build and outstayed(prepared.began_at, self._clock, self._settings):
@@ -311,7 +311,7 @@ class Transaction:
         advanced: list[StagedTable] = []
         for staged in prepared.staged:
             try:
-                outcome = advance(self._store, staged.write)
+                outcome = advance(self.store, staged.write)
             except StorageFailure:
                 self._give_up(posted.intent, advanced)
                 raise

@@ -248,9 +248,12 @@ class Graph(Branching):
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
         return writes.extend_schema(self.writable(), catalog, branch, self.actor)
 
-    def optimize(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
-        """Compact and index; the names of the types a concurrent writer kept us from."""
-        return writes.optimize(self.writable(), branch, types, self.actor)
+    def optimize(self, branch: str | None = None, types: Sequence[str] | None = None) -> list[str]:
+        """Compact and index one branch, or all; the types that writers kept us from.
+
+        Without a branch they are named as `branch: type`.
+        """
+        return upkeep.optimize(self.writable(), branch, types, self.actor)
 
     def ensure_indices(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Build what the schema declares; the names of the types writers kept us from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from omnigraph.catalog.identity import with_identities
@@ -13,10 +13,8 @@ from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.indexes import tables
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.validate import claims_of, validate_changes
-from omnigraph.maintain.maintenance import optimize_table
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -104,16 +102,6 @@ def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | No
 
 def _has(catalog: Catalog, entity: EntityType) -> bool:
     return any(entity == other for other in catalog.entity_types())
-
-
-def optimize(
-    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
-) -> list[str]:
-    return [
-        key.type_name
-        for key in tables(engine, branch, types)
-        if not optimize_table(engine.transaction, branch, key, actor)
-    ]
 
 
 def _as_edit(type_name: str, edit: Edit | Mapping[str, object]) -> Edit:

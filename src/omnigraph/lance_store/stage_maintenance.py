@@ -1,13 +1,14 @@
-"""Prepare the compaction of one dataset without moving its HEAD."""
+"""Compact one dataset without moving its HEAD: plan tasks, run them anywhere, stage the results."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lance import LanceOperation, Transaction
-from lance.optimize import Compaction, RewriteResult
+from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from omnigraph.lance_store.protobuf import length_delimited, number_field
 from omnigraph.lance_store.stage import StagedWrite
@@ -24,25 +25,36 @@ class RewriteTasks:
     results: list[Any]
 
 
-def stage_compaction(
+def plan_compaction(
     store: Store, at: DatasetVersion, rows_per_fragment: int | None = None
-) -> StagedWrite | None:
-    """Rewrite small and half-deleted fragments; None when there is nothing to gain."""
+) -> tuple[str, ...]:
+    """Groups of small and half-deleted fragments, each a task that any process can run."""
+    dataset = store.open(at)
+    with storage_errors(f"planning the compaction of {at.location}"):
+        options = {"target_rows_per_fragment": rows_per_fragment or _ROWS_PER_FRAGMENT}
+        return tuple(task.json() for task in Compaction.plan(dataset, options).tasks)
+
+
+def run_compaction(store: Store, at: DatasetVersion, task: str) -> str:
+    """Write the fragments of one task; they belong to nobody until they are staged and advanced."""
     dataset = store.open(at)
     with storage_errors(f"compacting {at.location}"):
-        options = {"target_rows_per_fragment": rows_per_fragment or _ROWS_PER_FRAGMENT}
-        plan = Compaction.plan(dataset, options)
-        results = [_without_row_versions(task.execute(dataset)) for task in plan.tasks]
-    if not results:
-        return None
+        result = CompactionTask.from_json(task).execute(dataset)
+    return _without_row_versions(result.json())
+
+
+def stage_compaction(store: Store, at: DatasetVersion, results: Sequence[str]) -> StagedWrite:
+    """What `run_compaction` returned for some of the tasks planned on exactly `at`."""
+    dataset = store.open(at)
+    rewrites = [RewriteResult.from_json(result) for result in results]
     if not _inherits_indexes(dataset):
-        return StagedWrite(at, RewriteTasks(results), None, dataset.count_rows(), steps=2)
-    groups = [LanceOperation.RewriteGroup(r.original_fragments, r.new_fragments) for r in results]
+        return StagedWrite(at, RewriteTasks(rewrites), None, dataset.count_rows(), steps=2)
+    groups = [LanceOperation.RewriteGroup(r.original_fragments, r.new_fragments) for r in rewrites]
     transaction = Transaction(at.version, LanceOperation.Rewrite(groups, []))
     return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
 
 
-def _without_row_versions(result: Any) -> Any:
+def _without_row_versions(result: str) -> str:
     """The same rewrite with one version for all rows: 1, as if they had always been there.
 
     Lance notes for every row which version created and which last updated it, and keeps the notes
@@ -50,11 +62,11 @@ def _without_row_versions(result: Any) -> Any:
     are 99 % of it. Nobody asks; the one who looks at the first (`stage_indexes`) wants to know
     whether a row may be known to an index already, and 1 says that it may.
     """
-    body = json.loads(result.json())
+    body = json.loads(result)
     for fragment in body["new_fragments"]:
         always = {"inline": list(_one_run(fragment["physical_rows"]))}
         fragment["created_at_version_meta"] = fragment["last_updated_at_version_meta"] = always
-    return RewriteResult.from_json(json.dumps(body))
+    return json.dumps(body)
 
 
 def _one_run(rows: int) -> bytes:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import Compact, ExtendIndexes
+from omnigraph.changes.effects import AdoptCompaction, ExtendIndexes
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.lance_store.stage_maintenance import plan_compaction, run_compaction
+from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
@@ -27,6 +30,13 @@ class Pace:
 
 THOROUGH = Pace()
 
+RunTasks = Callable[[Store, DatasetVersion, tuple[str, ...]], tuple[str, ...]]
+"""Runs compaction tasks, here or on other machines; `run_compaction` runs one."""
+
+
+def run_here(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(run_compaction(store, at, task) for task in tasks)
+
 
 def optimize_table(
     transaction: Transaction,
@@ -34,6 +44,7 @@ def optimize_table(
     key: TableKey,
     actor_id: str | None,
     pace: Pace = THOROUGH,
+    run_tasks: RunTasks = run_here,
 ) -> bool:
     """Extend the indexes, then compact; False when a writer got in between and won.
 
@@ -41,10 +52,19 @@ def optimize_table(
     more afterwards: on a branch the first compaction leaves the inherited ones behind.
     """
     request = _request("optimize", branch, key, actor_id, pace)
-    compact = ChangeSet((Compact(key, pace.rows_per_fragment),))
+    store = transaction.store
+
+    def compact(snapshot: Snapshot) -> ChangeSet:
+        at = snapshot.pin(key).at
+        tasks = plan_compaction(store, at, pace.rows_per_fragment)
+        if not tasks:
+            return ChangeSet(())
+        results = run_tasks(store, at, tasks)
+        return ChangeSet((AdoptCompaction(key, at.location, at.branch, at.version, results),))
+
     return (
         index_table(transaction, branch, key, actor_id, pace)
-        and _run(transaction, request, lambda _: compact)
+        and _run(transaction, request, compact)
         and index_table(transaction, branch, key, actor_id, pace)
     )
 

@@ -21,6 +21,11 @@ SchemaFile = Annotated[
 ]
 
 
+OneBranch = Annotated[
+    str | None, typer.Option("--branch", "-b", help="Only this branch; all by default.")
+]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "init")(init)
     command(app, "snapshot")(snapshot)
@@ -91,10 +96,10 @@ def optimize(
     session: Session,
     uri: Uri = None,
     store: Store = None,
-    branch: Branch = "main",
+    branch: OneBranch = None,
     types: Types = None,
 ) -> None:
-    """Compact small files and build the indexes the schema declares.
+    """Compact small files and build the indexes the schema declares, on all branches or on one.
 
     Answers never change, only their speed. Types that a writer kept busy are named; run it again.
 
@@ -102,15 +107,19 @@ def optimize(
 
     \b
       omnigraph optimize people.omni
-      omnigraph optimize people.omni --type Person
+      omnigraph optimize people.omni --branch review --type Person
     """
-    graph = open_to_write(session, address(session, uri, store), on_branch(branch))
+    note = on_branch(branch) if branch else "all branches"
+    graph = open_to_write(session, address(session, uri, store), note)
     behind = graph.optimize(branch, types)
-    status = [row.to_dict() for row in graph.index_status(branch)]
+    names = [branch] if branch else [found.name for found in graph.branches.list()]
+    status = [
+        {"branch": name, **row.to_dict()} for name in names for row in graph.index_status(name)
+    ]
     if session.json:
         print_json({"branch": branch, "skipped": behind, "indexes": status})
         return
-    columns = ("type_name", "property", "kind", "covered_rows", "pending_rows")
+    columns = ("branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
     print_table(columns, [[row[name] for name in columns] for row in status])
     for name in behind:
         session.note(f"{name} was busy and is not compacted yet")

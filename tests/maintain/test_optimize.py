@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+from typer.testing import CliRunner
+
+from omnigraph.cli.main import app
+from omnigraph.errors import NotFound
+from omnigraph.graph.handle import Graph
+from omnigraph.lance_store.stage_maintenance import run_compaction
+from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.values.identifiers import node_table
+
+
+@pytest.fixture
+def grown(graph: Graph) -> Graph:
+    graph.branches.create("b")
+    graph.branches.create("lazy")
+    for number in range(6):
+        for branch in ("main", "b"):
+            edits = {"Note": {"insert": [{"id": f"{branch}{number}", "text": "x"}]}}
+            graph.apply(edits, branch)
+    return graph
+
+
+def fragments(graph: Graph, type_name: str = "Note") -> dict[str, int]:
+    return {
+        branch.name: table.fragments
+        for branch in graph.status().branches
+        for table in branch.tables
+        if table.type_name == type_name
+    }
+
+
+def test_all_branches_are_optimized_and_none_is_forked(grown: Graph) -> None:
+    wanted = {branch: content(grown, branch) for branch in ("main", "b", "lazy")}
+    assert fragments(grown)["b"] == 7
+    assert grown.optimize() == []
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+    assert {branch: content(grown, branch) for branch in wanted} == wanted
+    lazy = {b.name: b for b in grown.status().branches}["lazy"]
+    assert not any(table.owned for table in lazy.tables)
+    assert grown.verify().ok
+    assert_at_rest(grown)
+
+
+def test_one_branch_or_one_type(grown: Graph) -> None:
+    assert grown.optimize("b") == []
+    assert fragments(grown) == {"main": 7, "b": 1, "lazy": 1}
+    assert grown.optimize(types=["Person"]) == []
+    assert fragments(grown)["main"] == 7
+    assert grown.optimize(types=["Note"]) == []
+    assert fragments(grown)["main"] == 1
+    with pytest.raises(NotFound):
+        grown.optimize(types=["Nobody"])
+    with pytest.raises(NotFound):
+        grown.optimize("nowhere")
+
+
+def test_the_command(grown: Graph) -> None:
+    done = CliRunner().invoke(app, ["optimize", grown.uri])
+    assert done.exit_code == 0, done.output
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+
+
+def _run_elsewhere(uri: str, at: bytes, task: str) -> str:
+    version: DatasetVersion = pickle.loads(at)
+    return run_compaction(Store(parse_location(uri, {})), version, task)
+
+
+def test_tasks_may_run_in_other_processes(grown: Graph) -> None:
+    """What a Spark job does: plan here, rewrite there, commit here."""
+    before = content(grown, "b")
+    ran: list[str] = []
+
+    def elsewhere(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        ran.extend(tasks)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            uris, ats = [store.location.uri] * len(tasks), [pickle.dumps(at)] * len(tasks)
+            return tuple(pool.map(_run_elsewhere, uris, ats, tasks))
+
+    for branch in ("main", "b"):
+        assert optimize_table(
+            grown.engine.transaction, branch, node_table("Note"), None, run_tasks=elsewhere
+        )
+    assert len(ran) >= 2
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+    assert content(grown, "b") == before
+    assert grown.verify().ok
+
+
+def test_tasks_that_run_while_the_table_moves_are_not_adopted(grown: Graph) -> None:
+    def late(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        results = tuple(run_compaction(store, at, task) for task in tasks)
+        grown.apply({"Note": {"upsert": [{"id": "main0", "text": "meanwhile"}]}})
+        return results
+
+    key = node_table("Note")
+    assert not optimize_table(grown.engine.transaction, "main", key, None, run_tasks=late)
+    assert content(grown)["Note"]["main0"]["text"] == "meanwhile"
+    assert_at_rest(grown)
