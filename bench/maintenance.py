@@ -1,8 +1,10 @@
-"""What age costs: reads and commits after many commits, and what upkeep takes."""
+"""What age costs reads and commits, what upkeep takes, and where it should begin."""
 
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.harness import Figure, milliseconds, p50, report
@@ -13,34 +15,49 @@ from omnigraph.settings.models import Settings
 from omnigraph.testing.workloads import small_catalog
 
 AGES = {"small": (10, 1000), "full": (10, 1000, 10_000)}
-SAMPLES = 30
+SAMPLES = 60
+THRESHOLDS = (8, 16, 32, 64, 128)
+THRESHOLD_COMMITS = {"small": 200, "full": 600}
 HOP = "query q($n: String) { match { $p: Person { name: $n } $p knows $f } return { $f.name } }"
 
 
 def run(scale: str) -> None:
-    ages = AGES[scale]
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         uri = str(Path(folder) / "graph")
         graph = init(uri, small_catalog())
         made = 0
-        young: dict[str, float] = {}
-        for age in ages:
-            commit = [milliseconds(lambda n=n: write(graph, n)) for n in range(made, age)]
+        for age in AGES[scale]:
+            for number in range(made, age):
+                write(graph, number)
             made = age
             graph.engine.reconciler.settle()
-            measured = {
-                "commit": p50(commit[-100:]),
-                "point read": p50([milliseconds(lambda: point(graph)) for _ in range(SAMPLES)]),
-                "1-hop": p50([milliseconds(lambda: hop(graph)) for _ in range(SAMPLES)]),
-            }
-            young = young or measured
-            figures += [
-                Figure(f"{name} at {age} commits", measured[name], young[name], "ms", "<= 1.5")
-                for name in measured
-            ]
+            figures += ages(graph, Path(folder) / f"young{age}", age)
+            made += 2 * SAMPLES  # those of the measurement
         figures += upkeep(graph, uri, made)
-    report("maintenance", figures, [f"scale {scale}", "reference: the same at 10 commits"])
+        figures += thresholds(Path(folder), THRESHOLD_COMMITS[scale])
+    notes = ["reference of reads and commits: a new graph with the same rows, turn by turn"]
+    report("maintenance", figures, [f"scale {scale}", *notes])
+
+
+def ages(graph: Graph, place: Path, age: int) -> list[Figure]:
+    """The same operations on this graph and on one that got its rows in one commit."""
+    young = init(str(place), small_catalog())
+    people = graph.read("Person", columns=["name", "age"]).to_pylist()
+    knows = graph.read("Knows", columns=["id", "src", "dst"]).to_pylist()
+    edges = [{"id": row["id"], "from": row["src"], "to": row["dst"]} for row in knows]
+    young.apply({"Person": {"insert": people}, "Knows": {"insert": edges}})
+    numbers = iter(range(age, age + 2 * SAMPLES))
+    found = []
+    for name, action in (("commit", write), ("point read", point), ("1-hop", hop)):
+        times: tuple[list[float], list[float]] = ([], [])
+        for turn in range(2 * SAMPLES):
+            number = next(numbers) if action is write else turn
+            for taken, which in zip(times, (graph, young), strict=True):
+                taken.append(milliseconds(lambda a=action, g=which, n=number: a(g, n)))
+        old, new = (p50(taken[SAMPLES // 2 :]) for taken in times)
+        found.append(Figure(f"{name} at {age} commits", old, new, "ms", "<= 1.5"))
+    return found
 
 
 def write(graph: Graph, number: int) -> None:
@@ -51,11 +68,11 @@ def write(graph: Graph, number: int) -> None:
     graph.apply(edits)
 
 
-def point(graph: Graph) -> None:
+def point(graph: Graph, _: int = 0) -> None:
     graph.read("Person", ids=["p5"])
 
 
-def hop(graph: Graph) -> None:
+def hop(graph: Graph, _: int = 0) -> None:
     graph.query(HOP, params={"n": "p5"})
 
 
@@ -66,10 +83,47 @@ def upkeep(graph: Graph, uri: str, commits: int) -> list[Figure]:
     chosen = Settings(maintenance=MaintenanceSettings(minimum_age_seconds=0))
     cleaner = open_graph(uri, settings=chosen)
     cleanup = milliseconds(lambda: cleaner.cleanup(keep=10, confirm=True))
-    after = cleaner.status().bytes / 1e6
+    after = cleaner.status()
     return [
         Figure("size before cleanup", before, raw, "MB", "reported"),
-        Figure("size after cleanup, 10 commits kept", after, raw, "MB", "reported"),
+        Figure("size after cleanup, 10 commits kept", after.bytes / 1e6, raw, "MB", "reported"),
+        Figure("commit log in it", after.history_bytes / 1e6, raw, "MB", "reported"),
         Figure("optimize", optimize, float("nan"), "ms", "reported"),
         Figure("cleanup", cleanup, float("nan"), "ms", "reported"),
     ]
+
+
+def thresholds(folder: Path, commits: int) -> list[Figure]:
+    """CPU of a commit, upkeep included, and of a point read between commits."""
+    found = []
+    usual = _cpu(folder / "usual", commits, MaintenanceSettings())
+    for fragments in THRESHOLDS:
+        chosen = MaintenanceSettings(fragments=fragments, look_every_commits=min(8, fragments))
+        commit, read = _cpu(folder / f"at{fragments}", commits, chosen)
+        found += [
+            Figure(f"commit, compacted at {fragments}", commit, usual[0], "cpu ms", "reported"),
+            Figure(f"read, compacted at {fragments}", read, usual[1], "cpu ms", "reported"),
+        ]
+    return found
+
+
+def _cpu(place: Path, commits: int, chosen: MaintenanceSettings) -> tuple[float, float]:
+    graph = init(str(place), small_catalog(), settings=Settings(maintenance=chosen))
+    for number in range(100):
+        write(graph, number)
+    graph.engine.reconciler.settle()
+    reads: list[float] = []
+    began = time.process_time()
+    for number in range(100, 100 + commits):
+        write(graph, number)
+        if number % 4 == 0:
+            reads.append(_cpu_milliseconds(lambda: point(graph)))
+    graph.engine.reconciler.settle()
+    spent = (time.process_time() - began) * 1000 - sum(reads)
+    return spent / commits, p50(reads)
+
+
+def _cpu_milliseconds(action: Callable[[], object]) -> float:
+    began = time.process_time()
+    action()
+    return (time.process_time() - began) * 1000

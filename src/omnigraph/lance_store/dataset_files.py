@@ -116,6 +116,17 @@ def lineage_folder(location: str, branch: str | None) -> str:
     return location if branch is None else f"{location}/tree/{branch}"
 
 
+def version_of(name: str) -> int | None:
+    """The version whose manifest goes by this name; None for other files beside it."""
+    match = _VERSION.fullmatch(f"_versions/{name}")
+    return _NEWEST_NAME - int(match[1]) if match else None
+
+
+def version_file(at: DatasetVersion) -> str:
+    folder = lineage_folder(at.location, at.branch)
+    return f"{folder}/_versions/{_NEWEST_NAME - at.version:020}.manifest"
+
+
 def _lineage(location: str, branch: str | None, found: Iterable[tuple[str, StoredFile]]) -> Lineage:
     versions = {}
     content: dict[str, list[StoredFile]] = defaultdict(list)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from omnigraph import failpoints
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lance_store.advance import HeadMoved, advance
-from omnigraph.lance_store.old_versions import remove_versions
+from omnigraph.lance_store.old_versions import OldVersions
 from omnigraph.lance_store.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState, state_to_rows
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.format_stamp import CURRENT
 from omnigraph.manifest.history import pack
+from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.publication import (
     CommitDraft,
     Publication,
@@ -65,6 +66,7 @@ class Publisher:
         # Threads of one process take turns here instead of losing swaps to each other.
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._trimmed: dict[str, int] = {}
+        self._old_versions = OldVersions(self._store)
 
     def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
         """Raise the unmet requirement's error when nothing was published."""
@@ -145,8 +147,7 @@ class Publisher:
     def trim(self, ref: BranchRef, version: int) -> None:
         """Drop manifest versions that no head needs; what cannot be dropped now goes next time.
 
-        Not part of a publish: on an object store it takes hundreds of requests, and whoever holds
-        an intent must not spend its lease on them.
+        Not part of a publish: whoever holds an intent must not spend its lease on the past.
         """
         kept = self._settings.kept_manifest_versions
         due = version // kept
@@ -154,7 +155,5 @@ class Publisher:
         self._trimmed[ref.incarnation] = due
         if due == known:
             return
-        oldest = max(1, version - 4 * kept)
         with suppress(OmnigraphError):
-            handle = self._store.open_private(manifest_version(ref, version))
-            remove_versions(handle, range(oldest, version - kept))
+            self._old_versions.remove_below(MANIFEST, ref.physical_branch, version - kept)

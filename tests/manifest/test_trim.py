@@ -1,0 +1,84 @@
+"""Old versions of the manifest go as we write; what branches were made from stays readable."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.settings.models import HistorySettings
+from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.testing.s3_server import S3Server
+from omnigraph.testing.workloads import create_small_graph, settings
+
+KEPT = 4
+SETTINGS = replace(settings(), history=HistorySettings(kept_manifest_versions=KEPT))
+
+
+def write(graph: Graph, numbers: range, branch: str = "main") -> None:
+    for number in numbers:
+        graph.apply({"Note": {"insert": [{"id": f"{branch}{number}", "text": "x"}]}}, branch)
+
+
+def files(uri: str, folder: str) -> list[Path]:
+    return [p for p in (Path(uri) / "__manifest" / folder).glob("*") if p.suffix != ".json"]
+
+
+def test_nothing_grows_with_the_commits(graph: Graph, uri: str) -> None:
+    tended = open_graph(uri, settings=SETTINGS)
+    write(tended, range(30))
+    for folder in ("_versions", "data", "_transactions"):
+        assert KEPT <= len(files(uri, folder)) <= 2 * KEPT + 1, folder
+    assert len(content(open_graph(uri))["Note"]) == 31
+    assert_at_rest(tended)
+
+
+def test_a_branch_nobody_wrote_to_outlives_the_version_it_was_made_from(
+    graph: Graph, uri: str
+) -> None:
+    tended = open_graph(uri, settings=SETTINGS)
+    write(tended, range(2))
+    tended.branches.create("lazy")
+    wanted = content(tended, "lazy")
+    write(tended, range(2, 30))
+    fresh = open_graph(uri, settings=SETTINGS)
+    assert content(fresh, "lazy") == wanted
+    write(fresh, range(20), "lazy")
+    fresh.branches.create("child", "lazy")
+    write(fresh, range(20, 40), "lazy")
+    again = open_graph(uri, settings=SETTINGS)
+    assert len(content(again, "child")["Note"]) == len(wanted["Note"]) + 20
+    assert again.verify().ok
+    again.branches.delete("lazy")
+    assert len(content(open_graph(uri), "child")["Note"]) == len(wanted["Note"]) + 20
+
+
+def test_two_processes_trim_what_the_other_wrote(graph: Graph, uri: str) -> None:
+    both = [open_graph(uri, settings=SETTINGS) for _ in range(2)]
+    for number in range(30):
+        write(both[number % 2], range(number, number + 1))
+    assert len(files(uri, "_versions")) <= 2 * KEPT + 1
+    assert len(files(uri, "data")) <= 2 * KEPT + 1
+    assert_at_rest(both[0])
+
+
+@pytest.mark.s3
+def test_it_takes_a_handful_of_requests(s3: S3Server) -> None:
+    bucket = f"b{uuid.uuid4()}"
+    s3.create_bucket(bucket)
+    create_small_graph(f"s3://{bucket}/graph")
+    tended = open_graph(f"s3://{bucket}/graph", settings=SETTINGS)
+    tended.branches.create("b")
+    write(tended, range(3))
+    counts = []
+    for number in range(3, 3 + 3 * KEPT):
+        with s3.recorded() as requests:
+            write(tended, range(number, number + 1))
+        counts.append(len(requests))
+    usual = sorted(counts)[len(counts) // 2]
+    assert max(counts) - usual <= 10
+    assert len(tended.engine.store.files.list("__manifest/_versions")) <= 2 * KEPT + 2
