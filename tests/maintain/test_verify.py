@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import lance
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.lance_store import index_checks
 from omnigraph.manifest.layout import RECOVERY
 
 
@@ -53,6 +55,48 @@ def test_missing_files_are_found(grown: Graph) -> None:
         file.unlink()
     report = open_graph(grown.uri, read_only=True).verify()
     assert report.counts["files"] == 2
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_an_index_that_finds_other_rows_is_found(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """The index of another table lies where this one's should: only a comparison shows it."""
+    monkeypatch.setattr(index_checks, "_CHEAP_VALUES", 5)
+    graph.apply({"Note": {"insert": [{"id": f"m{n:02}", "text": "x"} for n in range(30)]}})
+    graph.optimize()
+    store = graph.engine.store
+    pin = next(p for k, p in graph.snapshot().tables.items() if k.type_name == "Note")
+    ids = store.open(pin.at).to_table(columns=["id"], with_row_id=True)
+    order = ids.sort_by("_rowid")["id"].to_pylist()
+    assert ids["_rowid"].to_pylist() == list(range(31)), "as in the dataset below"
+    first, second = order.index("m07"), order.index("m22")
+    order[first], order[second] = order[second], order[first]
+    swapped = lance.write_dataset(
+        pa.table({"id": order}), str(tmp_path / "swapped"), enable_stable_row_ids=True
+    )
+    swapped.create_scalar_index("id", "BTREE")
+    copy = tmp_path / "copy"
+    shutil.copytree(graph.uri, copy)  # another address: nothing of it is in memory yet
+    (good,) = (i for i in store.open(pin.at).describe_indices() if i.field_names == ["id"])
+    (bad,) = swapped.describe_indices()
+    (segment,) = (s for s in good.segments if s.fragment_ids)
+    for file in (copy / pin.location / "_indices" / str(segment.uuid)).iterdir():
+        other = tmp_path / "swapped" / "_indices" / str(bad.segments[0].uuid) / file.name
+        file.write_bytes(other.read_bytes())
+    report = open_graph(copy, read_only=True).verify(0, full=full)
+    assert report.checked["indexes_sampled"] == (0 if full else 1)
+    wrong = {finding.message.split("'")[-2] for finding in report.findings}
+    assert ({"m07", "m22"} <= wrong) if full else (0 < len(wrong) <= 5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 99, 100, 101])
+def test_no_two_values_share_both_of_their_groups(count: int) -> None:
+    groups = [set(g) for g in index_checks._groups(count)]
+    for one in range(count):
+        together = [g for g in groups if one in g]
+        assert len(together) == 2
+        assert together[0] & together[1] == {one}
 
 
 def test_a_broken_rule_is_found(grown: Graph) -> None:

@@ -14,7 +14,9 @@ from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 
 
-def verify_graph(reader: ManifestReader, cleanup: Cleanup, compared: int) -> VerifyReport:
+def verify_graph(
+    reader: ManifestReader, cleanup: Cleanup, compared: int, *, full: bool
+) -> VerifyReport:
     """Manifest, datasets, rules, indexes, history, tags, audits, and what nobody needs."""
     found = Findings()
     pending = pending_intents(reader.store)
@@ -35,7 +37,7 @@ def verify_graph(reader: ManifestReader, cleanup: Cleanup, compared: int) -> Ver
         except NotFound as error:
             found.add("schema", ref.name, state.schema_id, error.message)
             continue
-        verify_tables(reader.store, snapshot, ref.incarnation, busy, found)
+        verify_tables(reader.store, snapshot, ref.incarnation, busy, found, full=full)
         verify_history(reader, ref.name, state, compared, found)
     _verify_tags(reader, found)
     operations = [audit.operation_id for audit in read_audits(reader.store)]

@@ -22,11 +22,18 @@ from omnigraph.values.indexes import IndexKind
 
 
 def verify_tables(
-    store: Store, snapshot: Snapshot, owner: str | None, busy: frozenset[str], found: Findings
+    store: Store,
+    snapshot: Snapshot,
+    owner: str | None,
+    busy: frozenset[str],
+    found: Findings,
+    *,
+    full: bool,
 ) -> None:
     """`owner` is the branch incarnation whose tables must have their pin as HEAD.
 
     Tables at `busy` locations have a writer in flight: their HEAD may be ahead for a moment.
+    `full` compares indexes value by value however many there are.
     """
     deltas: Deltas = {}
     rows = Report()
@@ -41,7 +48,7 @@ def verify_tables(
             entity = snapshot.catalog.entity_type(key)
             content = read_table(dataset, table_schema(entity).names)
             check_rows(entity, content, rows)
-            _check_indexes(snapshot, pin, dataset, found)
+            _check_indexes(snapshot, pin, dataset, found, full=full)
             found.checked["rows"] += content.num_rows
             deltas[key] = TableDelta(key, content.select(checked_columns(entity)), replaces=True)
         except (NotFound, StorageFailure) as error:
@@ -91,11 +98,15 @@ def _check_head(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Find
         found.add("invariant", snapshot.graph_branch, pin.key, message)
 
 
-def _check_indexes(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings) -> None:
+def _check_indexes(
+    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings, *, full: bool
+) -> None:
     for spec in wanted_indexes(snapshot.catalog.entity_type(pin.key)):
         if spec.kind is not IndexKind.SORTED:
             continue
         found.checked["indexes"] += 1
-        for value in disagreeing_values(dataset, spec.column):
+        wrong, exact = disagreeing_values(dataset, spec.column, full=full)
+        found.checked["indexes_sampled"] += not exact
+        for value in wrong:
             message = f"the index on {spec.column!r} and a scan disagree about {value!r}"
             found.add("index", snapshot.graph_branch, pin.key, message)

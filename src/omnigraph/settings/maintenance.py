@@ -19,7 +19,11 @@ class MaintenanceSettings:
     """Commits to a table between two looks at its layout."""
 
     fragments: int = 32
-    """Fragments smaller than `compacted_rows` that a table may gather before it is compacted."""
+    """Fragments smaller than `compacted_rows` that a table may gather before it is compacted.
+
+    `python -m bench maintenance`: CPU of a commit, upkeep included, is 1.5 times as much with 8,
+    1.2 with 16 and the same with 32 to 128; that of a read between commits rises from 32 on.
+    """
 
     compacted_rows: int = 65_536
     """Fragments of this size are left alone: a background pass never rewrites more than it must."""

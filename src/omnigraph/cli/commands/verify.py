@@ -18,11 +18,20 @@ Commits = Annotated[
 ]
 
 
+Full = Annotated[bool, typer.Option("--full", help="Compare every value of every sorted index.")]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "verify")(verify)
 
 
-def verify(session: Session, uri: Uri = None, store: Store = None, commits: Commits = 20) -> None:
+def verify(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    commits: Commits = 20,
+    full: Full = False,
+) -> None:
     """Check manifest, datasets, rules, indexes, history and tags; exit code 1 on findings.
 
     For example:
@@ -30,14 +39,14 @@ def verify(session: Session, uri: Uri = None, store: Store = None, commits: Comm
     \b
       omnigraph verify people.omni
     """
-    report = open_to_read(session, address(session, uri, store)).verify(commits)
+    report = open_to_read(session, address(session, uri, store)).verify(commits, full=full)
     if session.json:
         print_json(report.to_dict())
     else:
         for finding in report.findings:
             branch = f"branch {finding.branch} " if finding.branch else ""
             print_result(f"{finding.check}: {branch}{finding.place}: {finding.message}")
-        done = ", ".join(f"{count} {what}" for what, count in report.checked.items())
+        done = ", ".join(f"{count} {what}" for what, count in report.checked.items() if count)
         total = sum(report.counts.values())
         print_result(f"{total or 'no'} findings; checked {done}")
         print_result(
