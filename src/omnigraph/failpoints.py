@@ -55,6 +55,7 @@ LOAD_POINTS = (
     "load.after_write_first",
     "load.after_write",
 )
+PIPELINE_POINTS = ("pipeline.task_written",)
 
 ALL_POINTS = (
     COMMIT_POINTS
@@ -67,6 +68,7 @@ ALL_POINTS = (
     + INIT_POINTS
     + CACHE_POINTS
     + LOAD_POINTS
+    + PIPELINE_POINTS
 )
 
 

@@ -8,7 +8,7 @@ from omnigraph.cli.demo.world import data_lines, world_of
 
 def test_the_story(cli, tmp_path) -> None:
     place = tmp_path / "demo"
-    answer = cli("demo", "--size", "3000", "--dir", place, "--json")
+    answer = cli("demo", "--size", "3000", "--dir", place, "--json", "--engine", "local")
     assert answer.code == 0
     told = answer.json
     assert all(step["milliseconds"] >= 0 for step in told["steps"])

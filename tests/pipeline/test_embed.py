@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from embedding_service import EmbeddingService
 
 import omnigraph
 from omnigraph.changes.shape import Edit
@@ -12,9 +13,10 @@ from omnigraph.embed.mock import MockProvider
 from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingUnavailable, InvalidArgument, ModelMismatch
 from omnigraph.graph.handle import Graph
-from omnigraph.pipeline.embed import RateLimit
+from omnigraph.pipeline.vector_requests import RateLimit
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
+from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.fakes import FakeClock
 
 WIDTH = 4
@@ -56,11 +58,15 @@ def docs(uri: str, tmp_path: Path, provider: CountingProvider) -> Graph:
     )
     graph = omnigraph.init(uri, SCHEMA, settings=settings)
     rows = [{"name": f"d{i}", "text": f"text {i}", "file": bytes([i])} for i in range(5)]
-    with pytest.MonkeyPatch.context() as patch:
-        # As rows are that were there before the property.
-        patch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
-        graph.apply({"Doc": Edit(insert=[*rows, {"name": "none"}, {"name": "blank", "text": " "}])})
+    insert_without_vectors(graph, [*rows, {"name": "none"}, {"name": "blank", "text": " "}])
     return graph
+
+
+def insert_without_vectors(graph: Graph, rows: list[dict[str, Any]]) -> None:
+    """As rows are that were there before the property."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
+        graph.apply({"Doc": Edit(insert=rows)})
 
 
 def vectors(graph: Graph, branch: str = "main") -> dict[str, Any]:
@@ -154,3 +160,41 @@ def test_requests_are_spread_over_the_minute() -> None:
     for _ in range(4):
         limit.wait()
     assert clock.monotonic() - start == pytest.approx(6)
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark")
+def test_spark_workers_ask_a_service_and_a_run_that_fails_is_resumed(
+    uri: str, tmp_path: Path
+) -> None:
+    with EmbeddingService(WIDTH) as service:
+        settings = Settings(
+            embedding=EmbeddingSettings(
+                "openai-compatible",
+                model="test",
+                width=WIDTH,
+                base_url=service.url,
+                batch_size=2,
+                attempts=1,
+                requests_per_minute=6000,
+                journal_dir=str(tmp_path / "journal"),
+            ),
+            pipeline=PipelineSettings(),
+        )
+        graph = omnigraph.init(uri, SCHEMA, settings=settings)
+        rows = [{"name": f"d{i:02}", "text": f"text {i}"} for i in range(40)]
+        insert_without_vectors(graph, rows)
+        head = graph.snapshot().graph_commit_id
+        service.refuse_after(12)
+        with pytest.raises(EmbeddingUnavailable):
+            graph.embed(engine="spark")
+        assert graph.snapshot().graph_commit_id == head
+        service.refuse_after(None)
+        receipt = graph.embed(engine="spark", message="vectors")
+        assert (receipt.engine, receipt.embedded) == ("spark", 40)
+        assert (receipt.requested, receipt.resumed) == (16, 24)
+        assert len(graph.commits.list()) == 3
+        assert vectors(graph)["d07"] == service.vector("text 7")
+        assert graph.embed(engine="spark").write.commit is None
+    with pytest.raises(InvalidArgument, match="no embed engine 'flink'"):
+        graph.embed(engine="flink")

@@ -111,7 +111,12 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         history=settings.history,
         spark_loader=SparkLoader(reader, commits, transaction, settings),
         embedder=Embedder(
-            History(store, reader, commits), transaction, provider, settings.embedding, clock
+            History(store, reader, commits),
+            transaction,
+            provider,
+            settings.embedding,
+            settings.pipeline,
+            clock,
         ),
         mutator=Mutator(reader, transaction, provider, queries.read, clock),
     )

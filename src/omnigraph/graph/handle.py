@@ -273,10 +273,14 @@ class Graph(Branching):
         types: Sequence[str] | None = None,
         *,
         message: str | None = None,
+        engine: str = "local",
     ) -> EmbedReceipt:
-        """Fill missing and outdated vectors of `@embed` properties in one commit; resumable."""
+        """Fill missing and outdated vectors of `@embed` properties in one commit; resumable.
+
+        `engine="spark"` asks the provider from all cores of the Spark session.
+        """
         wanted = tuple(types) if types is not None else None
-        request = EmbedRequest(branch, wanted, self.actor, message)
+        request = EmbedRequest(branch, wanted, self.actor, message, engine)
         return self.writable().embedder.run(request)
 
     def cleanup(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,40 +62,54 @@ class Violation:
 
 
 class Report:
-    """Collects violations: the first `limit` are kept, every one is counted by its rule."""
+    """Collects violations: the first `limit` in input order are kept, all are counted by rule.
 
-    def __init__(self, limit: int = FIRST_VIOLATIONS) -> None:
-        self._limit = limit
+    First are those without a place. The others follow the order of `files`, which may still grow,
+    and of their lines: however the input was cut up for checking, the report is the same.
+    """
+
+    def __init__(self, limit: int = FIRST_VIOLATIONS, files: Sequence[str] = ()) -> None:
+        self.limit = limit
         self.violations: list[Violation] = []
         self.counts: Counter[str] = Counter()
+        self._files = files
+        self._numbers: dict[str, int] = {}
 
     @property
     def total(self) -> int:
         return self.counts.total()
 
-    @property
-    def room(self) -> int:
-        """How many more are kept; further ones need no message."""
-        return max(0, self._limit - len(self.violations))
-
     def add(self, rule: str, total: int, first: Iterable[Violation]) -> None:
-        """`total` violations of a rule, of which `first` are some; it is read while there is room.
+        """`total` violations of a rule, of which `first` are the first ones, in order.
 
         A lazy iterable is best: messages are then made for those that are kept only.
         """
         if total == 0:
             return
         self.counts[rule] += total
-        if self.room:
-            for violation in first:
-                self.violations.append(violation)
-                if not self.room:
-                    break
+        self._keep(first)
 
     def merge(self, violations: Iterable[Violation], counts: Counter[str]) -> None:
         """Another report's findings: partitions checked elsewhere add up here."""
         self.counts.update(counts)
-        self.violations += list(violations)[: self.room]
+        self._keep(violations)
+
+    def _keep(self, ascending: Iterable[Violation]) -> None:
+        for violation in ascending:
+            if len(self.violations) == self.limit:
+                if self._order(violation) >= self._order(self.violations[-1]):
+                    return
+                self.violations.pop()
+            insort(self.violations, violation, key=self._order)
+
+    def _order(self, violation: Violation) -> tuple[int, int]:
+        place = violation.place
+        if place is None:
+            return (-1, 0)
+        if place.file not in self._numbers:
+            for number, name in enumerate(self._files):
+                self._numbers.setdefault(name, number)
+        return (self._numbers.get(place.file, 0), place.line or 0)
 
     def raise_if_any(self) -> None:
         if not self.total:

@@ -63,7 +63,7 @@ class BulkChecks:
             return
         found = self._index.rows(
             f"SELECT r.{ID}, r.{PLACE}, d.first FROM {rows} r JOIN ({twice}) d ON r.{ID} = d.{ID} "
-            f"WHERE r.{PLACE} <> d.first ORDER BY r.{PLACE} LIMIT {report.room}"
+            f"WHERE r.{PLACE} <> d.first ORDER BY r.{PLACE} LIMIT {report.limit}"
         )
         first = (
             self._violation(
@@ -153,7 +153,7 @@ class BulkChecks:
             return
         found = self._index.rows(
             f"SELECT e.{ID}, e.{rule.column}, e.{PLACE} {missing} "
-            f"ORDER BY e.{PLACE} LIMIT {report.room}"
+            f"ORDER BY e.{PLACE} LIMIT {report.limit}"
         )
         first = (
             self._violation(
@@ -196,7 +196,7 @@ class BulkChecks:
         if total == 0:
             return
         wanted = f"f.owner, f.place, g.other, {quoted(rule.columns, 'f.')}"
-        found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.place LIMIT {report.room}")
+        found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.place LIMIT {report.limit}")
         first = (self._taken(rule, row) for row in found)
         report.add(rule.name, total, first)
 
@@ -230,7 +230,7 @@ class BulkChecks:
         if total == 0:
             return
         found = self._index.rows(
-            f"{counted.format('source, n')} ORDER BY source LIMIT {report.room}"
+            f"{counted.format('source, n')} ORDER BY source LIMIT {report.limit}"
         )
         bounds = f"{low}..{'' if high is None else high}"
         first = (

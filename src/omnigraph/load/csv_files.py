@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -18,6 +16,7 @@ from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.defaults import default_column
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
+from omnigraph.load.data_files import DataFile, open_unpacked
 from omnigraph.load.json_columns import Mask
 from omnigraph.load.line_values import BadLine, BlobBases, Row, rows_to_table, typed_row
 from omnigraph.load.text_columns import column_of_texts
@@ -40,7 +39,7 @@ _LARGEST_CELL = 256 * 1024 * 1024
 
 
 def csv_blocks(
-    path: Path, entity: EntityType, columns: Mapping[str, str] | None, blobs: BlobBases
+    path: DataFile, entity: EntityType, columns: Mapping[str, str] | None, blobs: BlobBases
 ) -> Blocks:
     """`columns` maps header names to property names; an empty cell is NULL."""
     csv.field_size_limit(_LARGEST_CELL)
@@ -51,14 +50,12 @@ def csv_blocks(
             raise InvalidArgument(f"{path}: not UTF-8 text", file=str(path)) from error
 
 
-def _open(path: Path) -> TextIO:
-    if path.name.endswith(".gz"):
-        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def _open(path: DataFile) -> TextIO:
+    return io.TextIOWrapper(open_unpacked(path), encoding="utf-8-sig", newline="")
 
 
 def _rows(
-    reader: Any, path: Path, entity: EntityType, columns: Mapping[str, str], blobs: BlobBases
+    reader: Any, path: DataFile, entity: EntityType, columns: Mapping[str, str], blobs: BlobBases
 ) -> Blocks:
     names = _header(reader, path, entity, columns)
     line = reader.line_num + 1
@@ -156,7 +153,7 @@ def _read_slowly(
         collected.rows.append(TypedRows(entity, table, np.array(places, dtype=np.int64)))
 
 
-def _records(reader: Any, path: Path) -> Iterator[list[str]]:
+def _records(reader: Any, path: DataFile) -> Iterator[list[str]]:
     try:
         yield from reader
     except csv.Error as error:
@@ -165,7 +162,9 @@ def _records(reader: Any, path: Path) -> Iterator[list[str]]:
         ) from error
 
 
-def _header(reader: Any, path: Path, entity: EntityType, columns: Mapping[str, str]) -> list[str]:
+def _header(
+    reader: Any, path: DataFile, entity: EntityType, columns: Mapping[str, str]
+) -> list[str]:
     header = next(_records(reader, path), None)
     if header is None:
         raise InvalidArgument(f"{path}:1: the file is empty, it has no header", file=str(path))

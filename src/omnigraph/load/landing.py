@@ -95,7 +95,8 @@ class Landing:
         return homes and self.recheck.undisturbed(self.prepared, relied_on, before, now)
 
     def _check(self, snapshot: Snapshot) -> None:
-        prepared, report = self.prepared, Report()
+        prepared = self.prepared
+        report = Report(files=prepared.files)
         checks = BulkChecks(
             prepared.catalog, prepared.index, self.written, self.replaced, prepared.place
         )
@@ -105,7 +106,7 @@ class Landing:
         else:
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
-            self._raise(report)
+            report.raise_if_any()
         small = prepared.total <= self.small_input and not self.replaced
         if not small:
             self._offer_stored(snapshot)
@@ -117,13 +118,6 @@ class Landing:
         for edge in self._cascading():
             checks.cascade(prepared.catalog.edge_types[edge.type_name])
         checks.graph_rules(report)
-        self._raise(report)
-
-    def _raise(self, report: Report) -> None:
-        files = self.prepared.files
-        report.violations.sort(
-            key=lambda v: (files.index(v.place.file), v.place.line or 0) if v.place else (0, 0)
-        )
         report.raise_if_any()
 
     def _deltas(self) -> Deltas:

@@ -67,7 +67,7 @@ def prepare(
     progress: Progress,
 ) -> None:
     """Fill `prepared`, or raise `ValidationFailed` with the place of the first broken rows."""
-    report = Report()
+    report = Report(files=prepared.files)
     for source in sources:
         prepared.files.append(source.name)
         for block in read_ahead(read_source(source, prepared.catalog, options)):
@@ -77,7 +77,6 @@ def prepare(
                 break
     for spool in prepared.spools.values():
         spool.close()
-    report.violations.sort(key=_order(prepared.files))
     report.raise_if_any()
 
 
@@ -135,11 +134,3 @@ def _violation(problem: Problem, file: str) -> Violation:
     table = problem.entity.table_key if problem.entity is not None else None
     place = Place(file, problem.line)
     return Violation(problem.rule, table, None, problem.property, problem.message, place)
-
-
-def _order(files: list[str]) -> Callable[[Violation], tuple[int, int]]:
-    def order(violation: Violation) -> tuple[int, int]:
-        place = violation.place
-        return (0, 0) if place is None else (files.index(place.file), place.line or 0)
-
-    return order

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.lance_store.object_inputs import find_objects
 from omnigraph.load.arrow_columns import fit_table
 from omnigraph.load.csv_files import csv_blocks
+from omnigraph.load.data_files import DataFile, parquet_input, size_of
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.line_values import BlobBases
 from omnigraph.load.text_files import file_errors, line_blocks, stream_blocks
@@ -41,7 +43,7 @@ class Source:
     format: str
     name: str
     type_name: str | None = None
-    path: Path | None = None
+    path: DataFile | None = None
     table: Any = field(default=None, compare=False)
     stream: Any = field(default=None, compare=False)
     """An open binary file that can be read once."""
@@ -49,10 +51,7 @@ class Source:
     @property
     def size(self) -> int:
         """Bytes to read, for progress; 0 when unknown."""
-        try:
-            return self.path.stat().st_size if self.path is not None else 0
-        except OSError:
-            return 0
+        return 0 if self.path is None else size_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +147,9 @@ def _batches(source: Source) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-def _parquet(path: Path) -> Iterator[pa.Table]:
+def _parquet(path: DataFile) -> Iterator[pa.Table]:
     try:
-        with file_errors(path), pq.ParquetFile(path) as file:
+        with file_errors(path), pq.ParquetFile(parquet_input(path)) as file:
             for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -161,8 +160,13 @@ def _parquet(path: Path) -> Iterator[pa.Table]:
 
 def _from_path(data: str | os.PathLike[str], type_name: str | None) -> list[Source]:
     text = os.fspath(data)
+    if text.startswith("s3://"):
+        return _from_bucket(text, type_name)
     if "://" in text and not text.startswith("file://"):
-        raise InvalidArgument(f"{text}: only local files can be loaded here", file=text)
+        raise InvalidArgument(
+            f"{text}: only local files and s3:// can be loaded; give a DataFrame for others",
+            file=text,
+        )
     path = Path(text.removeprefix("file://")).expanduser()
     if path.is_dir():
         inside = sorted(p for p in path.iterdir() if _format(p) is not None and p.is_file())
@@ -177,15 +181,25 @@ def _from_path(data: str | os.PathLike[str], type_name: str | None) -> list[Sour
     return [_file(path, type_name)]
 
 
-def _format(path: Path) -> str | None:
+def _from_bucket(uri: str, type_name: str | None) -> list[Source]:
+    found = find_objects(uri, os.environ)
+    if len(found) == 1 and str(found[0]) == uri:
+        return [_file(found[0], type_name)]
+    inside = [each for each in found if _format(each) is not None]
+    if not inside:
+        raise InvalidArgument(f"{uri}: holds no data file", file=uri)
+    return [_file(each, type_name) for each in inside]
+
+
+def _format(path: DataFile) -> str | None:
     name = path.name.removesuffix(".gz")
     return _FORMATS.get(Path(name).suffix.lower())
 
 
-def _file(path: Path, type_name: str | None) -> Source:
+def _file(path: DataFile, type_name: str | None) -> Source:
     kind = _format(path)
     if kind is None or (kind == "parquet" and path.name.endswith(".gz")):
-        if not path.exists():
+        if isinstance(path, Path) and not path.exists():
             raise NotFound(f"{path}: no such file", file=str(path))
         raise InvalidArgument(
             f"{path}: unknown kind of file; there is .ndjson .jsonl .json .csv (also .gz) .parquet",

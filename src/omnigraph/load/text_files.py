@@ -6,10 +6,10 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.load.data_files import DataFile, open_unpacked
 
 BLOCK_BYTES = 16 * 1024 * 1024
 _LONGEST_LINE = 256 * 1024 * 1024
@@ -17,7 +17,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def file_errors(path: Path | str) -> Iterator[None]:
+def file_errors(path: DataFile | str) -> Iterator[None]:
     """Whatever the file system or gzip says, said with the file's name."""
     try:
         yield
@@ -31,14 +31,14 @@ def file_errors(path: Path | str) -> Iterator[None]:
 
 
 def line_blocks(
-    path: Path, start: int = 0, end: int | None = None, size: int = BLOCK_BYTES
+    path: DataFile, start: int = 0, end: int | None = None, size: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, bytes]]:
     """(how many lines came before, whole lines), for the lines that begin in [start, end).
 
     A range is for workers that share one plain file: each line belongs to one range, and the lines
     before the range are not counted.
     """
-    with file_errors(str(path)), _open(path) as file:
+    with file_errors(str(path)), open_unpacked(path) as file:
         yield from _blocks(file, str(path), (_skip_to_line(file, start), end), size)
 
 
@@ -64,12 +64,6 @@ def _blocks(
         yield lines_before, block.removeprefix(_BOM) if position == 0 else block
         lines_before += block.count(b"\n")
         position += len(block)
-
-
-def _open(path: Path) -> IO[bytes]:
-    if path.name.endswith(".gz"):
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    return path.open("rb")
 
 
 def _skip_to_line(file: IO[bytes], start: int) -> int:

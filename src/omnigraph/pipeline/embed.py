@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,8 @@ from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
-from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model, embed_texts
+from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
+from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.row_lookup import find_sorted
 from omnigraph.lance_store.stage_fragments import write_to
 from omnigraph.manifest.snapshot import Snapshot
@@ -32,8 +31,16 @@ from omnigraph.pipeline.embed_plan import (
     embed_targets,
     rows_to_embed,
 )
+from omnigraph.pipeline.engine_choice import LOCAL, SPARK
 from omnigraph.pipeline.vector_journal import VectorJournal
+from omnigraph.pipeline.vector_requests import (
+    RateLimit,
+    SparkRequests,
+    ThreadRequests,
+    VectorRequests,
+)
 from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.values.clock import Clock
 
 _BLOCK = 20_000
@@ -47,6 +54,7 @@ class EmbedRequest:
     types: tuple[str, ...] | None = None
     actor_id: str | None = None
     message: str | None = None
+    engine: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +65,18 @@ class EmbedReceipt:
     embedded: int
     requested: int
     resumed: int
+    engine: str = LOCAL
 
     def to_dict(self) -> dict[str, Any]:
         counts = {"requested": self.requested, "resumed": self.resumed}
-        return {**self.write.to_dict(), "embedded": self.embedded, **counts}
-
-
-class RateLimit:
-    """At most so many starts a minute, spread evenly; shared by threads."""
-
-    def __init__(self, per_minute: float | None, clock: Clock) -> None:
-        self._pause = 60.0 / per_minute if per_minute else 0.0
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._next = 0.0
-
-    def wait(self) -> None:
-        if not self._pause:
-            return
-        with self._lock:
-            now = self._clock.monotonic()
-            start = max(now, self._next)
-            self._next = start + self._pause
-        self._clock.sleep(start - now)
+        return {**self.write.to_dict(), "engine": self.engine, "embedded": self.embedded, **counts}
 
 
 @dataclass(slots=True)
 class _Run:
     """What one run shares over its blocks and builds."""
 
-    limit: RateLimit
+    requests: VectorRequests
     embedded: int = 0
     requested: int = 0
     resumed: int = 0
@@ -100,6 +90,7 @@ class Embedder:
     transaction: Transaction
     provider: EmbeddingProvider
     settings: EmbeddingSettings
+    pipeline: PipelineSettings
     clock: Clock
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
 
@@ -116,7 +107,7 @@ class Embedder:
             message=request.message,
             long_build=True,
         )
-        run = _Run(RateLimit(self.settings.requests_per_minute, self.clock))
+        run = _Run(self._requests(request.engine))
         directory = Path(self.settings.journal_dir or Path.home() / ".cache/omnigraph/embeddings")
         uri = self.history.store.location.uri
         with (
@@ -129,7 +120,15 @@ class Embedder:
                 return self._build(current, request, journal, (Path(scratch), run))
 
             receipt = self.transaction.run(write, build)
-        return EmbedReceipt(receipt, run.embedded, run.requested, run.resumed)
+        return EmbedReceipt(receipt, run.embedded, run.requested, run.resumed, request.engine)
+
+    def _requests(self, engine: str) -> VectorRequests:
+        if engine == SPARK:
+            return SparkRequests(self.settings, self.pipeline)
+        if engine != LOCAL:
+            raise InvalidArgument(f"no embed engine {engine!r}; there is: {LOCAL}, {SPARK}")
+        limit = RateLimit(self.settings.requests_per_minute, self.clock)
+        return ThreadRequests(self.provider, limit, self.settings.parallel_requests)
 
     def _targets(self, snapshot: Snapshot, request: EmbedRequest) -> list[EmbedTarget]:
         targets = embed_targets(snapshot.catalog, request.types)
@@ -189,16 +188,11 @@ class Embedder:
         size = self.settings.batch_size
         batches = [unknown[i : i + size] for i in range(0, len(unknown), size)]
 
-        def ask(batch: list[str]) -> dict[str, Vector]:
-            counts.limit.wait()
-            answers = embed_texts(self.provider, batch)
-            fresh = {t: v for t, v in zip(batch, answers, strict=True) if v is not None}
+        def keep(fresh: dict[str, Vector]) -> None:
             journal.add(fresh)
-            return fresh
+            found.update(fresh)
 
-        with ThreadPoolExecutor(self.settings.parallel_requests) as pool:
-            for fresh in pool.map(ask, batches):
-                found |= fresh
+        counts.requests.ask(batches, keep)
         counts.requested += len(unknown)
         return found
 

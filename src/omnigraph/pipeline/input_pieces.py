@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.load.data_files import parquet_input
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.sources import (
     ReadOptions,
@@ -22,6 +23,8 @@ from omnigraph.load.text_files import file_errors, line_blocks
 from omnigraph.load.typed_rows import Parsed
 
 _ROWS_PER_BATCH = 64 * 1024
+_SMALLEST_PIECE = 4 * 1024**2
+_PIECES_PER_SLOT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,10 @@ class LineCount(Protocol):
     lines: int
 
 
-def cut(sources: Sequence[Source], piece_bytes: int) -> tuple[Piece, ...]:
-    """Pieces in input order."""
+def cut(sources: Sequence[Source], task_bytes: int, slots: int = 1) -> tuple[Piece, ...]:
+    """Pieces in input order: at most `task_bytes` each, less when that keeps `slots` tasks busy."""
+    share = sum(source.size for source in sources) // (_PIECES_PER_SLOT * slots)
+    piece_bytes = min(task_bytes, max(share, _SMALLEST_PIECE))
     pieces: list[Piece] = []
     for number, source in enumerate(sources):
         pieces += _cut_one(number, source, piece_bytes)
@@ -54,7 +59,7 @@ def _cut_one(number: int, source: Source, piece_bytes: int) -> list[Piece]:
         size = source.size
         starts = range(0, max(size, 1), piece_bytes)
         return [Piece(number, source, start, start + piece_bytes) for start in starts]
-    if source.format == "parquet" and source.path is not None and source.path.is_file():
+    if source.format == "parquet" and source.path is not None:
         return _row_groups(number, source, piece_bytes)
     if source.table is not None:
         return _slices(number, source, piece_bytes)
@@ -71,8 +76,9 @@ def _slices(number: int, source: Source, piece_bytes: int) -> list[Piece]:
 
 
 def _row_groups(number: int, source: Source, piece_bytes: int) -> list[Piece]:
+    assert source.path is not None
     try:
-        metadata = pq.read_metadata(source.path)
+        metadata = pq.read_metadata(parquet_input(source.path))
     except (OSError, pa.ArrowInvalid):
         return [Piece(number, source)]  # whoever reads it says what is wrong with it
     pieces: list[Piece] = []
@@ -98,7 +104,7 @@ def read_piece(
         yield from _read_lines(piece, catalog, options, count)
         return
     if piece.row_groups is not None and source.path is not None:
-        with file_errors(source.path), pq.ParquetFile(source.path) as file:
+        with file_errors(source.path), pq.ParquetFile(parquet_input(source.path)) as file:
             groups = list(piece.row_groups)
             batches = file.iter_batches(_ROWS_PER_BATCH, row_groups=groups, use_threads=False)
             yield from read_batches(source, batches, catalog, options, count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph import failpoints
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.changes.fill_embeddings import fill_embeddings
@@ -48,6 +51,7 @@ class LoadPlan:
     targets: Mapping[TableKey, WriteTarget]
     options: ReadOptions
     embedding: EmbeddingSettings
+    """Of the graph, if some property wants vectors; workers then need the provider's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,11 @@ class WrittenPart:
     rows: int
     lines: bytes
     given: bytes | None
-    """Which rows came with an id or key, one byte a row; None when all did."""
+    """Which rows came with an id or key, compressed; None when all did."""
+
+    def has_id(self) -> npt.NDArray[np.bool_] | None:
+        """Which rows came with an id or key; None when all did."""
+        return None if self.given is None else np.frombuffer(zlib.decompress(self.given), np.bool_)
 
 
 @dataclass(slots=True)
@@ -101,20 +109,21 @@ def run_frame(plan: LoadPlan, source: Source) -> Any:
 
 def run_task(plan: LoadPlan, blocks: Iterator[Parsed], result: TaskResult) -> TaskResult:
     """Fill `result` from the blocks of one piece."""
-    provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
     report = Report()
     writers: dict[TableKey, _PartWriter] = {}
     try:
+        provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
         for block in blocks:
             _take(plan, block, report, provider, writers)
             result.bytes_read += block.bytes_read
         if report.total == 0:
             for writer in writers.values():
                 result.parts += writer.finish()
+            failpoints.hit("pipeline.task_written")
     except OmnigraphError as error:
         # Bad input stays bad: told to the driver instead of tried four times.
         result.error = error
-    result.violations = sorted(report.violations, key=_line)
+    result.violations = report.violations
     result.counts = report.counts
     return result
 
@@ -201,7 +210,7 @@ class _PartWriter:
             write_rows(self._target, rows),
             rows.num_rows,
             encode_lines(np.concatenate(lines)),
-            None if flags.all() else flags.tobytes(),
+            None if flags.all() else zlib.compress(flags.tobytes(), 1),
         )
         self._parts.append(part)
         self._waiting, self._rows, self._bytes = [], 0, 0
@@ -213,10 +222,6 @@ def shifted(violation: Violation, lines: int) -> Violation:
     if place is None or place.line is None:
         return violation
     return replace(violation, place=replace(place, line=place.line + lines))
-
-
-def _line(violation: Violation) -> int:
-    return violation.place.line or 0 if violation.place else 0
 
 
 def _as_batch(result: TaskResult) -> pa.RecordBatch:

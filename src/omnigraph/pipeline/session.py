@@ -85,6 +85,12 @@ def stop_locked() -> None:
         started.workspace.cleanup()
 
 
+def parallelism(session: Session) -> int:
+    """How many tasks run at once; a Connect server does not say, so as many as there are here."""
+    context = getattr(session, "_sc", None)
+    return max(1, context.defaultParallelism if context is not None else os.cpu_count() or 1)
+
+
 def log_file_of(session: Session) -> str | None:
     """Where the JVM of a session started here writes what it has to say."""
     return str(_ours.log_file) if _ours is not None and _ours.session is session else None

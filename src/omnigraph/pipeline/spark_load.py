@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from omnigraph.catalog.annotations import embedding_of
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.transaction import Transaction
@@ -18,7 +19,7 @@ from omnigraph.integrity.validate import Claims, claims
 from omnigraph.lance_store.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.landing import Landing
+from omnigraph.load.landing import SMALL_INPUT, Landing
 from omnigraph.load.line_values import BlobBases
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput, Progress
@@ -39,8 +40,9 @@ from omnigraph.pipeline.load_tasks import (
     run_frame,
     run_tasks,
 )
-from omnigraph.pipeline.session import Session, spark_session
+from omnigraph.pipeline.session import Session, parallelism, spark_session
 from omnigraph.pipeline.written_rows import Placed, in_order, take_written
+from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
 from omnigraph.values.identifiers import EntityKind, TableKey
 
@@ -70,6 +72,7 @@ class SparkLoader:
     commits: CommitGraph
     transaction: Transaction
     settings: Settings
+    small_input: int = SMALL_INPUT
 
     def load(
         self,
@@ -156,6 +159,7 @@ class _LoadJob:
                 self.loader.reader.store,
                 self.options.mode,
                 Recheck(self.loader.reader, self.loader.commits),
+                self.loader.small_input,
                 writer=AdoptingWriter,
             )
         return self.landing.build(snapshot)
@@ -168,7 +172,7 @@ class _LoadJob:
             self.prepared.catalog,
             {key: write_target(store, snapshot.pin(key).at) for key in keys},
             ReadOptions(self.options.columns, BlobBases(settings.load.blob_bases)),
-            settings.embedding,
+            settings.embedding if _wants_vectors(self.prepared.catalog) else EmbeddingSettings(),
         )
         homes = {key: snapshot.pin(key).at for key in keys}
         # A frame names its type also when it has no rows: overwritten, the type is empty then.
@@ -187,7 +191,8 @@ class _LoadJob:
                     self._collect(frame.mapInArrow(run_frame(plan, source), RESULT), 0), number
                 )
             ]
-        pieces = cut(self.given.sources, self.loader.settings.pipeline.task_bytes)
+        task_bytes = self.loader.settings.pipeline.task_bytes
+        pieces = cut(self.given.sources, task_bytes, parallelism(self.session))
         numbers = self.session.range(0, len(pieces), 1, len(pieces))
         rows = numbers.mapInArrow(run_tasks(plan, pieces), RESULT)
         return _placed(self._collect(rows, len(pieces)), pieces)
@@ -203,8 +208,14 @@ class _LoadJob:
             told = now
 
         collected = run_job(self.session, "load", rows.collect, watch)
-        found = [pickle.loads(row.result) for row in collected]
+        found: list[TaskResult] = [pickle.loads(row.result) for row in collected]
+        self.progress(size - told, sum(part.rows for result in found for part in result.parts))
         return sorted(found, key=lambda result: result.task)
+
+
+def _wants_vectors(catalog: Catalog) -> bool:
+    properties = (p for entity in catalog.entity_types() for p in entity.properties)
+    return any(embedding_of(declared) is not None for declared in properties)
 
 
 def _placed(results: list[TaskResult], pieces: tuple[Piece, ...]) -> list[Placed]:

@@ -37,7 +37,7 @@ def take_written(
 
     `named` are types that the input speaks of even when it has no row of them.
     """
-    _judge(results)
+    _judge(results, prepared.files)
     for key, home in homes.items():
         parts = [
             PlacedPart(part, offset)
@@ -50,12 +50,12 @@ def take_written(
             _take(prepared, key, WrittenSpool(entity, store, home, parts))
 
 
-def _judge(results: Sequence[Placed]) -> None:
+def _judge(results: Sequence[Placed], files: Sequence[str]) -> None:
     """Raise what the workers found wrong: unreadable input first, then broken rules."""
     for result, _ in results:
         if result.error is not None:
             raise result.error
-    report = Report()
+    report = Report(files=files)
     for result, offset in results:
         _, before = file_and_line(offset)
         report.merge((shifted(v, before) for v in result.violations), result.counts)
@@ -65,8 +65,8 @@ def _judge(results: Sequence[Placed]) -> None:
 def _take(prepared: PreparedInput, key: TableKey, spool: WrittenSpool) -> None:
     """Hand the narrow columns to the checks."""
     for placed, table in spool.narrow():
-        given = placed.part.given
-        if given is None or any(given):
+        given = placed.part.has_id()
+        if given is None or given.any():
             prepared.given_ids.add(key)
         prepared.index.add_input(spool.entity, table)
     prepared.spools[key] = spool

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,7 @@ from omnigraph.lance_store.written_rows import written_columns, written_dataset
 from omnigraph.load.spool import PLACE, Spool
 from omnigraph.pipeline.line_runs import Lines, decode_lines
 from omnigraph.pipeline.load_tasks import WrittenPart
+from omnigraph.values.scalars import BlobType
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,16 @@ class WrittenSpool(Spool):
         self._store = store
         self._target = write_target(store, at)
         self._parts = tuple(parts)
+        self._has_blobs = any(isinstance(p.type, BlobType) for p in entity.properties)
 
     def narrow(self) -> Iterator[tuple[PlacedPart, pa.Table]]:
         """The checked columns of each part, with places; ids that were made here are NULL."""
         columns = checked_columns(self.entity)
         for placed in self._parts:
             table = self._columns(placed, columns)
-            if placed.part.given is not None:
-                given = pa.array(np.frombuffer(placed.part.given, bool))
-                ids = pc.if_else(given, table.column(ID), pa.scalar(None, pa.string()))
+            given = placed.part.has_id()
+            if given is not None:
+                ids = pc.if_else(pa.array(given), table.column(ID), pa.scalar(None, pa.string()))
                 table = table.set_column(0, ID, ids)
             yield placed, table.append_column(PLACE, pa.array(placed.places))
 
@@ -78,5 +79,9 @@ class WrittenSpool(Spool):
             yield self.whole(placed)
 
     def _columns(self, placed: PlacedPart, columns: tuple[str, ...]) -> pa.Table:
+        if self._has_blobs:
+            # Lance's file reader counts the columns behind a blob wrongly; a dataset does not.
+            with written_dataset(self._store, self.at, placed.part.fragments) as dataset:
+                return read_table(dataset, list(columns))
         parts = (written_columns(self._target, f, columns) for f in placed.part.fragments)
         return pa.concat_tables(parts)

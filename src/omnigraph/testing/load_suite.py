@@ -20,6 +20,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.settings.models import Settings
 
 SCHEMA = """
 node Person {
@@ -255,8 +256,8 @@ BAD_FILES = (
 BAD_INPUTS = (*BAD_VALUES, *BAD_ROWS, *BAD_LINES, *BAD_GRAPHS, *BAD_FILES)
 
 
-def base_graph(folder: Path) -> Graph:
-    graph = init(folder / "graph.omni", SCHEMA)
+def base_graph(folder: Path, settings: Settings | None = None) -> Graph:
+    graph = init(folder / "graph.omni", SCHEMA, settings=settings or Settings())
     start = folder / "base.ndjson"
     start.write_text(BASE)
     graph.load(start, engine="local")
@@ -276,7 +277,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return [folder / name for name in files]
 
 
-def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> None:
+def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> OmnigraphError:
     """The right error with the right place, and the graph as it was."""
     before = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
     paths = write_files(folder / "in", case.files)
@@ -286,6 +287,7 @@ def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> None:
     assert re.search(wanted, found.message, re.DOTALL), found.message
     after = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
     assert after == before
+    return found
 
 
 def _refusal(graph: Graph, paths: list[Path], case: BadInput, engine: str) -> OmnigraphError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.catalog.constraints import Key
@@ -14,6 +15,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.merge import in_turn, table_output
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.crash import Report
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
@@ -192,9 +194,12 @@ def load_file(
     lease: float = LEASE,
     branch: str = "main",
     from_branch: str | None = None,
+    engine: str = "local",
 ) -> None:
     """One load of a file."""
-    graph = open_graph(uri, actor="victim", settings=settings(lease))
+    spark = PipelineSettings(master="local[2,4]", driver_memory="600m", task_bytes=300)
+    chosen = replace(settings(lease), pipeline=spark)
+    graph = open_graph(uri, actor="victim", settings=chosen)
     report("open")
-    receipt = graph.load(path, mode, branch=branch, from_branch=from_branch, engine="local")
+    receipt = graph.load(path, mode, branch=branch, from_branch=from_branch, engine=engine)
     report(receipt.commit.graph_commit_id if receipt.commit else None)

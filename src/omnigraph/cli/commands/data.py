@@ -41,6 +41,13 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
+class WorkEngine(StrEnum):
+    """Who does bulk work on what is stored."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class ExportFormat(StrEnum):
     """Both can be loaded again."""
 
@@ -70,6 +77,7 @@ From = Annotated[
     typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
 ]
 LoadEngine = Annotated[Engine, typer.Option("--engine", help="Where the load runs.")]
+BulkEngine = Annotated[WorkEngine, typer.Option("--engine", help="Where the work is done.")]
 TypeName = Annotated[
     str | None,
     typer.Option("--type", "-t", metavar="T", help="The type of a file whose name is not it."),
@@ -139,6 +147,7 @@ def load(
     if session.json:
         print_json(receipt.to_dict())
         return
+    session.note(f"engine {receipt.engine}: {receipt.engine_reason}")
     for row in (*receipt.nodes, *receipt.edges):
         print_result(f"{row['name']}: {row['entities_loaded']:,}")
     made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
@@ -170,6 +179,7 @@ def export(
     types: Types = None,
     format: Format = ExportFormat.NDJSON,
     output: Output = None,
+    engine: BulkEngine = WorkEngine.LOCAL,
 ) -> None:
     """Write a branch or a past state so that a load gives the same graph; NDJSON to stdout.
 
@@ -179,11 +189,14 @@ def export(
       omnigraph export people.omni > people.ndjson
       omnigraph export people.omni --type Person --at v1
       omnigraph export people.omni --format parquet --output people/
+      omnigraph export people.omni --format parquet --output people/ --engine spark
     """
     if format is ExportFormat.PARQUET and output is None:
         raise WrongUsage("--format parquet writes one file per type: name a directory with -o")
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
-    receipt = graph.export(output, branch, at=at, types=types, format=format.value)
+    receipt = graph.export(
+        output, branch, at=at, types=types, format=format.value, engine=engine.value
+    )
     if output is None:
         session.note(f"{receipt.total_entities:,} entities")
     elif session.json:
@@ -198,6 +211,7 @@ def embed(
     store: Store = None,
     branch: Branch = "main",
     types: Types = None,
+    engine: BulkEngine = WorkEngine.LOCAL,
     message: Message = None,
 ) -> None:
     """Fill the missing and outdated vectors of `@embed` properties, in one commit.
@@ -207,9 +221,10 @@ def embed(
     \b
       omnigraph embed people.omni
       omnigraph embed people.omni --type Person --branch review/ages
+      omnigraph embed people.omni --engine spark
     """
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
-    receipt = graph.embed(branch, types, message=message).to_dict()
+    receipt = graph.embed(branch, types, message=message, engine=engine.value).to_dict()
     if session.json:
         print_json(receipt)
         return

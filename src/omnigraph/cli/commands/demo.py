@@ -21,11 +21,19 @@ Size = Annotated[
 ]
 
 
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="Who loads: spark or local; auto: who is there."),
+]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "demo")(demo)
 
 
-def demo(session: Session, folder: Folder = None, size: Size = 300_000) -> None:
+def demo(
+    session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = "auto"
+) -> None:
     """See a graph being made, loaded, searched, branched, merged and recovered, with timings.
 
     For example:
@@ -37,7 +45,7 @@ def demo(session: Session, folder: Folder = None, size: Size = 300_000) -> None:
     from omnigraph.cli.demo.story import tell
     from omnigraph.cli.demo.world import world_of
 
-    tell(session, _place(folder), world_of(size))
+    tell(session, _place(folder), world_of(size), engine)
 
 
 def _place(folder: str | None) -> Path:

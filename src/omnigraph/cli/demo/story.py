@@ -17,6 +17,9 @@ from omnigraph.cli.demo.queries import QUERIES
 from omnigraph.cli.demo.world import SCHEMA, World, author_name, data_lines, paper_code
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
+from omnigraph.errors import SparkUnavailable
+from omnigraph.pipeline.session import spark_session, stop_session
+from omnigraph.settings.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
@@ -80,11 +83,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
 
 
-def tell(session: Session, folder: Path, world: World) -> None:
-    """The whole story, on a graph in `folder`."""
+def tell(session: Session, folder: Path, world: World, engine: str = "auto") -> None:
+    """The whole story, on a graph in `folder`, loaded by `engine`."""
     story = Story(session)
     began = time.perf_counter()
-    graph = _make(story, folder, world)
+    graph = _make(story, folder, world, engine)
     _ask(story, graph)
     _branch(story, graph)
     _look_back(story, graph)
@@ -99,7 +102,7 @@ def tell(session: Session, folder: Path, world: World) -> None:
     story.say(f"  omnigraph query hybrid -q {folder / 'library.gq'} -p q='tea' --store {graph.uri}")
 
 
-def _make(story: Story, folder: Path, world: World) -> Graph:
+def _make(story: Story, folder: Path, world: World, engine: str) -> Graph:
     story.chapter(f"A library of {world.entities:,} entities, made up but always the same")
     data = folder / "library.ndjson"
     (folder / "library.pg").write_text(SCHEMA, encoding="utf-8")
@@ -107,15 +110,34 @@ def _make(story: Story, folder: Path, world: World) -> Graph:
     with story.step("write it as NDJSON"), data.open("w", encoding="utf-8") as file:
         file.writelines(data_lines(world))
     graph = omnigraph.init(folder / "library.omni", folder / "library.pg", actor=ACTOR)
+    engine = _start_engine(story, engine)
     with story.step(
-        f"load it in one commit: checked, {world.papers:,} summaries turned into vectors",
+        f"load it in one commit ({engine}): checked, "
+        f"{world.papers:,} summaries turned into vectors",
         world.entities,
     ):
-        graph.load(data, message="the library", progress=False)
+        graph.load(data, message="the library", progress=False, engine=engine)
+    stop_session()
     with story.step("build the indexes the schema asks for"):
         graph.optimize()
     graph.tags.create("opening")
     return graph
+
+
+def _start_engine(story: Story, engine: str) -> str:
+    """Spark, unless it is not wanted or cannot run here; which of the two is said."""
+    if engine != "auto" and engine != "spark":
+        return engine
+    pipeline = PipelineSettings()
+    try:
+        with story.step(f"start Spark {pipeline.master}, the engine of large loads"):
+            spark_session(pipeline)
+    except SparkUnavailable as error:
+        if engine == "spark":
+            raise
+        story.say(f"{_INDENT}no Spark here, so this process loads: {error.message}")
+        return "local"
+    return "spark"
 
 
 def _ask(story: Story, graph: Graph) -> None:
