@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import pickle
+import subprocess
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +15,7 @@ from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.spark_source.failures import typed_errors
+from omnigraph.spark_source.source import OmnigraphSource
 from omnigraph.testing.invariants import assert_at_rest
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
@@ -95,8 +99,6 @@ def test_bad_rows_name_their_place_and_leave_nothing(spark: Any, people: Graph) 
 def test_bad_options(
     people: Graph, options: dict[str, str], kind: type[Exception], said: str
 ) -> None:
-    from omnigraph.spark_source.source import OmnigraphSource
-
     with pytest.raises(kind, match=said):
         OmnigraphSource({"path": people.uri, **options}).writer(None, overwrite=False)
 
@@ -151,3 +153,42 @@ def test_every_type_round_trips_at_its_extremes(spark: Any, tmp_path: Any) -> No
     save(df.drop("id").repartition(2), second, "Everything")
     assert exported(second) == exported(first)
     assert first.load({"Everything": df.drop("id")}, mode="merge").commit is None
+
+
+def test_a_task_that_fails_is_tried_again_and_adopted_once(
+    spark: Any, people: Graph, tmp_path: Any
+) -> None:
+    marker = str(tmp_path / "failed")
+
+    def fail_once(batches: Any) -> Any:
+        import os
+
+        yield from batches
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        raise RuntimeError("a task dies behind its last row")
+
+    frame = people_frame(spark, *(f"p{i}" for i in range(40))).repartition(4)
+    save(frame.mapInArrow(fail_once, frame.schema), people)
+    assert (tmp_path / "failed").exists()
+    assert ids(people) == sorted(f"p{i}" for i in range(40))
+    assert_at_rest(people)
+
+
+WORKER = """
+import pickle, sys
+pickle.load(open(sys.argv[1], "rb"))
+print(*sorted({m.split(".")[1] for m in sys.modules if m.startswith("omnigraph.")}))
+"""
+
+
+def test_executors_that_write_import_no_commit_path(people: Graph, tmp_path: Any) -> None:
+    options = {"path": people.uri, "type": "Person"}
+    task = tmp_path / "task"
+    task.write_bytes(pickle.dumps(OmnigraphSource(options).writer(None, overwrite=False)))
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, str(task)], capture_output=True, text=True, check=True
+    )
+    assert not {"graph", "commit", "query", "execute", "plan", "merge"} & set(done.stdout.split())

@@ -25,7 +25,7 @@ from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.json_values import json_value
 
 _CHANGES_PER_TASK = 50_000
-_CHANGES_PER_PAGE = 4096
+_CHANGES_PER_PAGE = 16_384
 _AFTER = "after:"
 Span = tuple[str | None, str]
 """(commit that was seen last, commit up to which is read)."""
@@ -93,9 +93,6 @@ def _changes(request: FeedRequest, span: Span) -> Iterator[tuple[Commit, Sequenc
     inside = {c.graph_commit_id for c in _up_to(_behind(graph, request, after), request, until)}
     types = (request.type_name,) if request.type_name is not None else None
     asked = Poll(request.branch, ChangeFilter.of(types, None, None), _CHANGES_PER_PAGE)
-    inside = {
-        c.graph_commit_id for c in _up_to(_behind(_open(request), request, after), request, until)
-    }
     cursor = None
     while True:
         page = poll(graph.engine.reader, asked, cursor, _AFTER + after if after else BEGINNING)
