@@ -62,26 +62,27 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def commits(graph: Graph) -> int:
-    return len(graph.commits.list(limit=None))
+def loads(graph: Graph) -> int:
+    """Commits of batches: recovery may have added its own."""
+    return sum(commit.operation == "load" for commit in graph.commits.list(limit=None))
 
 
 def assert_once(graph: Graph) -> None:
     names = graph.read("Person")["name"].to_pylist()
     assert sorted(names) == sorted(f"p{n}-{r}" for n in range(FILES) for r in range(ROWS))
-    assert commits(graph) == 1 + FILES
+    assert loads(graph) == FILES
     assert_at_rest(graph)
 
 
 def wait_until(graph: Graph, wanted: int, process: subprocess.Popen[bytes]) -> None:
-    while commits(graph) < wanted and process.poll() is None:
+    while loads(graph) < wanted and process.poll() is None:
         time.sleep(0.02)
 
 
 def test_kill_9_of_the_driver_at_any_commit(people: Graph, tmp_path: Path) -> None:
     fill(tmp_path)
     # Killed right behind the first and the second batch's commit: Spark has not noted it yet.
-    for wanted in (2, 3):
+    for wanted in (1, 2):
         process = start(tmp_path, people)
         wait_until(people, wanted, process)
         kill(process)
