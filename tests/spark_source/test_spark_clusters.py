@@ -82,5 +82,6 @@ def test_a_standalone_master_with_two_workers(tmp_path: Path) -> None:
 
 
 def test_spark_connect(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
     with connect_server(tmp_path) as address:
         run_on(address, tmp_path)
