@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.row_lookup import ROW_ID, find_rows
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 
 
@@ -29,7 +29,7 @@ class StoredBlob:
         wanted = self.size - offset if length is None else min(length, self.size - offset)
         if wanted <= 0:
             return b""
-        with storage_errors("reading a blob"):
+        with snapshot_errors("reading a blob"):
             file = _open(self._dataset, self._column, self._row_id)
             try:
                 file.seek(offset)
@@ -47,7 +47,7 @@ def find_blob(dataset: Dataset, identity: str, column: str) -> StoredBlob | None
     if rows.num_rows == 0:
         return None
     row_id = rows.column(ROW_ID)[0].as_py()
-    with storage_errors("reading a blob"):
+    with snapshot_errors("reading a blob"):
         file = _open(dataset, column, row_id)
         if file is None:
             return None

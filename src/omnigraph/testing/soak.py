@@ -46,7 +46,8 @@ class SoakPlan:
     """How long a process that is killed lives at most."""
     pause_seconds: float = 0.5
     """Between two merges, and between two steps of upkeep."""
-    minimum_age: float = 10.0
+    minimum_age: float = 20.0
+    """Of what cleanup removes; slower reads are told that their snapshot is gone."""
     warm_commits: int = 500
     """Before the first pulse is taken."""
     samples: int = 100

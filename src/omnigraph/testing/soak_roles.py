@@ -156,9 +156,9 @@ _Answer = TypeVar("_Answer")
 
 
 def _insist(action: Callable[..., _Answer], *arguments: object) -> _Answer:
-    """As users are told to: what lost a race is repeated."""
+    """As users are told to: what lost a race, or was overtaken by cleanup, is repeated."""
     while True:
         try:
             return action(*arguments)
-        except ExpectedVersionMismatch:
+        except (ExpectedVersionMismatch, SnapshotReclaimed):
             continue
