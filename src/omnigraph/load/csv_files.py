@@ -50,6 +50,15 @@ def csv_blocks(
             raise InvalidArgument(f"{path}: not UTF-8 text", file=str(path)) from error
 
 
+def csv_header(path: DataFile) -> list[str]:
+    """The first record as it is, before names are mapped."""
+    with file_errors(path), _open(path) as file:
+        try:
+            return next(_records(csv.reader(file, strict=True), path), [])
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(f"{path}: not UTF-8 text", file=str(path)) from error
+
+
 def _open(path: DataFile) -> TextIO:
     return io.TextIOWrapper(open_unpacked(path), encoding="utf-8-sig", newline="")
 
@@ -178,7 +187,7 @@ def _header(
     if unknown:
         raise InvalidArgument(
             f"{path}:1: {entity.name} has no property {unknown[0]!r}; map the header with "
-            "columns={'header': 'property'}",
+            f"columns={{{unknown[0]!r}: 'property'}} (--column {unknown[0]!r}=property)",
             file=str(path),
             line=1,
             property=unknown[0],
@@ -186,9 +195,6 @@ def _header(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidArgument(f"{path}:1: {twice!r} occurs twice", file=str(path), line=1)
-    unused = next((name for name in columns if name not in header), None)
-    if unused is not None:
-        raise InvalidArgument(f"{path}:1: no column {unused!r} to map", file=str(path), line=1)
     return names
 
 

@@ -18,7 +18,7 @@ from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput, prepare
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
-from omnigraph.load.sources import ReadOptions, find_sources
+from omnigraph.load.sources import ReadOptions, find_sources, refuse_unused_columns
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import LoadSettings
@@ -46,6 +46,7 @@ class LocalLoader:
         """Read `data`, check all of it, and commit it as one."""
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
+        refuse_unused_columns(sources, options.columns)
         catalog = self.reader.snapshot(ref, state).catalog
         settings = self.settings
         with tempfile.TemporaryDirectory(

@@ -6,6 +6,7 @@ import glob
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.object_inputs import find_objects
 from omnigraph.load.arrow_columns import fit_table
-from omnigraph.load.csv_files import csv_blocks
+from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.data_files import DataFile, parquet_input, size_of
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.line_values import BlobBases
@@ -84,6 +85,28 @@ def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
     )
 
 
+def refuse_unused_columns(sources: Iterable[Source], columns: Mapping[str, str] | None) -> None:
+    """A mapping is for all files at once: each name must occur in some of them."""
+    if not columns:
+        return
+    present = {name for source in sources for name in _names(source)}
+    unused = next((name for name in columns if name not in present), None)
+    if unused is not None:
+        raise InvalidArgument(f"no file has a column {unused!r} to map", property=unused)
+
+
+def _names(source: Source) -> list[str]:
+    """The columns of a source as it spells them; NDJSON has none."""
+    if source.format == "csv":
+        assert source.path is not None
+        return csv_header(source.path)
+    if source.format == "parquet":
+        assert source.path is not None
+        with _parquet_file(source.path) as file:
+            return list(file.schema_arrow.names)
+    return list(source.table.schema.names) if source.table is not None else []
+
+
 def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Blocks:
     """The blocks of one source."""
     if source.format == "ndjson":
@@ -148,10 +171,16 @@ def _batches(source: Source) -> Iterator[pa.Table]:
 
 
 def _parquet(path: DataFile) -> Iterator[pa.Table]:
+    with _parquet_file(path) as file:
+        for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _parquet_file(path: DataFile) -> Iterator[pq.ParquetFile]:
     try:
         with file_errors(path), pq.ParquetFile(parquet_input(path)) as file:
-            for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
-                yield pa.Table.from_batches([batch])
+            yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgument(
             f"{path}: not a readable Parquet file: {str(error)[:200]}", file=str(path)

@@ -25,7 +25,13 @@ from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput, Progress
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
-from omnigraph.load.sources import ReadOptions, Source, entity_of, find_sources
+from omnigraph.load.sources import (
+    ReadOptions,
+    Source,
+    entity_of,
+    find_sources,
+    refuse_unused_columns,
+)
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
@@ -82,6 +88,8 @@ class SparkLoader:
     ) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         given = _input(data, options.type_name)
+        if given.frame is None:
+            refuse_unused_columns(given.sources, options.columns)
         session = (
             given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
         )

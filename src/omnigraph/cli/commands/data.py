@@ -150,7 +150,11 @@ def load(
     session.note(f"engine {receipt.engine}: {receipt.engine_reason}")
     for row in (*receipt.nodes, *receipt.edges):
         print_result(f"{row['name']}: {row['entities_loaded']:,}")
-    made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
+    session.note(f"engine {receipt.engine}: {receipt.engine_reason}")
+    if receipt.commit is None:
+        print_result(f"{receipt.total_entities:,} entities read, {receipt.branch} has them already")
+        return
+    made = f"commit {receipt.commit.graph_commit_id}"
     print_result(f"{receipt.total_entities:,} entities loaded into {receipt.branch}, {made}")
 
 
