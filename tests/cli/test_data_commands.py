@@ -62,6 +62,15 @@ def test_csv_with_other_headers(cli, people, tmp_path) -> None:
     words = ("load", "--data", file, "--type", "Person", "--column", "Full name=name")
     assert cli(*words, people.uri).code == 0
     assert people.read("Person", ids=["Eva"]).to_pylist()[0]["age"] == 4
+    edges = tmp_path / "Knows.csv"
+    edges.write_text("from,to\nEva,Ada\n")
+    file.rename(file := tmp_path / "Person.csv")
+    two = ("load", "--data", file, "--data", edges, "--mode", "merge", people.uri)
+    unmapped = cli(*two)
+    assert unmapped.code == 1
+    assert "(--column 'Full name'=property)" in unmapped.err
+    assert cli(*two, "--column", "Full name=name").code == 0
+    assert "no file has a column 'Name'" in cli(*two, "--column", "Name=name").err
 
 
 def test_export_and_load_again_gives_the_same(cli, people, rows, tmp_path) -> None:
