@@ -88,7 +88,7 @@ class SparkLoader:
     ) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         given = _input(data, options.type_name)
-        if given.frame is None:
+        if not given.frames:
             refuse_unused_columns(given.sources, options.columns)
         session = (
             given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
