@@ -9,6 +9,7 @@ from pathlib import Path
 import omnigraph
 from bench import social
 from bench.harness import Figure, milliseconds, p50, report
+from bench.point_stages import stages
 from bench.query import PERSONS, QUERIES, load, run_peer
 from omnigraph.settings.models import ReadSettings, Settings
 from omnigraph.values.identifiers import EntityKind, TableKey
@@ -19,8 +20,11 @@ BY_KEY = "query q($id: I64) { match { $p: Person { pid: $id } } return { $p.name
 
 
 def run(scale: str) -> None:
-    figures = [tiny_hop(), *key_lookup(PERSONS[scale])]
+    tiny, steps = tiny_hop()
+    figures = [tiny, *key_lookup(PERSONS[scale])]
     notes = [
+        "where the microseconds of the tiny hop go (first quartile of the steps run one by one): "
+        + ", ".join(f"{what} {spent:.1f}" for what, spent in steps.items()),
         f"tiny: {TINY:,} persons, warm, p50, against ladybug's prepared statement; bound 0.3 ms",
         f"by key: {PERSONS[scale]:,} persons, {LOOKUPS} different ids in a new handle that holds "
         "nothing of the type in memory, against a Lance scan by the same BTREE",
@@ -28,7 +32,7 @@ def run(scale: str) -> None:
     report("points", figures, notes)
 
 
-def tiny_hop() -> Figure:
+def tiny_hop() -> tuple[Figure, dict[str, float]]:
     _, text, cypher = QUERIES["a"]
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         root = Path(folder)
@@ -41,8 +45,10 @@ def tiny_hop() -> Figure:
             milliseconds(lambda: graph.query(text, params=params).to_pylist())
             for _ in range(20_000)
         ]
+        steps = stages(graph, params)
         peer = run_peer("ladybug", root)["queries"]["a"]
-    return Figure("tiny graph, 1 hop", p50(times[-5_000:]), peer["milliseconds"], "ms", "0.3 ms")
+    ours = p50(times[-5_000:])
+    return Figure("tiny graph, 1 hop", ours, peer["milliseconds"], "ms", "0.3 ms"), steps
 
 
 def key_lookup(persons: int) -> list[Figure]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.execute.local import adjacency, expand, partial_view
+from omnigraph.execute.local import adjacency, expand, storage_reads
 from omnigraph.testing.local_graphs import LocalGraphs
 from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs, TightGraphs
 
@@ -23,9 +23,10 @@ def piecemeal(tmp_path_factory: pytest.TempPathFactory) -> PiecemealGraphs:
 def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ColdGraphs]:
     """Every table counts as large, indexed and not worth reading yet."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partial_view, "_LARGE_TABLE", 0)
-        patch.setattr(partial_view, "_ROWS_PER_LOOKUP", 0)
-        patch.setattr(adjacency, "_ROWS_PER_LOOKUP", 0)
+        for free in ("_SMALL", "_LOOKUP", "_PER_ID", "_PER_SCANNED_ROW"):
+            patch.setattr(storage_reads, free, 0)
+        for free in ("_HOP", "_PER_SOURCE"):
+            patch.setattr(adjacency, free, 0)
         yield ColdGraphs(tmp_path_factory.mktemp("cold"))
 
 

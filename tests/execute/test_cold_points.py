@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local import adjacency, partial_view
+from omnigraph.execute.local import adjacency, storage_reads
 from omnigraph.execute.local.views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
@@ -47,9 +47,10 @@ def graph(tmp_path: Path) -> Graph:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_view, "_LARGE_TABLE", 0)
-    monkeypatch.setattr(partial_view, "_ROWS_PER_LOOKUP", 0)
-    monkeypatch.setattr(adjacency, "_ROWS_PER_LOOKUP", 0)
+    for free in ("_SMALL", "_LOOKUP", "_PER_ID", "_PER_SCANNED_ROW"):
+        monkeypatch.setattr(storage_reads, free, 0)
+    for free in ("_HOP", "_PER_SOURCE"):
+        monkeypatch.setattr(adjacency, free, 0)
 
 
 @pytest.mark.parametrize("text", [HOP, TWO])
@@ -77,7 +78,7 @@ def test_a_cycle_meets_the_node_it_began_with(graph: Graph) -> None:
 def test_whoever_keeps_asking_gets_the_whole(
     graph: Graph, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adjacency, "_ROWS_PER_LOOKUP", 20)
+    monkeypatch.setattr(adjacency, "_HOP", 20)
     cache = ViewCache(graph.engine.reader, 1 << 30)
     cold = with_cache(graph, cache)
     for _ in range(5):

@@ -38,6 +38,8 @@ QUERIES = {
     "count(distinct $m.score) as c, sum(distinct $p.age) as s, max($f.name) as x }",
     "nothing": f"match {{ {HOPS} $f.age > 100 }} return {{ avg($f.score) as a, "
     "count(distinct $f.team) as t, min($f.name) as n, sum($p.age) as s }",
+    "no groups": f"match {{ {HOPS} $f.age > $m.age $f.age < $m.age }} "
+    "return { $p.team, min($f.score) as low }",
     "paths": f"match {{ {PATHS} }} return {{ $t, length($t) as n }} order {{ $f.age desc }}",
     "path groups": f"match {{ {PATHS} }} return {{ $p.name, length($t) as n, count($t) as c, "
     "count(distinct $t) as d }",

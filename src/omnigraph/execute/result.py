@@ -67,7 +67,9 @@ class QueryResult:
         # Column by column; Arrow's own way from a table costs twice that for a few rows.
         names = self.rows.schema.names
         columns = [column.to_pylist() for column in self.rows.columns]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        if len(names) == 1:
+            return [{names[0]: value} for value in columns[0]]
+        return [dict(zip(names, row)) for row in zip(*columns)]  # noqa: B905 - equal by nature
 
     def to_pandas(self) -> Any:
         return self.table.to_pandas()

@@ -13,7 +13,6 @@ import pyarrow as pa
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.local_executor import LocalExecutor
 from omnigraph.execute.local.operator_binding import Run, Step
@@ -89,7 +88,6 @@ class QueryRunner:
     ) -> None:
         self._cache = cache
         self._provider = provider
-        self._cold_reads = ColdReads()
         self._space = SpillSpace(
             settings.spill_directory, settings.spill_bytes, settings.memory_bytes
         )
@@ -165,7 +163,7 @@ class QueryRunner:
             if latest is not None and latest.statistics == statistics:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache)
-            executor = LocalExecutor(views, self._provider, self._cold_reads, self._space)
+            executor = LocalExecutor(views, self._provider, self._space)
             latest = self._latest = _Head(snapshot.tables, statistics, executor, {})
         return latest
 

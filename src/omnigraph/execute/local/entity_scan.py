@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.local.entity_view import MISSING, EntityView, Positions
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Binding, Frame, Index
-from omnigraph.execute.local.partial_view import MOST_ROWS, rows_of, worth_looking_up
+from omnigraph.execute.local.storage_reads import wanted_ids
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.physical import Find, LookUp
 from omnigraph.values.canonical import canonical_text
@@ -33,7 +32,7 @@ def find_nodes(
     elif look_up.per_row:
         return _joined(op, look_up, frame, view, evaluator)
     else:
-        view, positions = _named(look_up, view, evaluator)
+        positions = _named(look_up, view, evaluator)
     if op.where and len(positions):
         alone = Frame(len(positions), {op.variable.id: Binding(view, positions)})
         for predicate in op.where:
@@ -42,13 +41,10 @@ def find_nodes(
     return _cross(frame, op.variable, view, positions, limits)
 
 
-def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> tuple[EntityView, Positions]:
-    """The ids or keys the query itself gives, ascending; a few of a large table by an index."""
-    ids = _wanted(look_up, evaluator)
+def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> Positions:
+    """Where the ids or keys are that the query itself gives, ascending."""
+    ids = wanted_ids(look_up, evaluator)
     tables = view.tables
-    if len(tables) == 1 and len(ids) <= MOST_ROWS and worth_looking_up(tables[0]):
-        some = rows_of(tables[0], ids)
-        return some, some.all_positions
     found: list[int] = []
     start = 0
     for table in tables:
@@ -59,18 +55,7 @@ def _named(look_up: LookUp, view: EntityView, evaluator: Evaluator) -> tuple[Ent
             positions = table.find(pa.array(ids, pa.string()))
             found += (positions[positions != MISSING] + start).tolist()
         start += table.count if len(tables) > 1 else 0
-    return view, np.array(found, np.int32)
-
-
-def _wanted(look_up: LookUp, evaluator: Evaluator) -> list[str]:
-    """Ascending, each once."""
-    assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
-    given = evaluator.plain(look_up.wanted)
-    if given is None:
-        return []
-    if not look_up.several:
-        return [_spelled(look_up, given)]
-    return sorted({_spelled(look_up, value) for value in given if value is not None})
+    return np.array(found, np.int32)
 
 
 def _joined(
@@ -93,10 +78,6 @@ def _joined(
     for predicate in op.where:
         result = result.keep(evaluator.mask(predicate, result))
     return result
-
-
-def _spelled(look_up: LookUp, value: Any) -> str:
-    return value if look_up.property == "id" else canonical_text(value)
 
 
 def _spelled_all(look_up: LookUp, values: pa.Array) -> pa.Array:

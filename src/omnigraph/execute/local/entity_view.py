@@ -68,8 +68,8 @@ class TableView:
         self.vectors = vectors
         self.types = (type_name,)
         self.ranks = None
-        self.indexed: dict[str, bool] = {}
-        """Columns that were asked about: whether an index covers them."""
+        self.uncovered: dict[str, int] = {}
+        """Columns that were asked about: how many rows their index does not have."""
 
     @property
     def is_built(self) -> bool:

@@ -55,11 +55,11 @@ class InParts:
 
     def grouped(self, op: reads.Aggregate) -> Frame:
         with spilled_rows(self.space, self.limits) as rows:
+            part = Frame(0)
             for part in self.frames():
                 rows.add(part, [self._group_value(key.value, part) for key in op.keys])
-            return join_frames(
-                [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
-            )
+            groups = [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
+        return join_frames(groups or [aggregate_frame(op, part, self.evaluator)])
 
     def counted(self, op: reads.Aggregate) -> Frame:
         """Without keys: totals that go on from part to part."""

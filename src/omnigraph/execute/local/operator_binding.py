@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.cold_scan import ColdReads
 from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.local.frame import Frame
 from omnigraph.execute.local.in_parts import InParts
@@ -48,7 +47,6 @@ class Binder:
 
     views: SnapshotViews
     provider: EmbeddingProvider
-    cold_reads: ColdReads
     space: SpillSpace
     steps: dict[int, Step] | None = None
     """Filled per operator when somebody wants a profile."""

@@ -7,7 +7,6 @@ compares them with positions of the whole table asks for `settled` bindings firs
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +16,8 @@ from omnigraph.execute.local.entity_view import TableView
 from omnigraph.execute.local.frame import Binding, Frame
 from omnigraph.execute.local.id_changes import MISSING, Positions
 from omnigraph.execute.local.table_content import Addresses, TableContent, one_chunk
-from omnigraph.lance_store.index_segments import uncovered_rows
 from omnigraph.lance_store.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.store import Dataset
-
-# Below this many rows the whole view is made in the time of a few lookups.
-_LARGE_TABLE = 100_000
-# More rows than this are not "a few" any more.
-MOST_ROWS = 500
-# Rows that an index does not cover are scanned by every lookup.
-_MOST_UNCOVERED = 50_000
-# A lookup costs as much as reading this many rows: who keeps asking is served by the whole.
-_ROWS_PER_LOOKUP = 20_000
 
 
 class PartialContent(TableContent):
@@ -58,13 +47,13 @@ class PartialContent(TableContent):
     def load_column(self, name: str) -> pa.Array:
         if name in self._rows.column_names:
             return one_chunk(self._rows.column(name))
-        found = find_rows(self.dataset, self.ids, [name])
+        found = find_rows(self.dataset, self.ids, [] if name == ROW_ADDRESS else [name])
         place = pc.index_in(self.ids, value_set=one_chunk(found.column("id")))
         return one_chunk(found.column(name)).take(place)
 
     def addresses_at(self, dataset: Dataset) -> Addresses:
         assert dataset is self.dataset
-        addresses: Addresses = self._rows.column(ROW_ADDRESS).to_numpy()
+        addresses: Addresses = self.load_column(ROW_ADDRESS).to_numpy()
         return addresses
 
     @property
@@ -79,36 +68,12 @@ class PartialView(TableView):
         content = PartialContent(whole.content, whole.dataset, rows)
         super().__init__(whole.types[0], whole.dataset, content, whole.vectors)
         self.whole = whole
+        self.width = rows.num_columns
 
     def in_whole(self, positions: Positions) -> Positions:
         place = np.append(self.whole.find(self.ids), np.int32(MISSING))
         settled: Positions = place[positions]
         return settled
-
-
-def worth_looking_up(table: TableView, column: str = "id") -> bool:
-    """Not read yet, too large to read for a few rows, and an index covers the column."""
-    content = table.content
-    if content.is_built or content.count < _LARGE_TABLE:
-        return False
-    if content.lookups * _ROWS_PER_LOOKUP > content.count:
-        return False
-    return is_indexed(table, column)
-
-
-def is_indexed(table: TableView, column: str) -> bool:
-    known = table.indexed.get(column)
-    if known is None:
-        known = uncovered_rows(table.dataset, column) <= _MOST_UNCOVERED
-        table.indexed[column] = known
-    return known
-
-
-def rows_of(table: TableView, ids: Iterable[str]) -> PartialView:
-    """The rows that have these ids, with everything they show of themselves."""
-    table.content.lookups += 1
-    wanted = pa.array(sorted(set(ids)), pa.string())
-    return PartialView(table, find_rows(table.dataset, wanted, table.plain_columns))
 
 
 def settled(frame: Frame, *variables: int) -> Frame:

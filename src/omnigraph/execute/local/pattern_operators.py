@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.execute.local.aggregates import distinct_on
-from omnigraph.execute.local.cold_scan import read_rows
 from omnigraph.execute.local.entity_scan import find_nodes, scan_nodes
 from omnigraph.execute.local.entity_view import MISSING
 from omnigraph.execute.local.expand import count_edges, expand_edges, weigh_edges
@@ -20,6 +19,7 @@ from omnigraph.execute.local.index_expand import follow_by_index, indexed_hop
 from omnigraph.execute.local.operator_binding import Binder, Operator, Run
 from omnigraph.execute.local.reach import expand_reach
 from omnigraph.execute.local.route import route_of
+from omnigraph.execute.local.storage_reads import read_found
 from omnigraph.execute.local.trails import expand_paths
 from omnigraph.execute.local.views import SnapshotViews
 from omnigraph.ir import reads
@@ -38,15 +38,14 @@ def _scan(binder: Binder, op: reads.NodeScan) -> Operator:
 
 def _find(binder: Binder, op: Find) -> Operator:
     below, view = binder.bind(op.input), binder.views.of(op.variable)
-    cold, anywhere = op.cold, replace(op, look_up=None)
+    anywhere = replace(op, look_up=None)
 
     def find(run: Run, start: Frame) -> Frame:
         frame, evaluator, limits = below(run, start), run.evaluator, run.limits
-        if cold is not None:
-            few = read_rows(op, view, evaluator, binder.cold_reads)
-            if few is not None:
-                limits.reserve(few.count, len(cold.columns))
-                return find_nodes(anywhere, frame, few, evaluator, limits)
+        few = read_found(op, view, evaluator)
+        if few is not None:
+            limits.reserve(few.count, few.width)
+            return find_nodes(anywhere, frame, few, evaluator, limits)
         return find_nodes(op, frame, view, evaluator, limits)
 
     return find

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.execute.local.id_changes import MISSING, Positions
+from omnigraph.execute.local.integer_ids import find_integers
 from omnigraph.execute.local.sorted_ids import SortedIds
 from omnigraph.execute.local.stored_topology import ContentName, StoredTopology
 from omnigraph.lance_store.row_lookup import find_rows
@@ -39,8 +40,8 @@ class TableContent(ABC):
         self.dataset = dataset
         self.lock = threading.RLock()
         self.grown: Callable[[], None] = lambda: None
-        self.lookups = 0
-        """How often rows were looked up one by one while the content was not read."""
+        self.spent = 0.0
+        """What reads of single rows have cost while the content was not read, in rows of it."""
         self.columns: dict[str, pa.Array] = {}
         self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
 
@@ -124,6 +125,9 @@ class TableContent(ABC):
         return self.find_many(ids)
 
     def find_many(self, ids: pa.Array) -> Positions:
+        by_number = find_integers(ids, self.ids)
+        if by_number is not None:
+            return by_number
         found = pc.fill_null(pc.index_in(ids, value_set=self.ids), MISSING)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
 
