@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import open_graph
+from omnigraph.graph.open import init, open_graph
 from omnigraph.maintain import reconciler as module
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
@@ -66,6 +66,27 @@ def test_a_table_that_never_rests_is_compacted_too(graph: Graph) -> None:
     assert notes(tended) < 60
     assert len(content(tended)["Note"]) == 121
     assert_at_rest(tended)
+
+
+@pytest.mark.parametrize("schema", ["text: String", "photo: Blob"])
+def test_who_waits_for_whom(uri: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small table takes its turn at once; blobs are copied, so a table with some is patient."""
+    paces = []
+
+    def note(*arguments: object) -> bool:
+        paces.append(arguments[-1].in_turn)  # type: ignore[attr-defined]
+        return False
+
+    monkeypatch.setattr(module, "optimize_table", note)
+    graph = init(uri, f"node Thing {{ name: String @key\n {schema} }}")
+    property_name = schema.partition(":")[0]
+    value = b"x" if property_name == "photo" else "x"
+    tended = opened(graph)
+    for number in range(8):
+        rows = [{"name": f"{number} {n}", property_name: value} for n in range(10)]
+        tended.apply({"Thing": {"insert": rows}})
+    assert tended.engine.reconciler.settle()
+    assert paces == ([True] if property_name == "text" else [False, False, True])
 
 
 def test_a_failing_upkeep_fails_no_write(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

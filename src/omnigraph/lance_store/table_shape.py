@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omnigraph.lance_store.row_width import bytes_per_row
 from omnigraph.lance_store.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Fragments, and the rows in them that are deleted but still stored; bytes of data files."""
+    """Fragments, and the rows in them that are deleted but still stored; about how many bytes."""
 
     fragments: int
     small_fragments: int
@@ -23,11 +24,11 @@ def table_shape(dataset: Dataset, small: int) -> TableShape:
     """Fragments below `small` rows count as small."""
     with storage_errors("reading fragments"):
         found = dataset.get_fragments()
-        files = [file for fragment in found for file in fragment.data_files()]
+        stored = sum(f.physical_rows for f in found)
         return TableShape(
             fragments=len(found),
             small_fragments=sum(f.physical_rows < small for f in found),
             deleted_rows=sum(f.num_deletions for f in found),
-            stored_rows=sum(f.physical_rows for f in found),
-            stored_bytes=sum(file.file_size_bytes or 0 for file in files),
+            stored_rows=stored,
+            stored_bytes=stored * bytes_per_row(dataset),
         )
