@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import Contention, InvalidArgument, ReadOnlyGraph, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.maintain.needed import Retention
+from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
@@ -168,6 +171,30 @@ def test_cleanup_and_long_staging_exclude_each_other(graph: Graph) -> None:
     with StagingHold(engine.board, intent), pytest.raises(Contention):
         graph.cleanup(keep=1, confirm=True)
     graph.cleanup(keep=1, confirm=True)
+
+
+@pytest.mark.crash
+def test_what_a_writer_in_flight_has_staged_stays(graph: Graph, uri: str) -> None:
+    """Whatever the age: its intent names the tables, and nothing in them is taken for nobody's."""
+    child = crash.start(
+        "omnigraph.testing.workloads:write_three_tables",
+        {"uri": uri, "lease": 30.0},
+        failpoints="commit.after_revalidate=sleep:4",
+    )
+    assert child.wait_for_report() == "open"
+    while not graph.engine.store.files.list(RECOVERY):
+        time.sleep(0.01)
+    removed = graph.engine.cleanup.preview(Retention(1, None)).removals
+    staged = [r for r in removed if r.kind == "orphans" and r.place.startswith(("nodes", "edges"))]
+    assert staged == [], "files of the writer in flight"
+    graph.cleanup(keep=1, confirm=True)
+    code, (commit,), errors = child.finish()
+    assert code == 0, errors
+    fresh = open_graph(uri)
+    assert fresh.commits.list(limit=1)[0].graph_commit_id == commit
+    assert content(fresh)["Person"]["cy"]["age"] == 3
+    assert fresh.verify().ok
+    assert_at_rest(fresh)
 
 
 def test_branches_and_tags_made_meanwhile_wait_and_are_whole(graph: Graph) -> None:
