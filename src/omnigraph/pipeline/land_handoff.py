@@ -14,20 +14,18 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import WriteRequest
 from omnigraph.integrity.validate import claims
-from omnigraph.lance_store.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import Landing
-from omnigraph.load.line_values import BlobBases
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput
 from omnigraph.load.recheck import Recheck
-from omnigraph.load.sources import ReadOptions, Source, entity_of
+from omnigraph.load.sources import Source, entity_of
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.adopt_tables import AdoptingWriter
 from omnigraph.pipeline.handoff import Handoff
-from omnigraph.pipeline.load_tasks import LoadPlan, TaskResult
-from omnigraph.pipeline.spark_load import ENGINE, SparkLoader
+from omnigraph.pipeline.load_tasks import TaskResult
+from omnigraph.pipeline.spark_load import ENGINE, SparkLoader, load_plan
 from omnigraph.pipeline.written_rows import in_order, take_written
 from omnigraph.values.identifiers import EntityKind
 
@@ -37,13 +35,7 @@ def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:
     source = Source("arrow", "<DataFrame>", options.type_name)
     snapshot, entity = _owned(loader, options, source)
     key = entity.table_key
-    settings = loader.settings
-    plan = LoadPlan(
-        snapshot.catalog,
-        {key: write_target(loader.reader.store, snapshot.pin(key).at)},
-        ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
-        settings.embedding,
-    )
+    plan = load_plan(loader, snapshot, (key,), options)
     return Handoff(source, plan, {key: snapshot.pin(key).at})
 
 
@@ -74,6 +66,7 @@ def land(
             loader.reader.store,
             options.mode,
             Recheck(loader.reader, loader.commits),
+            loader.small_input,
             writer=AdoptingWriter,
         )
         (key,) = handoff.homes

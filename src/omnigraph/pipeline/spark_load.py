@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -126,6 +126,19 @@ def _input(data: Any, type_name: str | None) -> SparkInput:
     return SparkInput((Source("arrow", "<DataFrame>", type_name),), (data,))
 
 
+def load_plan(
+    loader: SparkLoader, snapshot: Snapshot, keys: Sequence[TableKey], options: LoadOptions
+) -> LoadPlan:
+    """What workers must know to write rows of these types for this snapshot."""
+    store, settings = loader.reader.store, loader.settings
+    return LoadPlan(
+        snapshot.catalog,
+        {key: write_target(store, snapshot.pin(key).at) for key in keys},
+        ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
+        settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
+    )
+
+
 @dataclass
 class _LoadJob:
     """One load on its way: the workers run once, the judgement as often as needed."""
@@ -174,14 +187,8 @@ class _LoadJob:
 
     def _write_rows(self, snapshot: Snapshot) -> None:
         store = self.loader.reader.store
-        settings = self.loader.settings
         keys = self.given.types(self.prepared.catalog)
-        plan = LoadPlan(
-            self.prepared.catalog,
-            {key: write_target(store, snapshot.pin(key).at) for key in keys},
-            ReadOptions(self.options.columns, BlobBases(settings.load.blob_bases)),
-            settings.embedding if _wants_vectors(self.prepared.catalog) else EmbeddingSettings(),
-        )
+        plan = load_plan(self.loader, snapshot, keys, self.options)
         homes = {key: snapshot.pin(key).at for key in keys}
         # A frame names its type also when it has no rows: overwritten, the type is empty then.
         named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
