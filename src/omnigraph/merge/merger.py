@@ -27,7 +27,7 @@ from omnigraph.values.identifiers import TableKey
 
 NOTHING_FORCED = Forced()
 
-_CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Merger:
             for ids in id_batches(self._store.open(tables[1].pin.at)):
                 runs.add(ids)
         untouched = sides.ours.has_rows_of(sides.base, identity)
-        size = ChunkSize(self._store, tables, _CHUNK_BYTES, CHUNK_IDS)
+        size = ChunkSize(self._store, tables, CHUNK_BYTES, CHUNK_IDS)
         for ids in runs.chunks(size=size):
             base = sides.base.rows(self._store, identity, ids, schema)
             ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)

@@ -22,9 +22,9 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.merge.three_way import MergedRows
 
 ROWS_IN_MEMORY = 200_000
-_BYTES_IN_MEMORY = 128 * 1024 * 1024
+BYTES_IN_MEMORY = 128 * 1024 * 1024
 _ROWS_PER_FRAGMENT = 500_000
-_BYTES_PER_FRAGMENT = 512 * 1024 * 1024
+BYTES_PER_FRAGMENT = 512 * 1024 * 1024
 
 
 class TableOutput:
@@ -52,7 +52,7 @@ class TableOutput:
             self._written.append(merged.written)
         self._rows += merged.written.num_rows + len(merged.deleted)
         self._bytes += merged.written.nbytes
-        if self._rows > ROWS_IN_MEMORY or self._bytes > _BYTES_IN_MEMORY:
+        if self._rows > ROWS_IN_MEMORY or self._bytes > BYTES_IN_MEMORY:
             self._spill()
 
     @property
@@ -154,7 +154,7 @@ def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= _ROWS_PER_FRAGMENT or size >= _BYTES_PER_FRAGMENT:
+        if rows >= _ROWS_PER_FRAGMENT or size >= BYTES_PER_FRAGMENT:
             yield pa.concat_tables(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:

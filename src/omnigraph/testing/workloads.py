@@ -12,11 +12,12 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.merge import in_turn, table_output
+from omnigraph.merge import in_turn, merger, table_output
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.crash import Report
+from omnigraph.testing.peak_memory import PeakMemory
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
 LEASE = 2.0
@@ -96,6 +97,16 @@ def merge_review_beside_others(report: Report, uri: str) -> None:
     in_turn.LARGE = 0
     table_output.ROWS_IN_MEMORY = 0
     merge_review(report, uri)
+
+
+def merge_review_measured(report: Report, uri: str, bytes_at_once: int) -> None:
+    """A merge in pieces of so many bytes; reports the bytes of memory it took at its peak."""
+    merger.CHUNK_BYTES = table_output.BYTES_IN_MEMORY = bytes_at_once
+    table_output.BYTES_PER_FRAGMENT = 4 * bytes_at_once
+    graph = open_graph(uri, actor="victim", settings=settings())
+    with PeakMemory() as memory:
+        graph.merge("review")
+    report(memory.growth)
 
 
 def revert_beside_others(report: Report, uri: str, commit_id: str) -> None:
