@@ -309,3 +309,25 @@ def test_large_merges_go_through_scratch_files(graph: Graph, monkeypatch: Any) -
     assert (changed.inserted, changed.updated, changed.deleted) == (500, 1500, 200)
     assert len(graph.commits.changes(result.commit.graph_commit_id)) == 2200
     assert_at_rest(graph)
+
+
+def test_of_very_many_changes_and_conflicts_a_preview_has_the_first(
+    graph: Graph, monkeypatch: Any
+) -> None:
+    from omnigraph.merge import branches, resolve
+
+    monkeypatch.setattr(branches, "MOST_CHANGES", 3)
+    monkeypatch.setattr(resolve, "MOST_CONFLICTS", 2)
+    graph.branches.create("r")
+    people = [{"name": f"p{i}", "age": 1} for i in range(5)]
+    graph.apply({"Person": {"insert": people}, "Note": {"delete": ["n0"]}}, "r")
+    preview = graph.preview_merge("r")
+    assert [c.id for c in preview.changes] == ["n0", "p0", "p1"]
+    assert preview.more_changes
+    graph.apply({"Person": {"insert": [{**p, "age": 2} for p in people]}})
+    preview = graph.preview_merge("r")
+    assert ([c.entity_id for c in preview], preview.conflict_count) == (["p0", "p1"], 5)
+    assert not preview.more_changes
+    with pytest.raises(MergeConflicts, match="in conflict") as caught:
+        graph.merge("r")
+    assert (len(caught.value.conflicts), caught.value.total) == (2, 5)

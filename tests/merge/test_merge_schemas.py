@@ -86,6 +86,7 @@ def test_rows_keep_their_values_and_the_older_schema_stays_readable(graph: Graph
     graph.apply({"City": {"insert": [{"name": "Ulm"}]}})
     before = graph.commits.list()[0].graph_commit_id
     graph.apply({"City": {"insert": [{"name": "Rom", "people": 3}]}}, "r")
+    assert [(c.op, c.id) for c in graph.preview_merge("r").changes] == [("insert", "Rom")]
     merge = graph.merge("r").commit
     assert rows(graph) == {
         "Rom": {"name": "Rom", "people": 3},

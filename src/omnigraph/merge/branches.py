@@ -12,6 +12,7 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import ChangePage
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.diff.recorded_ids import count_between
+from omnigraph.diff.snapshots import take
 from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.ancestry import best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.history import CommitPage, encode_page
@@ -30,6 +31,9 @@ from omnigraph.merge.resolve import Merged, merge_sides, schema_text
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+
+MOST_CHANGES = 10_000
+"""So many changes a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +91,15 @@ def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
     with Scratch() as scratch:
         attempt = _Attempt(parts, request, scratch)
         merged = attempt.merge(parts.reader.snapshot(*parts.reader.branch(request.target)))
-        changes = ChangePage(merged.changes(parts.reader.store)) if merged else ChangePage()
+        changes = merged.changes(parts.reader.store) if merged else iter(())
+        first, more = take(changes, MOST_CHANGES)
         return MergePreview(
             (request.source, request.target),
             attempt.outcome.value,
             merged.conflicts if merged else [],
-            changes,
+            ChangePage(first),
             merged.conflict_count if merged else 0,
+            more_changes=more,
         )
 
 

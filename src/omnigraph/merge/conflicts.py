@@ -91,7 +91,8 @@ class MergePreview(list[Conflict]):
     """The conflicts a merge would have, and what it would change if they were settled.
 
     Unsettled conflicts are shown in `changes` as if the target's side had been taken. Of very many
-    conflicts the first 10,000 are listed; `conflict_count` is the number of all.
+    conflicts the first 10,000 are listed; `conflict_count` is the number of all. Of very many
+    changes the first 10,000 are there, and `more_changes` is true.
     """
 
     def __init__(
@@ -101,8 +102,11 @@ class MergePreview(list[Conflict]):
         conflicts: Iterable[Conflict],
         changes: ChangePage,
         conflict_count: int = 0,
+        *,
+        more_changes: bool = False,
     ) -> None:
         super().__init__(conflicts)
+        self.more_changes = more_changes
         self.conflict_count = max(conflict_count, len(self))
         self.source, self.target = names
         self.outcome = outcome
@@ -119,6 +123,7 @@ class MergePreview(list[Conflict]):
             "outcome": self.outcome,
             "preview": True,
             "conflict_count": self.conflict_count,
+            "more_changes": self.more_changes,
             "merge_conflicts": [conflict.to_dict() for conflict in self],
             **self.changes.to_dict(),
         }

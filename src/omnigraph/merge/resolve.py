@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-
-import numpy as np
-import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import Catalog
@@ -34,6 +32,7 @@ from omnigraph.values.identifiers import TableKey
 _STALLED_ROUNDS = 20
 _VIOLATIONS = 10_000
 _NAMED = 5
+_DELETES_AT_ONCE = 1024
 
 MOST_CONFLICTS = 10_000
 """So many conflicts are listed; further ones are only counted."""
@@ -100,8 +99,8 @@ class Merged:
     def changes(self, store: Store) -> Iterator[Change]:
         """What would change in ours, in the order of a diff."""
         for output in sorted(self.outputs, key=lambda o: sort_key(o.key)):
-            found = [*_written(store, self.sides, output), *_deleted(store, self.sides, output)]
-            yield from sorted(found, key=lambda change: change.id)
+            parts = (_written(store, self.sides, output), _deleted(store, self.sides, output))
+            yield from heapq.merge(*parts, key=lambda change: change.id)
 
 
 def merge_sides(
@@ -197,18 +196,20 @@ def _written(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change
         before = sides.ours.rows(store, identity_of(output.entity), ids, schema)
         old = images(before.rows)
         for row, new in enumerate(images(table)):
-            there = bool(before.present[row])
-            op = ChangeOp.UPDATE if there else ChangeOp.INSERT
-            yield _change(output, new["id"], op, old[row] if there else None, new)
+            if not before.present[row]:
+                yield _change(output, new["id"], ChangeOp.INSERT, None, new)
+            elif old[row] != new:  # a table with new columns is written whole
+                yield _change(output, new["id"], ChangeOp.UPDATE, old[row], new)
 
 
 def _deleted(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change]:
     ids = output.ids(Op.DELETE)
-    ids = ids.take(pa.array(np.argsort(ids.to_numpy(zero_copy_only=False), kind="stable")))
     schema = table_schema(output.entity)
-    before = sides.ours.rows(store, identity_of(output.entity), ids, schema)
-    for old in images(before.rows):
-        yield _change(output, old["id"], ChangeOp.DELETE, old, None)
+    for start in range(0, len(ids), _DELETES_AT_ONCE):
+        some = ids.slice(start, _DELETES_AT_ONCE)
+        before = sides.ours.rows(store, identity_of(output.entity), some, schema)
+        for old in images(before.rows):
+            yield _change(output, old["id"], ChangeOp.DELETE, old, None)
 
 
 def _change(

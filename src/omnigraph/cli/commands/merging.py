@@ -116,7 +116,8 @@ def _show_preview(
             for line in conflict_lines(found, names, paint):
                 print_result(line)
         outcome = "not mergeable yet" if found else found.outcome.replace("_", " ")
-        session.note(f"{outcome}: {counted(len(found.changes), 'change')}, {total}")
+        more = "the first " if found.more_changes else ""
+        session.note(f"{outcome}: {more}{counted(len(found.changes), 'change')}, {total}")
         for line in way_out(found.conflict_count, len(found)) if found else ():
             session.note(line)
     if found:
