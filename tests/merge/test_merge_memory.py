@@ -53,6 +53,7 @@ def test_wide_rows_are_merged_in_bounded_memory(graph: Graph) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_changed_row_takes_little_beyond_a_constant(graph: Graph) -> None:
     rows, step = 2_000_000, 500_000
     for first in range(0, rows, step):

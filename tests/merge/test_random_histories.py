@@ -116,7 +116,8 @@ def test_merged_content_is_the_models(steps: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(3600)
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(WRITE | MERGE, min_size=8, max_size=40),
     st.sampled_from((0, 1, 200_000)),
