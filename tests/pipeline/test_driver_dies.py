@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.open import open_graph
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import Child, start
 from omnigraph.testing.invariants import assert_at_rest, content
@@ -63,7 +65,8 @@ def until(condition: object) -> None:
 
 def assert_unchanged(uri: str, data: Path, before: object, stored: set[Path]) -> None:
     """Nothing is to be seen of the load, its files go with cleanup, and it can be repeated."""
-    graph = open_graph(uri, settings=workloads.settings())
+    at_once = MaintenanceSettings(automatic=False, minimum_age_seconds=0)
+    graph = open_graph(uri, settings=replace(workloads.settings(), maintenance=at_once))
     graph.refresh()
     assert content(graph) == before
     assert_at_rest(graph)

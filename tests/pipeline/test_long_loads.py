@@ -15,6 +15,7 @@ from omnigraph import init, open
 from omnigraph.manifest.layout import RECOVERY
 from omnigraph.pipeline import spark_load
 from omnigraph.pipeline.load_tasks import run_tasks
+from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.invariants import assert_at_rest
@@ -23,7 +24,9 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 
 LEASE = 1.0
 SETTINGS = Settings(
-    write=WriteSettings(lease_seconds=LEASE), pipeline=PipelineSettings(task_bytes=300)
+    write=WriteSettings(lease_seconds=LEASE),
+    pipeline=PipelineSettings(task_bytes=300),
+    maintenance=MaintenanceSettings(automatic=False, minimum_age_seconds=0),
 )
 
 
