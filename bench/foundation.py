@@ -17,7 +17,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.testing.crash import start
 from omnigraph.testing.workloads import create_small_graph, small_catalog
 
-SIZES = {"small": {"commits": 600, "rows": 100_000}, "full": {"commits": 3000, "rows": 1_000_000}}
+SIZES = {"small": {"commits": 300, "rows": 100_000}, "full": {"commits": 3000, "rows": 1_000_000}}
 WINDOW = 100
 
 

@@ -28,7 +28,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.values.ulid_columns import new_ulids
 
 SIZES = {
-    "small": {"nodes": 200_000, "edges": 800_000},
+    "small": {"nodes": 100_000, "edges": 400_000},
     "full": {"nodes": 5_000_000, "edges": 20_000_000},
 }
 SCHEMA = """
@@ -36,7 +36,7 @@ node Person { name: String @key  age: I32  city: String?  score: F64?  joined: D
 edge Knows: Person -> Person { since: Date?  weight: F64? }
 """
 _ROWS = 250_000
-_REPETITIONS = {"small": 5, "full": 1}
+_REPETITIONS = {"small": 3, "full": 1}
 _BLOCK = 16 * 1024 * 1024
 
 

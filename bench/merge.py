@@ -17,7 +17,7 @@ from omnigraph.testing.crash import start
 from omnigraph.testing.workloads import small_catalog
 
 SIZES = {
-    "small": {"rows": 200_000, "large": 200_000},
+    "small": {"rows": 100_000, "large": 100_000},
     "full": {"rows": 1_000_000, "large": 1_000_000},
 }
 CHANGED = 50

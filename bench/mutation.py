@@ -21,7 +21,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.values.identifiers import node_table
 
-SIZES = {"small": (10_000, 200_000), "full": (10_000, 1_000_000)}
+SIZES = {"small": (10_000, 100_000), "full": (10_000, 1_000_000)}
 ROUNDS = 60
 EDGES_EACH = 5
 SCHEMA = """

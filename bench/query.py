@@ -19,7 +19,7 @@ from bench.peers import peer_python
 from omnigraph import Edit
 from omnigraph.execute.local import kernels
 
-PERSONS = {"small": 100_000, "full": 1_000_000}
+PERSONS = {"small": 50_000, "full": 1_000_000}
 REPEATS = 7
 WARM_MILLISECONDS = 300
 

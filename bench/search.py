@@ -31,7 +31,7 @@ WIDTH, K, QUERIES = 128, 10, 60
 
 def run(scale: str) -> None:
     """`full` is 200k x 128 vectors and 200k texts."""
-    rows = 200_000 if scale == "full" else 30_000
+    rows = 200_000 if scale == "full" else 22_000
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
     try:
         figures, notes = [], [f"{rows} rows x {WIDTH}, k={K}, {QUERIES} queries not in the data"]

@@ -43,3 +43,10 @@ def test_a_target_is_met_missed_or_in_words() -> None:
     assert (met(2.0, "<= 2"), met(2.1, "<= 2"), met(0.4, "< 0.5")) == (True, False, True)
     assert (met(1.0, ">= 1"), met(0.9, ">= 1"), met(1.0, "stated")) == (True, False, None)
     assert met(float("nan"), "<= 2") is None
+
+
+def test_every_family_is_listed_with_what_it_measures() -> None:
+    from bench.__main__ import FAMILIES, LONG
+
+    files = [p for p in (ROOT / "bench").glob("*.py") if "\ndef run(scale" in p.read_text()]
+    assert sorted(file.stem for file in files) == sorted({**FAMILIES, **LONG})

@@ -40,10 +40,16 @@ def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         )
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        group.command(name)(run)
+        # Given by us, it is wrapped in overviews; taken from the docstring, it would be cut.
+        group.command(name, short_help=_first_sentence(handler))(run)
         return handler
 
     return register
+
+
+def _first_sentence(handler: Handler) -> str:
+    paragraph = inspect.cleandoc(handler.__doc__ or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
 
 
 def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Any:

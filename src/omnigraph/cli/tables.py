@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from omnigraph.cli.output import json_text, print_result
 
 CELL_LIMIT = 240
-_NARROWEST_COLUMN = 8
+_GAP = 3
+_LONGEST_WORD, _HEADER = 32, 12  # longer ones are folded
 _NULL = "NULL"
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -54,11 +55,24 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
     ]
     if not sys.stdout.isatty():
         _print_plain(headers, shown, numeric)
-    elif len(headers) * (_NARROWEST_COLUMN + 2) > shutil.get_terminal_size().columns:
+        return cut
+    narrowest = _narrowest(headers, shown)
+    if sum(narrowest) + _GAP * (len(headers) - 1) > shutil.get_terminal_size().columns:
         print_records(headers, shown)
     else:
-        _print_rich(headers, shown, numeric)
+        _print_rich(headers, shown, numeric, narrowest)
     return cut
+
+
+def _narrowest(headers: list[str], rows: list[list[str]]) -> list[int]:
+    """How narrow columns may get: ids and times stay whole, so that they can be copied."""
+    from rich.cells import cell_len
+
+    def longest_word(column: int) -> int:
+        texts = [headers[column][:_HEADER], *(row[column] for row in rows)]
+        return max((cell_len(word) for text in texts for word in text.split()), default=1)
+
+    return [min(longest_word(column), _LONGEST_WORD) for column in range(len(headers))]
 
 
 def print_records(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -103,15 +117,18 @@ def _print_plain(headers: list[str], rows: list[list[str]], numeric: list[bool])
         print_result("  ".join(parts).rstrip() + "\n")
 
 
-def _print_rich(headers: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
+def _print_rich(
+    headers: list[str], rows: list[list[str]], numeric: list[bool], narrowest: list[int]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name, right in zip(headers, numeric, strict=True):
-        table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+    for name, right, least in zip(headers, numeric, narrowest, strict=True):
+        side: Literal["right", "left"] = "right" if right else "left"
+        table.add_column(Text(name), justify=side, overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(text, style="dim" if text == _NULL else "") for text in row))
     Console().print(table)

@@ -1,0 +1,32 @@
+"""Tables on terminals of several widths."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from omnigraph.cli.tables import print_table
+
+COMMIT, MOMENT = "01M7H8QRSTGJB9M89XSVK2F5M5", "2026-11-16T04:09:40.943250Z"
+COLUMNS = ["commit", "created_at", "operation", "message"]
+ROWS = [[COMMIT, MOMENT, "merge", "brings the review of the second quarter into main"]]
+
+
+@pytest.mark.parametrize("width", [40, 60, 90, 120, 200])
+def test_what_one_copies_is_never_broken(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_table(COLUMNS, ROWS)
+    out = capsys.readouterr().out
+    assert COMMIT in out
+    assert MOMENT in out
+    assert ("────" in out) == (width >= 90), out
+
+
+def test_a_short_overview_is_never_cut(cli) -> None:
+    for words in ([], ["branch"], ["query"]):
+        answer = cli(*words, "--help")
+        assert "..." not in answer.out.replace("[ARGS]...", ""), answer.out
