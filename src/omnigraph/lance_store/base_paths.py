@@ -34,7 +34,7 @@ def check_base(location: StorageLocation, dataset: str, address: str) -> None:
     wanted = _address_here(location, dataset, address)
     if address == wanted or _is_same_folder(address, wanted):
         return
-    old = address.partition(f"/{dataset}")[0]
+    old = address[: _inside(address, dataset)]
     raise GraphMoved(
         f"this graph was moved here from {old}, and its branches still name the files they share "
         f"by that address: `omnigraph repair {location.uri} --confirm` puts it right",
@@ -130,8 +130,15 @@ def _base_path_here(body: bytes, location: StorageLocation, dataset: str) -> byt
 
 def _address_here(location: StorageLocation, dataset: str, address: str) -> str:
     """The same lineage below this graph. A dataset's path inside a graph never changes."""
-    _, found, inside = address.rpartition(f"/{dataset}")
-    return location.child(f"{dataset}{inside}") if found else address
+    return location.uri + address[_inside(address, dataset) :]
+
+
+def _inside(address: str, dataset: str) -> int:
+    """Where the part of a lineage's address begins that is inside its graph."""
+    match = re.search(rf"/{re.escape(dataset)}(/tree/[^/]+)?/?$", address)
+    if match is None:
+        raise StorageFailure(f"{address} is no lineage of {dataset}", file=address)
+    return match.start()
 
 
 def _is_same_folder(address: str, wanted: str) -> bool:
