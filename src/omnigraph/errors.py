@@ -33,6 +33,7 @@ OmnigraphError
 │   ├── EmbeddingUnavailable     the provider cannot be reached now (retryable)
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
 │   └── ModelMismatch            vectors of another model, or of another width
+├── EngineCannot               a query that this engine does not run; another one does
 ├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
 ├── SparkFailed                a Spark job failed after its retries; nothing changed
 ├── ResourceLimit              memory budget or deadline of a query
@@ -288,6 +289,21 @@ class ModelMismatch(EmbeddingFailed):
     """The provider's vectors do not compare with the stored ones; `expected`, `actual`."""
 
     code = "model_mismatch"
+
+
+class EngineCannot(OmnigraphError):
+    """A query uses what this engine does not have; `engine`, `construct` and the way out."""
+
+    code = "engine_cannot"
+
+    @classmethod
+    def of(cls, engine: str, construct: str, why: str | None = None) -> EngineCannot:
+        reason = f": {why}" if why else ""
+        return cls(
+            f"engine {engine!r} has no {construct}{reason}; use engine='local'",
+            engine=engine,
+            construct=construct,
+        )
 
 
 class SparkUnavailable(OmnigraphError):

@@ -41,6 +41,9 @@ Timeout = Annotated[
     float | None,
     typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this long."),
 ]
+Engine = Annotated[
+    str, typer.Option("--engine", metavar="NAME", help="local, or spark for very large graphs.")
+]
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="T", help="Only this type; repeatable.")
 ]

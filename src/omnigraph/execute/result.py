@@ -84,5 +84,5 @@ class QueryResult:
             for start in range(0, max(1, made.num_rows), rows):
                 yield made.slice(start, rows)
             return
-        for start in range(0, made.length, rows):
+        for start in range(0, max(1, made.length), rows):
             yield made.values(start, min(start + rows, made.length))

@@ -19,6 +19,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.local.stored_topology import open_stored_topology
 from omnigraph.execute.local.views import ViewCache
 from omnigraph.graph.queries import QueryRunner
+from omnigraph.graph.spark_queries import SparkQueryRunner
 from omnigraph.lance_store.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
@@ -56,6 +57,7 @@ class Engine:
     history: HistorySettings
     repair: Repair
     queries: QueryRunner
+    spark_queries: SparkQueryRunner
     embedder: Embedder
     loader: LocalLoader
     mutator: Mutator
@@ -100,6 +102,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         transaction=transaction,
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
         queries=queries,
+        spark_queries=SparkQueryRunner(store, settings, clock),
         loader=LocalLoader(reader, commits, transaction, provider, settings.load),
         repair=Repair(
             reader, board, recovery, PushAside(reader, publisher, arming, settings.write, clock)

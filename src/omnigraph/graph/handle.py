@@ -23,6 +23,7 @@ from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
+from omnigraph.graph.query_engines import query_engine
 from omnigraph.lance_store.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.backup import BackupReport
@@ -89,17 +90,20 @@ class Graph(Branching):
         at: str | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
+        engine: str = "local",
     ) -> QueryResult:
         """Run one query of a text; `at` is a commit, tag or moment, `timeout` seconds.
 
-        Another thread that sets `cancel` ends the query: it raises `ResourceLimit`.
+        Another thread that sets `cancel` ends the query: it raises `ResourceLimit`. With
+        `engine="spark"` the executors of Spark do the work, for graphs larger than one machine.
 
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
         text = QueryText(source, name, params)
         bounds = QueryBounds(timeout, cancel)
-        return self._engine.queries.run(self.snapshot(branch, at=at), text, bounds)
+        runner = query_engine(self._engine, engine)
+        return runner.run(self.snapshot(branch, at=at), text, bounds)
 
     def explain(
         self, source: str, name: str | None = None, branch: str = MAIN, *, at: str | None = None

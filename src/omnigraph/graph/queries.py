@@ -103,7 +103,7 @@ class QueryRunner:
         return self._cache.memory.used_bytes
 
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
-        compiled = _compile(snapshot, text)
+        compiled = compile_read(snapshot, text)
         head = self._at(snapshot)
         bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
@@ -113,7 +113,7 @@ class QueryRunner:
         self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
     ) -> QueryResult:
         """The answer by a plan made otherwise; whatever the planner does, it is the same one."""
-        compiled = _compile(snapshot, text)
+        compiled = compile_read(snapshot, text)
         assert compiled.plan is not None
         head = self._at(snapshot)
         planned = plan(compiled.plan, head.statistics)
@@ -128,13 +128,13 @@ class QueryRunner:
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
         """The physical plan, one operator a line, in the order rows flow."""
-        compiled = _compile(snapshot, text)
+        compiled = compile_read(snapshot, text)
         statistics = self._at(snapshot).statistics
         return explained(self._planned(compiled, statistics), statistics)
 
     def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
         """The plan with the rows and milliseconds of every operator."""
-        compiled = _compile(snapshot, text)
+        compiled = compile_read(snapshot, text)
         steps: dict[int, Step] = {}
         head = self._at(snapshot)
         plan = self._planned(compiled, head.statistics)
@@ -192,7 +192,7 @@ def statistics_of(snapshot: Snapshot) -> Statistics:
     return Statistics(snapshot.catalog, counts)
 
 
-def _compile(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
+def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
     compiled = compile_query(text.source, snapshot.catalog, text.name)
     if compiled.plan is None:
         raise InvalidArgument(f"query {compiled.name!r} changes the graph: use mutate for it")

@@ -18,6 +18,7 @@ from omnigraph.cli.formats import choose_format, write_result
 from omnigraph.cli.options import (
     At,
     Branch,
+    Engine,
     Expression,
     Format,
     Name,
@@ -67,6 +68,7 @@ def run(
     branch: Branch = "main",
     at: At = None,
     timeout: Timeout = None,
+    engine: Engine = "local",
     format: Format = None,
     store: Store = None,
 ) -> None:
@@ -89,7 +91,9 @@ def run(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    result = graph.query(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
+    result = graph.query(
+        ready.source, ready.name, ready.params, branch, at=at, timeout=timeout, engine=engine
+    )
     write_result(session, result, at, how)
 
 

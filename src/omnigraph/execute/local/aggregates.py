@@ -229,7 +229,8 @@ def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
         numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
         weighted = numbers if weights is None else numbers * weights
         sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
-        return pa.array(sums, mask=empty)
+        # Of no groups at all numpy makes integers.
+        return pa.array(sums.astype(np.float64), mask=empty)
     totals = [checked_sum(total) for total in exact_sums(values, groups, weights)]
     return pa.array(totals, pa.int64(), mask=empty)
 

@@ -1,0 +1,26 @@
+"""The engines a query may run on: one door each, the same answers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.execute.result import QueryResult
+from omnigraph.graph.engine import Engine
+from omnigraph.graph.queries import QueryBounds, QueryText
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.pipeline.engine_choice import LOCAL, SPARK
+
+
+class QueryEngine(Protocol):
+    """Answers queries on a snapshot."""
+
+    def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult: ...
+
+
+def query_engine(engine: Engine, name: str) -> QueryEngine:
+    if name == LOCAL:
+        return engine.queries
+    if name == SPARK:
+        return engine.spark_queries
+    raise InvalidArgument(f"no query engine {name!r}; there is: {LOCAL}, {SPARK}", engine=name)
