@@ -33,6 +33,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.mutate.mutation import Mutator
 from omnigraph.pipeline.embed import Embedder
 from omnigraph.pipeline.embed_plan import History
+from omnigraph.pipeline.spark_compaction import SparkCompactor
 from omnigraph.pipeline.spark_load import SparkLoader
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings
@@ -62,6 +63,7 @@ class Engine:
     loader: LocalLoader
     mutator: Mutator
     spark_loader: SparkLoader
+    spark_compactor: SparkCompactor
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -113,6 +115,7 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
         maintenance=settings.maintenance,
         history=settings.history,
         spark_loader=SparkLoader(reader, commits, transaction, settings),
+        spark_compactor=SparkCompactor(settings.pipeline),
         embedder=Embedder(
             History(store, reader, commits),
             transaction,

@@ -252,12 +252,20 @@ class Graph(Branching):
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
         return writes.extend_schema(self.writable(), catalog, branch, self.actor)
 
-    def optimize(self, branch: str | None = None, types: Sequence[str] | None = None) -> list[str]:
+    def optimize(
+        self,
+        branch: str | None = None,
+        types: Sequence[str] | None = None,
+        *,
+        engine: str = "local",
+    ) -> list[str]:
         """Compact and index one branch, or all; the types that writers kept us from.
 
-        Without a branch they are named as `branch: type`.
+        Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
+        the files of a table side by side.
         """
-        return upkeep.optimize(self.writable(), branch, types, self.actor)
+        how = upkeep.Upkeep(types, self.actor, engine)
+        return upkeep.optimize(self.writable(), branch, how)
 
     def ensure_indices(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Build what the schema declares; the names of the types writers kept us from."""

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine, open_store
 from omnigraph.graph.indexes import tables
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.backup import BackupReport, restore
-from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.maintain.maintenance import RunTasks, optimize_table, run_here
 from omnigraph.maintain.needed import Retention
+from omnigraph.pipeline.engine_choice import LOCAL, SPARK
 from omnigraph.settings.models import Settings
 from omnigraph.values.durations import duration_micros
 from omnigraph.values.identifiers import MAIN
 
 
-def optimize(
-    engine: Engine, branch: str | None, types: Sequence[str] | None, actor: str | None
-) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Who optimizes which types, and on which engine the files are rewritten."""
+
+    types: Sequence[str] | None
+    actor: str | None
+    engine: str = LOCAL
+
+    def run_tasks(self, engine: Engine) -> RunTasks:
+        if self.engine == LOCAL:
+            return run_here
+        if self.engine == SPARK:
+            return engine.spark_compactor.run_tasks
+        raise InvalidArgument(
+            f"no engine {self.engine!r} for this; there is: {LOCAL}, {SPARK}", engine=self.engine
+        )
+
+
+def optimize(engine: Engine, branch: str | None, how: Upkeep) -> list[str]:
     """What writers kept us from: type names, with their branch when all branches were asked for."""
+    types = how.types
     if branch is not None:
-        return _optimize_branch(engine, branch, types, actor)
+        return _optimize_branch(engine, branch, how)
     behind = []
     known = False
     for name in engine.reader.branch_refs.names():
@@ -31,7 +50,8 @@ def optimize(
             wanted = None if types is None else _owned(engine, name, types)
             known = known or types is None or wanted is not None
             if types is None or wanted:
-                behind += [f"{name}: {t}" for t in _optimize_branch(engine, name, wanted, actor)]
+                owned = replace(how, types=wanted)
+                behind += [f"{name}: {t}" for t in _optimize_branch(engine, name, owned)]
         except NotFound:
             continue  # deleted meanwhile
     if types is not None and not known:
@@ -39,13 +59,12 @@ def optimize(
     return behind
 
 
-def _optimize_branch(
-    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
-) -> list[str]:
+def _optimize_branch(engine: Engine, branch: str, how: Upkeep) -> list[str]:
+    run_tasks = how.run_tasks(engine)
     return [
         key.type_name
-        for key in tables(engine, branch, types)
-        if not optimize_table(engine.transaction, branch, key, actor)
+        for key in tables(engine, branch, how.types)
+        if not optimize_table(engine.transaction, branch, key, how.actor, run_tasks=run_tasks)
     ]
 
 

@@ -9,7 +9,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.options import At, Branch, Store, Types, Uri
+from omnigraph.cli.options import At, Branch, Engine, Store, Types, Uri
 from omnigraph.cli.output import counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
@@ -98,6 +98,7 @@ def optimize(
     store: Store = None,
     branch: OneBranch = None,
     types: Types = None,
+    engine: Engine = "local",
 ) -> None:
     """Compact small files and build the indexes the schema declares, on all branches or on one.
 
@@ -111,7 +112,7 @@ def optimize(
     """
     note = on_branch(branch) if branch else "all branches"
     graph = open_to_write(session, address(session, uri, store), note)
-    behind = graph.optimize(branch, types)
+    behind = graph.optimize(branch, types, engine=engine)
     names = [branch] if branch else [found.name for found in graph.branches.list()]
     status = [
         {"branch": name, **row.to_dict()} for name in names for row in graph.index_status(name)
