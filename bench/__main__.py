@@ -30,6 +30,7 @@ FAMILIES = {
     "maintenance": "what upkeep takes",
     "aged": "stores after many small commits and deletions against fresh ones",
     "pipeline": "loads on Spark",
+    "spark_query": "queries on Spark",
     "spark": "the Spark format: scans, writes, micro-batches",
 }
 LONG = {
