@@ -251,7 +251,7 @@ CASES = [
     Case("branch merge nope --store {g}", "'nope'"),
     Case("branch merge side --into nope --store {g}", "'nope'"),
     Case("branch merge --store {g}", "SOURCE", 2),
-    Case("branch merge side --strategy mine --store {g}", "'mine'"),
+    Case("branch merge side --strategy mine --store {g}", "'mine'", 2),
     Case("branch merge side --resolutions {d}/missing.yaml --store {g}", "missing.yaml"),
     Case("branch merge side --resolutions {d}/params.json --store {g}", "params.json"),
     Case("branch rename nope new --store {g}", "'nope'"),
@@ -305,7 +305,7 @@ CASES = [
     Case("load --data {d}/p.ndjson --branch new --from nope {g}", "'nope'"),
     Case("load --data {d}/p.ndjson --branch 'a b' --from main {g}", "is not allowed"),
     Case("load --data {d}/p.ndjson --if-commit nope {g}", "nope", 4),
-    Case("load --data {d}/p.ndjson --engine warp {g}", "'warp'"),
+    Case("load --data {d}/p.ndjson --engine warp {g}", "'warp'", 2),
     Case("load --data {d}/p.ndjson --column x {g}", "HEADER=PROPERTY", 2),
     Case("load --data {d}/exists.ndjson {g}", "exists.ndjson:2: Person 'A'"),
     *(

@@ -268,7 +268,7 @@ def test_a_write_makes_a_compaction_give_up(graph: Graph, monkeypatch: pytest.Mo
         graph.apply({"Note": {"insert": [{"id": f"m{number}", "text": "x"}]}})
     rival = other_handle(graph)
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
-    assert graph.optimize(types=["Note"]) == ["Note"]
+    assert graph.optimize(types=["Note"]) == ["main: Note"]
     assert set(content(graph)["Note"]) == {"n0", "new", *(f"m{n}" for n in range(4))}
     assert_at_rest(graph)
     assert graph.optimize(types=["Note"]) == []

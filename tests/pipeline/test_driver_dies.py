@@ -88,6 +88,10 @@ def test_while_workers_hold_what_they_wrote(uri: str, data: Path, how: signal.Si
     code, reports, stderr = child.finish(400)
     assert code == -how, stderr
     assert reports == ["open"]
+    assert stderr.count("Traceback") <= (how is signal.SIGINT), (
+        "only Python's own, of the interrupt"
+    )
+    assert "py4j" not in stderr
     until(lambda: not any(Path(f"/proc/{process}").exists() for process in below))
     assert_unchanged(uri, data, before, stored)
 

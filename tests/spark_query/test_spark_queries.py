@@ -119,7 +119,7 @@ def test_the_session_of_the_caller_is_left_as_it_is(things: Graph, spark: Any) -
 
 def test_a_deadline_ends_the_jobs(things: Graph) -> None:
     with pytest.raises(ResourceLimit, match="time"):
-        things.query(PRODUCT, engine="spark", timeout=2)
+        things.query(PRODUCT, engine="spark", timeout=0.7)
     assert things.query("query q() { match { $a: Thing } return { count($a) as n } }",
                         engine="spark").to_pylist() == [{"n": len(NAMES) + 3}]  # fmt: skip
 

@@ -34,9 +34,9 @@ class ChangeList:
     """A finished file of changed ids on this machine, with its counts."""
 
     path: Path
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
+    inserted: int
+    updated: int
+    deleted: int
 
     @property
     def total(self) -> int:

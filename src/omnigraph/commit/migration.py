@@ -33,7 +33,7 @@ def migrate(store: Store, read: Callable[[], int]) -> None:
 
 
 def _stamp_every_branch(store: Store) -> None:
-    """From 1 to 2: commits say what a merge took from its other parent, heads may be renamed.
+    """From 1 to 2: commits name what a merge took, heads hold a new name and marks of streams.
 
     What format 1 wrote is read as it stands, so nothing is rewritten but the stamps, which keep
     releases of format 1 away: they would refuse the new fields in the middle of a read. Each stamp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -151,12 +152,19 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
     # Workers would otherwise run whatever `python3` their PATH has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     pyspark_sql = import_module("pyspark.sql")
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    # Both repeat on stderr, with tracebacks, what reaches us as an exception.
+    for chatty in ("DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
     builder = pyspark_sql.SparkSession.builder.master(settings.master).appName("omnigraph")
     for name, value in _configuration(settings, workspace).items():
         builder = builder.config(name, value)
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    with _environment(surroundings), _stderr_to(log_file), warnings.catch_warnings():
+    with (
+        _environment(surroundings),
+        _stderr_to(log_file),
+        _own_interrupts(),
+        warnings.catch_warnings(),
+    ):
         # Lance warns of every fork; this one becomes the JVM and never touches Lance.
         warnings.simplefilter("ignore")
         return builder.getOrCreate()
@@ -230,6 +238,20 @@ def _stderr_to(log_file: Path) -> Iterator[None]:
                 os.dup2(kept, 2)
     finally:
         os.close(kept)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Spark's handler of Ctrl-C talks to the JVM in the middle of whatever is said to it.
+
+    `jobs.run_job` cancels its own jobs, so the handler of before stays.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _keep_log(log_file: Path) -> Path:
