@@ -26,7 +26,7 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
     for _ in range(500):
         graph.query(TEXT, params=params).to_pylist()
     head = runner._at(graph.snapshot())
-    compiled = queries._compile(graph.snapshot(), QueryText(TEXT, None, params))
+    compiled = queries.compile_read(graph.snapshot(), QueryText(TEXT, None, params))
     plan: Any = runner._planned(compiled, head.statistics)
     operators = [
         (name, head.executor.bind(with_input(op, reads.Rows()))) for name, op in below(plan)
@@ -43,7 +43,7 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
         began = clock()
         snapshot = graph.snapshot()
         began = note("the head and its snapshot", began)
-        found = queries._compile(snapshot, QueryText(TEXT, None, params))
+        found = queries.compile_read(snapshot, QueryText(TEXT, None, params))
         bound = runner._at(snapshot).bound.get(id(found))
         began = note("compiled text, bound plan", began)
         assert bound is not None
