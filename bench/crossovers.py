@@ -1,5 +1,5 @@
 """Where one way of getting at a table becomes cheaper than another: what the thresholds of
-`execute.local` are set by. Processor time, the least of several runs, milliseconds."""
+`execute` are set by. Processor time, the least of several runs, milliseconds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import omnigraph
 from bench import social
 from bench.query import load, with_ids
 from omnigraph import Edit
-from omnigraph.execute.local.topology import DeriveLimits
-from omnigraph.execute.local.views import SnapshotViews, ViewCache
-from omnigraph.lance_store.row_filter import condition, read_where
-from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.execute.topology.table_states import DeriveLimits
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.lance_store.reads.row_filter import condition, read_where
+from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.values.identifiers import edge_table, node_table
 
 SIZES = {"small": (2_000, 20_000, 100_000), "full": (2_000, 5_000, 20_000, 100_000, 1_000_000)}

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import omnigraph
 from bench.query import QUERIES
-from omnigraph.execute.local.frame import ONE_ROW
 from omnigraph.execute.result import QueryResult
+from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.graph import queries
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.ir import reads

@@ -17,7 +17,7 @@ from bench import social
 from bench.harness import Figure, milliseconds, p50, report
 from bench.peers import peer_python
 from omnigraph import Edit
-from omnigraph.execute.local import kernels
+from omnigraph.execute.topology import kernels
 
 PERSONS = {"small": 50_000, "full": 1_000_000}
 REPEATS = 7

@@ -17,13 +17,13 @@ from lance.query import MatchQuery
 
 from bench.harness import Figure, milliseconds, p50, report
 from bench.peers import peer_python
-from omnigraph.lance_store.index_segments import find_index
-from omnigraph.lance_store.search_calls import bm25, text_matches
-from omnigraph.lance_store.stage_indexes import stage_indexes
-from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.objects.storage_location import parse_location
+from omnigraph.lance_store.search.index_segments import find_index
+from omnigraph.lance_store.search.search_calls import bm25, text_matches
+from omnigraph.lance_store.search.vector_columns import VectorColumns
+from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
+from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.lance_store.vector_columns import VectorColumns
-from omnigraph.lance_store.vector_search import exact_nearest, nearest
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
 WIDTH, K, QUERIES = 128, 10, 60

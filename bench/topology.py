@@ -16,7 +16,8 @@ from bench import social
 from bench.harness import Figure, milliseconds, p50, report
 from bench.query import PERSONS, QUERIES, load
 from omnigraph import Edit
-from omnigraph.execute.local import index_expand, storage_reads
+from omnigraph.execute.evaluation import storage_reads
+from omnigraph.execute.traversal import index_expand
 
 HOP, WHOLE = QUERIES["a"][1], QUERIES["f"][1]
 COMMITS = 5

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.execute.local import adjacency, expand, storage_reads
+from omnigraph.execute.evaluation import storage_reads
+from omnigraph.execute.topology import adjacency
+from omnigraph.execute.traversal import expand
 from omnigraph.testing.local_graphs import LocalGraphs
 from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs, TightGraphs
 

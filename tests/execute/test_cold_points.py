@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local import adjacency, storage_reads
-from omnigraph.execute.local.views import SnapshotViews, ViewCache
+from omnigraph.execute.evaluation import storage_reads
+from omnigraph.execute.topology import adjacency
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.testing.executor_suite import plain, run_reference, same_value

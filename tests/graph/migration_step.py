@@ -14,7 +14,7 @@ from omnigraph.commit import migration
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.advance import advance
-from omnigraph.lance_store.stage import stage_overwrite
+from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import MANIFEST_SCHEMA, state_to_rows
 from omnigraph.manifest.reader import manifest_version

@@ -25,7 +25,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.lance_store.local_files import LocalFiles
+from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.testing import workloads
 from omnigraph.testing.invariants import assert_at_rest, content

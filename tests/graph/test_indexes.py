@@ -12,11 +12,12 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.lance_store import stage_indexes, vector_search
-from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.scan import read_table
-from omnigraph.lance_store.search_calls import text_matches
-from omnigraph.lance_store.vector_search import nearest
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.lance_store.search import vector_search
+from omnigraph.lance_store.search.search_calls import text_matches
+from omnigraph.lance_store.search.vector_search import nearest
+from omnigraph.lance_store.staging import stage_indexes
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, content

@@ -23,8 +23,8 @@ from omnigraph.errors import (
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.lance_store import local_files
-from omnigraph.lance_store.local_files import LocalFiles
+from omnigraph.lance_store.objects import local_files
+from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content

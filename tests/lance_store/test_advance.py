@@ -10,8 +10,8 @@ from lance.commit import CommitConflictError
 from omnigraph.errors import StorageFailure
 from omnigraph.lance_store import advance as module
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_version, transaction_at
-from omnigraph.lance_store.stage import stage_overwrite
-from omnigraph.lance_store.stage_indexes import stage_indexes
+from omnigraph.lance_store.staging.stage import stage_overwrite
+from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
 from omnigraph.values.indexes import IndexKind, IndexSpec
 

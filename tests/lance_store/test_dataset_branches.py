@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import AlreadyExists, NotFound, StorageFailure
 from omnigraph.lance_store.advance import advance
 from omnigraph.lance_store.dataset_branches import create_branch, create_dataset, physical_name
-from omnigraph.lance_store.stage import stage_overwrite
+from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.clock import SYSTEM_CLOCK
 

@@ -11,7 +11,7 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict, ValidationFailed
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store import stage_fragments
+from omnigraph.lance_store.staging import stage_fragments
 from omnigraph.load import write_tables
 from omnigraph.testing.invariants import assert_at_rest, content
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 from omnigraph.errors import NotFound
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store.stage_maintenance import run_compaction
-from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.objects.storage_location import parse_location
+from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.maintenance import optimize_table
 from omnigraph.testing.invariants import assert_at_rest, content

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from omnigraph.commit.intents import Intent, PostedIntent, intent_from_bytes, intent_to_bytes
 from omnigraph.errors import CorruptIntent, StorageFailure
-from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import RECOVERY
 from omnigraph.values.clock import Clock
 

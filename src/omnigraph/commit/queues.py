@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from omnigraph.lance_store.file_queue import FileQueue
+from omnigraph.lance_store.objects.file_queue import FileQueue
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import LOCKS
 from omnigraph.manifest.records import BranchRef

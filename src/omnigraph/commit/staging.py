@@ -19,11 +19,11 @@ from omnigraph.changes.effects import (
 )
 from omnigraph.changes.row_compare import differing_rows
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
-from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
-from omnigraph.lance_store.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
-from omnigraph.lance_store.stage_fragments import stage_adoption
-from omnigraph.lance_store.stage_indexes import stage_indexes
-from omnigraph.lance_store.stage_maintenance import stage_compaction
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
+from omnigraph.lance_store.staging.stage_fragments import stage_adoption
+from omnigraph.lance_store.staging.stage_indexes import stage_indexes
+from omnigraph.lance_store.staging.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.publication import TableMove

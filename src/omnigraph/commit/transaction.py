@@ -45,7 +45,7 @@ from omnigraph.errors import (
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
-from omnigraph.lance_store.scan import read_ids
+from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publication import Publication, unmet_requirement

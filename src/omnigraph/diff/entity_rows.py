@@ -13,7 +13,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.row_compare import Mask
-from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import SnapshotReclaimed
-from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.records import Commit, TableChanges

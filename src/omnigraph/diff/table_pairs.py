@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.diff.entity_rows import TableAt, same_content, sort_key, tables_by_identity
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.recorded_ids import ids_between
-from omnigraph.lance_store.scan import id_batches
+from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot

@@ -16,11 +16,11 @@ from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local.stored_topology import open_stored_topology
-from omnigraph.execute.local.views import ViewCache
+from omnigraph.execute.topology.stored_topology import open_stored_topology
+from omnigraph.execute.views.snapshot_views import ViewCache
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.graph.spark_queries import SparkQueryRunner
-from omnigraph.lance_store.storage_location import parse_location
+from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.load.local_load import LocalLoader
 from omnigraph.maintain.backup import Backup

@@ -24,7 +24,7 @@ from omnigraph.graph.engine import Engine
 from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.graph.query_engines import query_engine
-from omnigraph.lance_store.blob_reads import StoredBlob
+from omnigraph.lance_store.reads.blob_reads import StoredBlob
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.maintain.backup import BackupReport
 from omnigraph.maintain.cleanup import CleanupReport

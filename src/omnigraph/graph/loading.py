@@ -13,7 +13,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
-from omnigraph.lance_store.blob_reads import StoredBlob, find_blob
+from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
 from omnigraph.manifest.snapshot import Snapshot

@@ -11,7 +11,7 @@ from omnigraph.commit.migration import migrate
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store.control_files import prove_put_if_absent
+from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.layout import MANIFEST, SCHEMAS

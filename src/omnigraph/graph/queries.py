@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.local_executor import LocalExecutor
-from omnigraph.execute.local.operator_binding import Run, Step
-from omnigraph.execute.local.spill import SpillSpace
-from omnigraph.execute.local.views import SnapshotViews, ViewCache
+from omnigraph.execute.local_executor import LocalExecutor
+from omnigraph.execute.operators.operator_binding import Run, Step
+from omnigraph.execute.operators.spill import SpillSpace
 from omnigraph.execute.result import LateRows, QueryResult
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.ir.reads import ReadOp
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.physical import PhysicalOp

@@ -9,8 +9,8 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
-from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.format_stamp import read_stamp
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.snapshot import Snapshot

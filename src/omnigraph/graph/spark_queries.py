@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.execute.result import QueryResult
 from omnigraph.graph.queries import QueryBounds, QueryText, compile_read, statistics_of
 from omnigraph.lance_store.store import Store

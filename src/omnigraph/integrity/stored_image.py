@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.integrity.deltas import NO_IDS, Deltas, TableDelta
-from omnigraph.lance_store.row_lookup import (
+from omnigraph.lance_store.reads.row_lookup import (
     ROW_ADDRESS,
     ROW_ID,
     find_any,
     find_candidates,
     find_rows,
 )
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey

@@ -8,9 +8,9 @@ from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.optimize import Compaction
 
-from omnigraph.lance_store.stage import StagedWrite
-from omnigraph.lance_store.stage_maintenance import RewriteTasks
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.staging.stage import StagedWrite
+from omnigraph.lance_store.staging.stage_maintenance import RewriteTasks
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
 
 

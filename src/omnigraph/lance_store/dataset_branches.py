@@ -10,8 +10,8 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schema
-from omnigraph.lance_store.index_segments import index_name
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.search.index_segments import index_name
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}

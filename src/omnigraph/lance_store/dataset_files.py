@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
-from omnigraph.lance_store.stored_file import StoredFile
 
 _VERSION = re.compile(r"_versions/(\d{20})\.manifest")
 _TRANSACTION = re.compile(r"_transactions/(\d+)-.*\.txn")

@@ -12,7 +12,7 @@ import re
 
 from omnigraph.errors import NotFound
 from omnigraph.lance_store.dataset_files import lineage_folder, version_file, version_of
-from omnigraph.lance_store.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.store import DatasetVersion, Store
 
 _PREPARED_ON = re.compile(r"(\d+)-.*\.txn")

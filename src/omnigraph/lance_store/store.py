@@ -12,10 +12,10 @@ from typing import Any
 import lance
 
 from omnigraph.errors import NotFound, SnapshotReclaimed, StorageFailure
-from omnigraph.lance_store.base_paths import check_base
-from omnigraph.lance_store.control_files import ControlFiles, open_control_files
-from omnigraph.lance_store.storage_errors import is_not_found, storage_errors, translate
-from omnigraph.lance_store.storage_location import StorageLocation
+from omnigraph.lance_store.objects.base_paths import check_base
+from omnigraph.lance_store.objects.control_files import ControlFiles, open_control_files
+from omnigraph.lance_store.objects.storage_errors import is_not_found, storage_errors, translate
+from omnigraph.lance_store.objects.storage_location import StorageLocation
 
 Dataset = Any
 """A `lance.LanceDataset` at one version: immutable, shareable between threads."""

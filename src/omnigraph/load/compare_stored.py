@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import ID
 from omnigraph.changes.row_compare import Mask, differing_rows
-from omnigraph.lance_store.scan import read_batches
+from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 
 _BATCH_BYTES = 256 * 1024 * 1024

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from omnigraph.lance_store.object_inputs import ObjectInput
+from omnigraph.lance_store.objects.object_inputs import ObjectInput
 
 DataFile = Path | ObjectInput
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.columns import ID
 from omnigraph.errors import KeyConflict
 from omnigraph.integrity.violations import FIRST_VIOLATIONS, Violation
-from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare import PreparedInput

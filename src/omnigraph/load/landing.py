@@ -25,7 +25,7 @@ from omnigraph.integrity.rules import (
 )
 from omnigraph.integrity.validate import Claims, claims, validate_deltas
 from omnigraph.integrity.violations import Report
-from omnigraph.lance_store.scan import read_batches
+from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.bulk_checks import BulkChecks
 from omnigraph.load.existing_ids import drop_earlier_rows, refuse_existing

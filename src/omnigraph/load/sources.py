@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.lance_store.object_inputs import find_objects
+from omnigraph.lance_store.objects.object_inputs import find_objects
 from omnigraph.load.arrow_columns import fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.data_files import DataFile, parquet_input, size_of

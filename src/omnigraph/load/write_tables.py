@@ -9,8 +9,8 @@ from omnigraph.catalog.columns import ID
 from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
 from omnigraph.changes.effects import AdoptRows
 from omnigraph.changes.row_compare import differing_rows
-from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.compare_stored import compare_with_stored
 from omnigraph.load.prepare import PreparedInput

@@ -16,11 +16,11 @@ from typing import Any
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
-from omnigraph.lance_store.base_paths import branch_manifest, relocated
-from omnigraph.lance_store.copy_files import copy_files
 from omnigraph.lance_store.dataset_files import Lineage, lineages, needed_content
+from omnigraph.lance_store.objects.base_paths import branch_manifest, relocated
+from omnigraph.lance_store.objects.copy_files import copy_files
+from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.lance_store.stored_file import StoredFile
 from omnigraph.maintain.status import dataset_folder, live
 from omnigraph.manifest.layout import (
     HISTORY,

@@ -18,8 +18,8 @@ from omnigraph.commit.intents import GC, Intent, IntentKind
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.lance_store.dataset_files import lineages
+from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.lance_store.stored_file import StoredFile
 from omnigraph.maintain.garbage import Cutoffs, Removal, find_garbage
 from omnigraph.maintain.needed import Needed, Retention, needed_now
 from omnigraph.manifest.layout import MANIFEST, reclaimed_marker

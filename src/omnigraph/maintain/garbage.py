@@ -18,8 +18,8 @@ from omnigraph.lance_store.dataset_files import (
     needed_content,
     tagged_versions,
 )
+from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.lance_store.stored_file import StoredFile
 from omnigraph.maintain.needed import Needed
 from omnigraph.maintain.status import dataset_folder
 from omnigraph.manifest.layout import (

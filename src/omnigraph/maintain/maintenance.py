@@ -12,7 +12,7 @@ from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.lance_store.stage_maintenance import plan_compaction, run_compaction
+from omnigraph.lance_store.staging.stage_maintenance import plan_compaction, run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey

@@ -13,7 +13,7 @@ from omnigraph.commit.drift import DriftedTable, PushAside, drifted_tables
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.errors import CorruptIntent, RecoveryRequired
-from omnigraph.lance_store.base_paths import lineages_elsewhere, relocate
+from omnigraph.lance_store.objects.base_paths import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.status import PendingIntent, live, pending_intents
 from omnigraph.manifest.layout import QUARANTINE, RECOVERY

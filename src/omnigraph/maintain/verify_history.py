@@ -11,7 +11,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.changes.row_compare import differing_rows
 from omnigraph.diff.recorded_ids import change_lists
 from omnigraph.errors import OmnigraphError, SnapshotReclaimed
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.maintain.findings import Findings
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph

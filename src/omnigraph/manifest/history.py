@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from omnigraph.errors import FormatUnknown, SnapshotReclaimed
-from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.publication import undo_commits

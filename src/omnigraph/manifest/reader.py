@@ -8,9 +8,9 @@ from itertools import chain, islice
 from typing import NoReturn
 
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.objects.version_folder import FolderMark, VersionFolder
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
-from omnigraph.lance_store.version_folder import FolderMark, VersionFolder
 from omnigraph.manifest.branch_state import BranchState, state_from_rows
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.history import HistoryReader

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from omnigraph.errors import FormatUnknown, InvalidName, NotFound
-from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
 from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
 from omnigraph.values.identifiers import MAIN, check_ref_name, decode_ref_name

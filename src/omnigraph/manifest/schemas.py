@@ -11,7 +11,7 @@ from omnigraph.catalog.identity import fingerprint
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
 from omnigraph.errors import FormatUnknown, NotFound
-from omnigraph.lance_store.control_files import ControlFiles
+from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import schema_object
 
 

@@ -17,7 +17,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.diff.entity_rows import IMAGE_NAMES
 from omnigraph.integrity.rules import EdgesPerSource, EndpointExists, UniqueTuple
 from omnigraph.integrity.violations import Violation
-from omnigraph.lance_store.row_lookup import find_candidates, find_rows
+from omnigraph.lance_store.reads.row_lookup import find_candidates, find_rows
 from omnigraph.lance_store.store import Store
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.content import Content

@@ -13,7 +13,7 @@ from omnigraph.diff.entity_rows import common_schema
 from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
-from omnigraph.lance_store.scan import id_batches
+from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage

@@ -16,7 +16,7 @@ from omnigraph.changes.effects import AdoptRows, EditRows, Located, ReplaceRows
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.three_way import MergedRows

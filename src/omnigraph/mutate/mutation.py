@@ -12,7 +12,7 @@ from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument, NotFound, TypeCheckError
-from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.validate import Claims, claims, validate_changes
 from omnigraph.ir import expressions as ex

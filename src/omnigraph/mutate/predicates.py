@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import ID
 from omnigraph.catalog.model import EntityType, NodeType
-from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.frame import Frame
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.walk import rewrite, walk
-from omnigraph.lance_store.row_lookup import literal
+from omnigraph.lance_store.reads.row_lookup import literal
 from omnigraph.values.canonical import entity_id
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
 

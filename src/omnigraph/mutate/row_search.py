@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import ID
-from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
-from omnigraph.lance_store.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
-from omnigraph.lance_store.scan import read_batches
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.mutate.pending import PendingTable
 from omnigraph.mutate.predicates import (

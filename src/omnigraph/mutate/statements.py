@@ -17,13 +17,13 @@ from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.integrity.rules import Required
 from omnigraph.integrity.violations import Report, Violation
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.writes import Assignment, Delete, DeleteMatched, Insert, Update, WriteOp
-from omnigraph.lance_store.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.overlay import overlaid

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from omnigraph.changes.change_list import ChangeListWriter, Op
 from omnigraph.changes.effects import AdoptRows
-from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.spool import PLACE, Spool
 from omnigraph.load.write_tables import TableWriter, adopt, differing

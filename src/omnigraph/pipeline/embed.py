@@ -21,8 +21,8 @@ from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.row_lookup import find_sorted
-from omnigraph.lance_store.stage_fragments import write_to
+from omnigraph.lance_store.reads.row_lookup import find_sorted
+from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.embed_plan import (
     OPERATION,

@@ -14,8 +14,8 @@ from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.diff.recorded_ids import change_lists
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.lance_store.row_lookup import find_rows
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader

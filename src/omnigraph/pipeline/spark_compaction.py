@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.lance_store.stage_maintenance import run_compaction
-from omnigraph.lance_store.storage_location import StorageLocation
+from omnigraph.lance_store.objects.storage_location import StorageLocation
+from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.pipeline.jobs import run_job
 from omnigraph.pipeline.session import spark_session

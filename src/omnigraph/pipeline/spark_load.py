@@ -16,7 +16,7 @@ from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import Claims, claims
-from omnigraph.lance_store.stage_fragments import write_target
+from omnigraph.lance_store.staging.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import SMALL_INPUT, Landing

@@ -12,10 +12,10 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.lance_store.scan import read_table
-from omnigraph.lance_store.stage_fragments import write_target
+from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.lance_store.staging.stage_fragments import write_target
+from omnigraph.lance_store.staging.written_rows import written_columns, written_dataset
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.lance_store.written_rows import written_columns, written_dataset
 from omnigraph.load.spool import PLACE, Spool
 from omnigraph.pipeline.line_runs import Lines, decode_lines
 from omnigraph.pipeline.load_tasks import WrittenPart

@@ -12,8 +12,8 @@ from pyspark.sql import types as spark
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import EngineCannot
-from omnigraph.execute.local.expressions import Evaluator
-from omnigraph.execute.local.frame import ONE_ROW
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.failing import may_fail
 from omnigraph.spark_query.constants import as_spark_type, literal, moment

@@ -19,8 +19,8 @@ from pyspark.sql import types as spark
 from omnigraph.catalog.columns import ID
 from omnigraph.catalog.model import EntityType
 from omnigraph.ir.expressions import Variable
-from omnigraph.lance_store.fragment_reads import fragment_ids, read_target
-from omnigraph.lance_store.scan import read_table
+from omnigraph.lance_store.reads.fragment_reads import fragment_ids, read_target
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.spark_types import (

@@ -9,7 +9,7 @@ from itertools import count
 from pyspark.sql import functions as F
 
 from omnigraph.errors import ResourceLimit
-from omnigraph.execute.local.reach import HOP_CEILING
+from omnigraph.execute.traversal.reach import HOP_CEILING
 from omnigraph.ir.reads import HopRange
 from omnigraph.spark_query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark_query.graph_tables import GraphTables

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from omnigraph.execute.local.scalar_functions import call_function
-from omnigraph.execute.local.value_arrays import as_arrow_type
+from omnigraph.execute.evaluation.scalar_functions import call_function
+from omnigraph.execute.evaluation.value_arrays import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.pipeline.spark_types import spark_arrow_schema
 from omnigraph.spark_query.constants import as_spark_type

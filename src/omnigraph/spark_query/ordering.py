@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Limit, OrderBy, SortKey
 from omnigraph.spark_query.expressions import Expressions

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import spelled
 from omnigraph.catalog.model import Catalog
-from omnigraph.execute.local.value_arrays import as_arrow_type
+from omnigraph.execute.evaluation.value_arrays import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.spark_query.needed_columns import shown_columns
 from omnigraph.spark_query.rows import SparkRows

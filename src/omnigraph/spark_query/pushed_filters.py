@@ -9,9 +9,9 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
-from omnigraph.execute.local.expressions import Evaluator
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
-from omnigraph.lance_store.row_filter import condition, one_of
+from omnigraph.lance_store.reads.row_filter import condition, one_of
 from omnigraph.values.scalars import INTEGER_BOUNDS, INTEGER_KINDS, ScalarKind, ScalarType
 
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

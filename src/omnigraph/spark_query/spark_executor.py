@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import SparkFailed
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local.expressions import Evaluator
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
 from omnigraph.lance_store.store import Store

@@ -16,7 +16,7 @@ from typing import Any
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.row_filter import condition, is_null, one_of
+from omnigraph.lance_store.reads.row_filter import condition, is_null, one_of
 from omnigraph.values.coercion import coerce
 from omnigraph.values.scalars import FLOAT_KINDS, EnumType, ScalarKind, ScalarType, ValueType
 

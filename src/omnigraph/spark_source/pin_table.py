@@ -6,7 +6,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.open import open_graph
-from omnigraph.lance_store.fragment_reads import fragment_ids, read_target
+from omnigraph.lance_store.reads.fragment_reads import fragment_ids, read_target
 from omnigraph.spark_source.conditions import parse_filter
 from omnigraph.spark_source.options import TableRequest
 from omnigraph.spark_source.pinned_table import PinnedTable

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.fragment_reads import read_fragments
+from omnigraph.lance_store.reads.fragment_reads import read_fragments
 from omnigraph.pipeline.spark_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark_source.failures import told_to_spark
 from omnigraph.spark_source.pinned_table import PinnedTable

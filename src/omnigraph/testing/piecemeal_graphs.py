@@ -10,10 +10,10 @@ from typing import Any
 from omnigraph.catalog.model import EdgeType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import ValidationFailed
-from omnigraph.execute.local.cache_files import CacheFiles
-from omnigraph.execute.local.stored_topology import StoredTopology
-from omnigraph.execute.local.topology import DeriveLimits
-from omnigraph.execute.local.views import SnapshotViews, ViewCache
+from omnigraph.execute.topology.cache_files import CacheFiles
+from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.topology.table_states import DeriveLimits
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.graph.queries import QueryRunner

@@ -17,7 +17,7 @@ from omnigraph.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
-    from omnigraph.lance_store.blob_reads import StoredBlob
+    from omnigraph.lance_store.reads.blob_reads import StoredBlob
 
 _CHUNK = 8 * 1024 * 1024
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from omnigraph.errors import AlreadyExists, NotFound, StorageFailure
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.dataset_branches import create_dataset
-from omnigraph.lance_store.scan import read_table
-from omnigraph.lance_store.stage import stage_overwrite
+from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.manifest.layout import RECOVERY_AUDIT
 from omnigraph.manifest.records import RecoveryAudit

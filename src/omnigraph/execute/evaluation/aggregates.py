@@ -1,0 +1,307 @@
+"""Groups and what is computed over each: exact integers, NULLs skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.evaluation.value_arrays import as_arrow_type, as_type
+from omnigraph.execute.topology import kernels
+from omnigraph.execute.views.entity_view import MISSING, TableView
+from omnigraph.execute.views.frame import Binding, Frame
+from omnigraph.ir import expressions as ex
+from omnigraph.ir.reads import Aggregate, Column
+
+Codes = npt.NDArray[np.int64]
+
+_I64 = (-(2**63), 2**63 - 1)
+_SAFE = 2.0**62
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group each row is in, and one row of each group to read its keys from."""
+
+    codes: Codes
+    count: int
+    first_rows: npt.NDArray[np.int64]
+
+
+def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
+    if not _counts_rows(op):
+        frame = without_empty(frame)
+    groups = _group(op.keys, frame, evaluator)
+    firsts = frame.take(groups.first_rows) if op.keys else frame
+    columns = {key.name: evaluator.array(key.value, firsts) for key in op.keys}
+    for column in op.aggregates:
+        call = column.value
+        assert isinstance(call, ex.AggregateCall)
+        columns[column.name] = _aggregate(call, frame, groups, evaluator)
+    return Frame(groups.count, columns=columns)
+
+
+def without_empty(frame: Frame) -> Frame:
+    """A weight of zero stands for no row: it must not make a group or a minimum."""
+    return frame if frame.weights is None else frame.keep(frame.weights > 0)
+
+
+def _counts_rows(op: Aggregate) -> bool:
+    """Nothing but `count(*)` over everything: weights just add up."""
+    calls = [column.value for column in op.aggregates]
+    return not op.keys and all(isinstance(c, ex.AggregateCall) and c.operand is None for c in calls)
+
+
+def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:
+    """One row per combination of these variables' entities; how often does not matter above."""
+    if frame.bindings.keys() == variables and len(variables) == 1 and frame.is_bare:
+        (variable,) = variables
+        binding = frame.bindings[variable]
+        nodes = kernels.unique_sorted(binding.positions, binding.view.count)
+        sorted_by = (variable,) if binding.view.ranks is None else ()
+        return Frame(len(nodes), {variable: Binding(binding.view, nodes)}, sorted_by=sorted_by)
+    parts = [
+        (frame.bindings[v].positions.astype(np.int64) + 1, frame.bindings[v].view.count + 1)
+        for v in sorted(variables)
+    ]
+    if len(parts) == 1:
+        codes, size = parts[0]
+        rows = _first_rows(codes, size)
+    else:
+        codes, _ = _combine(parts, frame.length)
+        rows = np.unique(codes, return_index=True)[1]
+    return replace(frame.take(np.sort(rows), ordered=True), weights=None)
+
+
+def _first_rows(codes: Codes, size: int) -> npt.NDArray[np.int64]:
+    """One row of each code that occurs."""
+    if len(codes) * 16 < size:
+        return np.unique(codes, return_index=True)[1]
+    first = np.full(size, -1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first[first >= 0]
+
+
+def distinct_rows(columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.int64]:
+    """The first row of every distinct combination, in row order."""
+    codes, _ = _combine([_codes(c) for c in columns], length)
+    _, first = np.unique(codes, return_index=True)
+    return np.sort(first)
+
+
+def _group(keys: Sequence[Column], frame: Frame, evaluator: Evaluator) -> Groups:
+    if not keys:
+        return Groups(np.zeros(frame.length, np.int64), 1, np.empty(0, np.int64))
+    parts = [_key_codes(key.value, frame, evaluator) for key in keys]
+    codes, size = _combine(parts, frame.length)
+    if size > 4 * frame.length + 1024:
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return Groups(inverse.astype(np.int64), len(first), first)
+    first = _first_rows(codes, size)
+    number = np.zeros(size, np.int64)
+    number[codes[first]] = np.arange(len(first))
+    return Groups(number[codes], len(first), first)
+
+
+def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[Codes, int]:
+    if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
+        binding = frame.bindings[key.variable.id]
+        return binding.positions.astype(np.int64) + 1, binding.view.count + 1
+    if isinstance(key, ex.PropertyOf):
+        binding = frame.bindings[key.variable.id]
+        if isinstance(binding.view, TableView) and pa.types.is_string(
+            binding.view.column(key.property).type
+        ):
+            codes, size = binding.view.codes(key.property)
+            # Position MISSING is -1: the entry behind the last one, the code of NULL.
+            return codes[binding.positions], size
+    return _codes(evaluator.array(key, frame))
+
+
+def _codes(values: pa.Array) -> tuple[Codes, int]:
+    """(small integers, how many): equal values have equal codes, NULL is 0."""
+    if pa.types.is_nested(values.type):
+        texts = pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
+        return _codes(texts)
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0.0)  # -0.0 and 0.0 are one value
+    encoded = values.dictionary_encode()
+    indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return indices.astype(np.int64) + 1, len(encoded.dictionary) + 1
+
+
+def _combine(parts: Sequence[tuple[Codes, int]], length: int) -> tuple[Codes, int]:
+    codes, size = np.zeros(length, np.int64), 1
+    for part, count in parts:
+        if size * count > 2**62:
+            _, codes = np.unique(codes, return_inverse=True)
+            size = int(codes.max()) + 1 if length else 1
+        codes = codes * count + part
+        size *= count
+    return codes, size
+
+
+def _aggregate(
+    call: ex.AggregateCall, frame: Frame, groups: Groups, evaluator: Evaluator
+) -> pa.Array:
+    weights = frame.weights
+    if call.operand is None:
+        return pa.array(_sum_by(groups, weights, frame.length))
+    if isinstance(call.operand, ex.Whole) and call.operand.variable.id in frame.bindings:
+        return _aggregate_entities(call, frame, groups, evaluator)
+    values, codes, weights = operands(call, frame, groups.codes, evaluator)
+    kept = Groups(codes, groups.count, groups.first_rows)
+    return _FUNCTIONS[call.function](values, kept, weights, as_arrow_type(call.type))
+
+
+def operands(
+    call: ex.AggregateCall, frame: Frame, codes: Codes, evaluator: Evaluator
+) -> tuple[pa.Array, Codes, Codes | None]:
+    """The values an aggregate sees: those that are there, once each if it says distinct."""
+    assert call.operand is not None
+    values = evaluator.array(call.operand, frame)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    codes = codes[present]
+    values = values.drop_null()
+    weights = None if frame.weights is None else frame.weights[present]
+    if call.distinct:
+        first = _first_of_each(codes, _codes(values)[0])
+        codes, values, weights = codes[first], values.take(pa.array(first)), None
+    return values, codes, weights
+
+
+def _aggregate_entities(
+    call: ex.AggregateCall, frame: Frame, groups: Groups, evaluator: Evaluator
+) -> pa.Array:
+    assert isinstance(call.operand, ex.Whole)
+    positions = frame.bindings[call.operand.variable.id].positions
+    present = positions != MISSING
+    if call.function == "collect":
+        objects = evaluator.array(call.operand, frame).filter(pa.array(present))
+        kept = Groups(groups.codes[present], groups.count, groups.first_rows)
+        return _collect(objects, kept, None, pa.list_(objects.type))
+    if call.distinct and groups.count == 1:
+        count = frame.bindings[call.operand.variable.id].view.count
+        return pa.array([len(kernels.unique_sorted(positions[present], count))], pa.int64())
+    codes = groups.codes[present]
+    weights = None if frame.weights is None else frame.weights[present]
+    if call.distinct:
+        codes = codes[_first_of_each(codes, positions[present].astype(np.int64))]
+        weights = None
+    kept = Groups(codes, groups.count, groups.first_rows)
+    return pa.array(_sum_by(kept, weights, len(codes)))
+
+
+def _first_of_each(codes: Codes, values: Codes) -> npt.NDArray[np.int64]:
+    """The first row of every (group, value) pair, in row order."""
+    pairs, size = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
+    return np.sort(_first_rows(pairs, size))
+
+
+def _size(codes: Codes) -> int:
+    return int(codes.max()) + 1 if len(codes) else 1
+
+
+def _sum_by(groups: Groups, weights: Codes | None, length: int) -> Codes:
+    if groups.count == 1:
+        total = length if weights is None else int(weights.sum())
+        return np.array([total], np.int64)
+    if weights is None:
+        return np.bincount(groups.codes, minlength=groups.count).astype(np.int64)
+    totals = np.zeros(groups.count, np.int64)
+    np.add.at(totals, groups.codes, weights)
+    return totals
+
+
+def _count(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
+    return pa.array(_sum_by(groups, weights, len(values)), kind)
+
+
+def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
+    empty = np.bincount(groups.codes, minlength=groups.count) == 0
+    if pa.types.is_floating(kind):
+        numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
+        weighted = numbers if weights is None else numbers * weights
+        sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
+        # Of no groups at all numpy makes integers.
+        return pa.array(sums.astype(np.float64), mask=empty)
+    totals = [checked_sum(total) for total in exact_sums(values, groups, weights)]
+    return pa.array(totals, pa.int64(), mask=empty)
+
+
+def checked_sum(total: int) -> int:
+    if not _I64[0] <= total <= _I64[1]:
+        raise InvalidArgument("sum is out of the range of I64")
+    return total
+
+
+def exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list[int]:
+    """In 64 bits, or in Python where they could come near the edge of them."""
+    numbers = values.to_numpy(zero_copy_only=False)
+    sizes = np.abs(numbers.astype(np.float64)) * (1 if weights is None else weights)
+    reach = np.bincount(groups.codes, weights=sizes, minlength=groups.count)
+    if not len(reach) or reach.max() < _SAFE:
+        sums = np.zeros(groups.count, np.int64)
+        signed = numbers.astype(np.int64) * (1 if weights is None else weights)
+        np.add.at(sums, groups.codes, signed)
+        return sums.tolist()
+    exact = [0] * groups.count
+    times = [1] * len(numbers) if weights is None else weights.tolist()
+    for code, number, weight in zip(groups.codes.tolist(), values.to_pylist(), times, strict=True):
+        exact[code] += number * weight
+    return exact
+
+
+def _mean(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
+    counts = _sum_by(groups, weights, len(values))
+    sums = _total(as_type(values, pa.float64()), groups, weights, pa.float64())
+    totals = pc.fill_null(sums, 0.0).to_numpy(zero_copy_only=False)
+    means = totals / np.maximum(counts, 1)
+    return pa.array(means, kind, mask=counts == 0)
+
+
+def _extreme(function: str) -> Callable[[pa.Array, Groups, Codes | None, pa.DataType], pa.Array]:
+    def compute(
+        values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType
+    ) -> pa.Array:
+        order = pc.sort_indices(values).to_numpy()
+        by_group = order[np.argsort(groups.codes[order], kind="stable")]
+        codes = groups.codes[by_group]
+        edges = (
+            np.flatnonzero(np.diff(codes, prepend=-1))
+            if function == "min"
+            else (np.flatnonzero(np.diff(codes, append=groups.count)))
+        )
+        chosen = np.full(groups.count, -1, np.int64)
+        chosen[codes[edges]] = by_group[edges]
+        return values.take(pa.array(chosen, mask=chosen < 0)).cast(kind)
+
+    return compute
+
+
+def _collect(
+    values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType
+) -> pa.Array:
+    order = np.argsort(groups.codes, kind="stable")
+    if weights is not None:
+        order = np.repeat(order, weights[order])
+    counts = np.bincount(groups.codes[order], minlength=groups.count)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    taken = values.take(pa.array(order))
+    return pa.ListArray.from_arrays(pa.array(offsets), taken)
+
+
+_FUNCTIONS: dict[str, Callable[[pa.Array, Groups, Codes | None, pa.DataType], pa.Array]] = {
+    "count": _count,
+    "sum": _total,
+    "avg": _mean,
+    "min": _extreme("min"),
+    "max": _extreme("max"),
+    "collect": _collect,
+}

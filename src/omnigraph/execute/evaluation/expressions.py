@@ -1,0 +1,247 @@
+"""Typed expressions over a frame, as Arrow arrays with SQL's three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.execute.evaluation.entity_objects import entity_objects
+from omnigraph.execute.evaluation.ranked_search import match_column, match_text
+from omnigraph.execute.evaluation.scalar_functions import arithmetic, call_function
+from omnigraph.execute.evaluation.value_arrays import (
+    any_equal,
+    as_arrow_type,
+    as_type,
+    comparable,
+    contains,
+    gather,
+    membership,
+    spread,
+)
+from omnigraph.execute.views.entity_view import MISSING
+from omnigraph.execute.views.frame import Frame
+from omnigraph.ir import expressions as ex
+from omnigraph.values.canonical import canonical_text
+
+Value = pa.Array | pa.Scalar
+
+_COMPARE = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+class Evaluator:
+    """Evaluates expressions for one query: its parameters and its moment are fixed."""
+
+    def __init__(self, parameters: Mapping[str, Any], now_millis: int) -> None:
+        self._parameters = parameters
+        self._now = now_millis
+
+    def array(self, expression: ex.Expression, frame: Frame) -> pa.Array:
+        """One value per row."""
+        return spread(self.value(expression, frame), frame.length)
+
+    def mask(self, predicate: ex.Expression, frame: Frame) -> npt.NDArray[np.bool_]:
+        """Rows for which the predicate is true; unknown is not true."""
+        found = self.value(predicate, frame)
+        if isinstance(found, pa.Scalar):
+            return np.full(frame.length, found.as_py() is True)
+        return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), bool)
+
+    def plain(self, expression: ex.Constant | ex.ParameterRef) -> Any:
+        """The Python value of a literal or parameter."""
+        if isinstance(expression, ex.Constant):
+            return expression.value
+        return self._parameters.get(expression.name)
+
+    def scalar(self, expression: ex.Expression) -> Any:
+        """A value that does not depend on rows."""
+        found = self.value(expression, Frame(1))
+        return found.as_py() if isinstance(found, pa.Scalar) else found[0].as_py()
+
+    def value(self, expression: ex.Expression, frame: Frame) -> Any:  # noqa: C901, PLR0912
+        match expression:
+            case ex.PropertyOf(variable, name):
+                return property_values(frame, variable, name)
+            case ex.ColumnRef(name):
+                return frame.columns[name]
+            case ex.Constant(value, kind):
+                return pa.scalar(_plain(value), as_arrow_type(kind))
+            case ex.ParameterRef(name, kind):
+                return pa.scalar(_plain(self._parameters.get(name)), as_arrow_type(kind))
+            case ex.Whole(variable):
+                return entity_objects(frame, variable)
+            case ex.TypeName(variable):
+                return _type_names(frame, variable)
+            case ex.ScoreRef(slot):
+                scores = frame.scores[slot]
+                return pa.array(scores, mask=np.isnan(scores))
+            case ex.Arithmetic(operator, left, right, kind):
+                operands = self.value(left, frame), self.value(right, frame)
+                return arithmetic(operator, *operands, as_arrow_type(kind))
+            case ex.Negative(operand, kind):
+                zero = pa.scalar(0, as_arrow_type(kind))
+                return arithmetic("-", zero, self.value(operand, frame), as_arrow_type(kind))
+            case ex.Compare(operator, left, right):
+                return self._compare(operator, left, right, frame)
+            case ex.InList(operand, collection):
+                return self._in_list(operand, collection, frame)
+            case ex.ListOf(items, kind):
+                return _lists([self.array(i, frame) for i in items], kind)
+            case ex.IsNull(operand, negated):
+                return self._is_null(operand, frame, negated=negated)
+            case ex.Not(operand):
+                return pc.invert(self.value(operand, frame))
+            case ex.And(operands):
+                return reduce(pc.and_kleene, (self.value(o, frame) for o in operands))
+            case ex.Or(operands):
+                return reduce(pc.or_kleene, (self.value(o, frame) for o in operands))
+            case ex.Function("now"):
+                return pa.scalar(self._now, pa.timestamp("ms"))
+            case ex.Function("length", (ex.Whole(variable),)) if variable.id in frame.paths:
+                ids = pc.list_value_length(frame.paths[variable.id].ids)
+                return pc.divide(ids.cast(pa.int64()), 2)
+            case ex.Function(name, arguments, kind):
+                values = [self.value(a, frame) for a in arguments]
+                return call_function(name, values, as_arrow_type(kind))
+            case ex.Convert(operand, kind):
+                return _convert(self.value(operand, frame), kind)
+            case ex.TextMatch(function, ex.PropertyOf(variable, name), query, edits):
+                binding = frame.bindings[variable.id]
+                return match_text(binding, name, function, self.scalar(query), edits)
+            case ex.TextMatch(function, ex.ColumnRef(name), query, edits):
+                return match_column(frame.columns[name], function, self.scalar(query), edits)
+            case ex.KeyText(operand):
+                texts = [
+                    None if v is None else canonical_text(v)
+                    for v in self.array(operand, frame).to_pylist()
+                ]
+                return pa.array(texts, pa.string())
+            case _:
+                raise InvalidArgument(f"cannot evaluate {type(expression).__name__} here")
+
+    def _compare(
+        self, operator: str, left: ex.Expression, right: ex.Expression, frame: Frame
+    ) -> Any:
+        if isinstance(left, ex.Whole) and isinstance(right, ex.Whole):
+            if left.variable.id in frame.paths:
+                return _same_path(operator, left.variable, right.variable, frame)
+            return _same_entity(operator, left.variable, right.variable, frame)
+        a, b = self.value(left, frame), self.value(right, frame)
+        if operator == "contains":
+            return contains(a, b)
+        if operator == "starts_with":
+            return _starts_with(a, b)
+        if pa.types.is_nested(a.type):
+            return _compare_lists(operator, spread(a, frame.length), spread(b, frame.length))
+        return _COMPARE[operator](*comparable(a, b))
+
+    def _in_list(self, operand: ex.Expression, collection: ex.Expression, frame: Frame) -> Any:
+        wanted, lists = self.value(operand, frame), self.value(collection, frame)
+        if isinstance(lists, pa.Scalar):
+            return membership(wanted, lists)
+        return any_equal(lists, spread(wanted, frame.length))
+
+    def _is_null(self, operand: ex.Expression, frame: Frame, *, negated: bool) -> Any:
+        if isinstance(operand, ex.Whole):
+            variable = operand.variable.id
+            if variable in frame.paths:
+                ids = frame.paths[variable].ids
+                return ids.is_valid() if negated else ids.is_null()
+            missing = frame.bindings[variable].positions == MISSING
+            return pa.array(~missing if negated else missing)
+        value = self.value(operand, frame)
+        return pc.is_valid(value) if negated else pc.is_null(value)
+
+
+def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
+    """A stored column of the bound entities, NULL where nothing is bound."""
+    binding = frame.bindings[variable.id]
+    column = binding.view.column(name)
+    positions = binding.positions
+    if positions is binding.view.all_positions:
+        return column
+    if binding.optional:
+        return column.take(pa.array(positions, mask=positions == MISSING))
+    return gather(column, positions)
+
+
+def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:
+    binding = frame.bindings[variable.id]
+    codes = binding.view.type_codes(binding.positions)
+    names = pa.array(binding.view.types)
+    return names.take(pa.array(codes, mask=binding.positions == MISSING))
+
+
+def _same_path(operator: str, left: ex.Variable, right: ex.Variable, frame: Frame) -> pa.Array:
+    paths = (frame.paths[v.id].ids.to_pylist() for v in (left, right))
+    pairs = zip(*paths, strict=True)
+    same = [None if a is None or b is None else (a == b) == (operator == "=") for a, b in pairs]
+    return pa.array(same, pa.bool_())
+
+
+def _same_entity(operator: str, left: ex.Variable, right: ex.Variable, frame: Frame) -> pa.Array:
+    a, b = frame.bindings[left.id], frame.bindings[right.id]
+    unknown = (a.positions == MISSING) | (b.positions == MISSING)
+    if a.view is b.view:
+        same = a.positions == b.positions
+    else:
+        # Through different type lists: an entity is its type and its id.
+        first, second = (
+            [
+                (t, i)
+                for t, i in zip(
+                    _type_names(frame, v).to_pylist(),
+                    property_values(frame, v, "id").to_pylist(),
+                    strict=True,
+                )
+            ]
+            for v in (left, right)
+        )
+        same = np.array([x == y for x, y in zip(first, second, strict=True)], dtype=bool)
+    return pa.array(same if operator == "=" else ~same, mask=unknown)
+
+
+def _compare_lists(operator: str, a: pa.Array, b: pa.Array) -> pa.Array:
+    pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+    same = [None if x is None or y is None else x == y for x, y in pairs]
+    found = pa.array(same, pa.bool_())
+    return found if operator == "=" else pc.invert(found)
+
+
+def _starts_with(text: Any, prefix: Any) -> Any:
+    if isinstance(prefix, pa.Scalar) and prefix.is_valid:
+        return pc.starts_with(text, pattern=prefix.as_py())
+    size = len(text) if isinstance(text, pa.Array) else len(prefix)
+    pairs = zip(spread(text, size).to_pylist(), spread(prefix, size).to_pylist(), strict=True)
+    found = [None if t is None or p is None else t.startswith(p) for t, p in pairs]
+    return pa.array(found, pa.bool_())
+
+
+def _lists(items: list[pa.Array], kind: ex.ExpressionType) -> pa.Array:
+    rows = zip(*(item.to_pylist() for item in items), strict=True)
+    return pa.array([list(row) for row in rows], as_arrow_type(kind))
+
+
+def _convert(value: Any, kind: ex.ExpressionType) -> Any:
+    target = as_arrow_type(kind)
+    try:
+        return as_type(value, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"a value does not fit {kind}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,132 @@
+"""A few rows of a large table straight from storage, while the table is not in memory.
+
+Every such read is charged to the table; when together they would have paid for reading it whole, it
+is read whole. Costs are in rows of a whole read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.views.entity_view import EntityView, TableView
+from omnigraph.execute.views.partial_view import PartialView
+from omnigraph.ir import expressions as ex
+from omnigraph.lance_store.reads.row_filter import condition, read_where
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.search.index_segments import uncovered_rows
+from omnigraph.plan.physical import ColdRead, Find, LookUp
+from omnigraph.values.canonical import canonical_text
+from omnigraph.values.scalars import INTEGER_BOUNDS, ScalarType
+
+# `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
+# 1.5 ms and 13 us an id, a filtered scan 1.5 ms and 0.04 us a row; at 20,000 rows a whole read
+# takes 3.9 ms, at 2,000 no more than a lookup.
+_LOOKUP = 12_000
+_PER_ID = 100
+_PER_SCANNED_ROW = 0.3
+_SMALL = 20_000
+# Above this many ids a lookup is a scan (`find_rows`).
+_MOST_IDS = 2_000
+
+
+def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView | None:
+    """The rows that may pass, all names answered; None when the type had better be in memory."""
+    cold, look_up = op.cold, op.look_up
+    if not isinstance(view, TableView) or (look_up is not None and look_up.per_row):
+        return None
+    if in_memory(view, () if cold is None else cold.columns):
+        return None
+    columns = view.plain_columns if cold is None else cold.columns
+    if look_up is not None:
+        names = wanted_ids(look_up, evaluator)
+        return rows_by_id(view, names, columns) if names else None
+    conditions = [] if cold is None else _conditions(cold, evaluator)
+    if not conditions or not _pays(view, _LOOKUP + view.count * _PER_SCANNED_ROW):
+        return None
+    return PartialView(view, read_where(view.dataset, columns, conditions))
+
+
+def rows_by_id(
+    table: TableView, ids: Iterable[str], columns: Iterable[str] | None = None
+) -> PartialView | None:
+    """The rows that have these ids; None when the table had better be in memory."""
+    wanted = sorted(set(ids))
+    if len(wanted) > _MOST_IDS:
+        return None
+    scanned = uncovered(table, "id") * _PER_SCANNED_ROW
+    if not _pays(table, _LOOKUP + len(wanted) * _PER_ID + scanned):
+        return None
+    names = list(table.plain_columns if columns is None else columns)
+    return PartialView(table, find_rows(table.dataset, pa.array(wanted, pa.string()), names))
+
+
+def in_memory(view: TableView, columns: Iterable[str]) -> bool:
+    content = view.content
+    if not content.is_built:
+        return False
+    loaded = content.columns
+    for name in columns:  # noqa: SIM110 - a generator costs more than the lookups
+        if name not in loaded and name != "id":
+            return False
+    return True
+
+
+def wanted_ids(look_up: LookUp, evaluator: Evaluator) -> list[str]:
+    """The ids that the query itself names, ascending, each once."""
+    assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
+    given = evaluator.plain(look_up.wanted)
+    if given is None:
+        return []
+    if not look_up.several:
+        return [spelled(look_up, given)]
+    return sorted({spelled(look_up, value) for value in given if value is not None})
+
+
+def spelled(look_up: LookUp, value: Any) -> str:
+    return value if look_up.property == "id" else canonical_text(value)
+
+
+def uncovered(table: TableView, column: str) -> int:
+    """Rows that every lookup scans because the index does not have them."""
+    known = table.uncovered.get(column)
+    if known is None:
+        known = table.uncovered[column] = uncovered_rows(table.dataset, column)
+    return known
+
+
+def _pays(table: TableView, cost: float) -> bool:
+    content = table.content
+    if content.count < _SMALL:
+        return False
+    content.spent += cost
+    return content.spent <= content.count
+
+
+def _conditions(cold: ColdRead, evaluator: Evaluator) -> list[str]:
+    """What storage is asked."""
+    found = []
+    for stored, operator, value in cold.conditions:
+        assert isinstance(value, ex.Constant | ex.ParameterRef)
+        plain = evaluator.plain(value)
+        if _judged(plain, stored.type):
+            found.append(condition(stored.property, operator, plain))
+    return found
+
+
+def _judged(value: Any, kind: ex.ExpressionType) -> bool:
+    """Storage compares it as we do: a text, a day, or an integer the column can hold."""
+    if isinstance(value, bool) or value is None:
+        return False
+    if isinstance(value, int):
+        assert isinstance(kind, ScalarType)
+        low, high = INTEGER_BOUNDS[kind.kind]
+        # Lance reads a literal beyond 63 bits, the smallest integer too, as a float.
+        return max(low, 1 - 2**63) <= value <= min(high, 2**63 - 1)
+    return isinstance(value, str) or (
+        isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    )

@@ -1,0 +1,193 @@
+"""The operators of a pattern: which rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.execute.evaluation.aggregates import distinct_on
+from omnigraph.execute.evaluation.storage_reads import read_found
+from omnigraph.execute.operators.entity_scan import find_nodes, scan_nodes
+from omnigraph.execute.operators.operator_binding import Binder, Operator, Run
+from omnigraph.execute.traversal.expand import count_edges, expand_edges, weigh_edges
+from omnigraph.execute.traversal.expand_filters import judge_entries
+from omnigraph.execute.traversal.index_expand import follow_by_index, indexed_hop
+from omnigraph.execute.traversal.reach import expand_reach
+from omnigraph.execute.traversal.route import route_of
+from omnigraph.execute.traversal.trails import expand_paths
+from omnigraph.execute.views.entity_view import MISSING
+from omnigraph.execute.views.frame import PATHS, Binding, Frame, PathBinding
+from omnigraph.execute.views.snapshot_views import SnapshotViews
+from omnigraph.ir import reads
+from omnigraph.ir.expressions import VariableKind
+from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Weigh
+
+
+def _rows(binder: Binder, op: reads.Rows) -> Operator:
+    return lambda run, start: start
+
+
+def _scan(binder: Binder, op: reads.NodeScan) -> Operator:
+    below, view = binder.bind(op.input), binder.views.of(op.variable)
+    return lambda run, start: scan_nodes(op.variable, below(run, start), view, run.limits)
+
+
+def _find(binder: Binder, op: Find) -> Operator:
+    below, view = binder.bind(op.input), binder.views.of(op.variable)
+    anywhere = replace(op, look_up=None)
+
+    def find(run: Run, start: Frame) -> Frame:
+        frame, evaluator, limits = below(run, start), run.evaluator, run.limits
+        few = read_found(op, view, evaluator)
+        if few is not None:
+            limits.reserve(few.count, few.width)
+            return find_nodes(anywhere, frame, few, evaluator, limits)
+        return find_nodes(op, frame, view, evaluator, limits)
+
+    return find
+
+
+def _filter(binder: Binder, op: reads.Filter) -> Operator:
+    below = binder.bind(op.input)
+
+    def keep(run: Run, start: Frame) -> Frame:
+        frame = below(run, start)
+        return frame.keep(run.evaluator.mask(op.predicate, frame))
+
+    return keep
+
+
+def _expand(binder: Binder, op: reads.Expand) -> Operator:
+    below = binder.bind(op.input)
+    match op.mode:
+        case reads.ExpandMode.EDGE:
+            return _edges(binder, op, below, None)
+        case reads.ExpandMode.REACH:
+            route = route_of(op, binder.views)
+            return lambda run, start: expand_reach(route, below(run, start), run.limits)
+        case reads.ExpandMode.TRAILS | reads.ExpandMode.SHORTEST:
+            route = route_of(op, binder.views)
+            return lambda run, start: expand_paths(route, below(run, start), run.limits)
+
+
+def _follow(binder: Binder, op: Follow) -> Operator:
+    return _edges(binder, op.expand, binder.bind(op.input), op)
+
+
+def _edges(
+    binder: Binder, expand: reads.Expand, below: Operator, judged: Follow | None
+) -> Operator:
+    """Through indexes from a few nodes of tables not read yet, else through the adjacency."""
+    route = route_of(expand, binder.views)
+    hop = indexed_hop(expand, binder.views)
+
+    def follow(run: Run, start: Frame) -> Frame:
+        frame = below(run, start)
+        judge = None if judged is None else judge_entries(judged, run.evaluator)
+        if hop is not None:
+            found = follow_by_index(hop, frame, judge)
+            if found is not None:
+                return found
+        return expand_edges(route, frame, run.limits, judge)
+
+    return follow
+
+
+def _weigh(binder: Binder, op: Weigh) -> Operator:
+    below, route = binder.bind(op.input), route_of(op.expand, binder.views)
+    return lambda run, start: weigh_edges(route, below(run, start))
+
+
+def _keep(binder: Binder, op: Keep) -> Operator:
+    below = binder.bind(op.input)
+    return lambda run, start: below(run, start).only(op.variables)
+
+
+def _distinct_on(binder: Binder, op: DistinctOn) -> Operator:
+    below = binder.bind(op.input)
+    return lambda run, start: distinct_on(below(run, start), op.variables)
+
+
+def _anti_join(binder: Binder, op: reads.AntiJoin) -> Operator:
+    below, pattern = binder.bind(op.input), op.pattern
+    match pattern:
+        case reads.Expand(reads.Rows(), mode=reads.ExpandMode.EDGE, target_bound=False) if set(
+            _target_types(pattern, binder.views)
+        ) <= set(pattern.target.types):
+            route = route_of(pattern, binder.views)
+
+            def without_edges(run: Run, start: Frame) -> Frame:
+                frame = below(run, start)
+                return frame.keep(count_edges(route, frame) == 0)
+
+            return without_edges
+    inside = binder.bind(pattern)
+
+    def without_match(run: Run, start: Frame) -> Frame:
+        frame = below(run, start)
+        matched = inside(run, replace(frame, origin=np.arange(frame.length))).origin
+        assert matched is not None
+        mask = np.ones(frame.length, bool)
+        mask[matched] = False
+        return frame.keep(mask)
+
+    return without_match
+
+
+def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:
+    types = []
+    for step in op.steps:
+        edge = views.catalog.edge_types[step.edge]
+        types += [edge.target] if step.direction is not reads.Direction.IN else []
+        types += [edge.source] if step.direction is not reads.Direction.OUT else []
+    return types
+
+
+def _optional(binder: Binder, op: reads.Optional) -> Operator:
+    below, pattern = binder.bind(op.input), binder.bind(op.pattern)
+
+    def optional(run: Run, start: Frame) -> Frame:
+        frame = below(run, start)
+        found = pattern(run, replace(frame, origin=np.arange(frame.length)))
+        return _with_unmatched(op, frame, found)
+
+    return optional
+
+
+def _with_unmatched(op: reads.Optional, frame: Frame, inside: Frame) -> Frame:
+    origin = inside.origin
+    assert origin is not None
+    unmatched = np.setdiff1d(np.arange(frame.length), origin)
+    order = np.argsort(np.concatenate([origin, unmatched]), kind="stable")
+    rows = np.concatenate([origin, unmatched])[order]
+    result = frame.take(rows)
+    bindings, paths = dict(result.bindings), dict(result.paths)
+    for variable in op.variables:
+        if variable.kind is VariableKind.PATH:
+            ids = [inside.paths[variable.id].ids, pa.nulls(len(unmatched), PATHS)]
+            paths[variable.id] = PathBinding(pa.concat_arrays(ids)).take(order)
+        else:
+            found = inside.bindings[variable.id]
+            blank = np.full(len(unmatched), MISSING, np.int32)
+            positions = np.concatenate([found.positions, blank])[order]
+            bindings[variable.id] = Binding(found.view, positions, optional=True)
+    return replace(result, bindings=bindings, paths=paths)
+
+
+PATTERN_OPERATORS: Mapping[type, Callable[[Binder, Any], Operator]] = {
+    reads.Rows: _rows,
+    reads.NodeScan: _scan,
+    Find: _find,
+    reads.Filter: _filter,
+    reads.Expand: _expand,
+    Follow: _follow,
+    Weigh: _weigh,
+    Keep: _keep,
+    DistinctOn: _distinct_on,
+    reads.AntiJoin: _anti_join,
+    reads.Optional: _optional,
+}

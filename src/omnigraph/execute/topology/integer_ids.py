@@ -1,0 +1,59 @@
+"""Find many ids that spell integers: by a table of numbers, in half the time of hashing texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.execute.topology.id_changes import MISSING, Positions
+
+Numbers = npt.NDArray[np.int64]
+
+# The table has a place for every number between the smallest and the largest.
+_PLACES_PER_ID = 8
+_POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
+
+
+def find_integers(ids: pa.Array, among: pa.Array) -> Positions | None:
+    """Positions of `ids` in `among`, MISSING where there is none; None when this is not the way."""
+    if ids.null_count or not len(ids) or not len(among):
+        return None
+    keys = _numbers(among)
+    if keys is None or (_lengths(among) != _digits(keys)).any():
+        return None
+    low, high = int(keys.min()), int(keys.max())
+    if high - low > _PLACES_PER_ID * len(keys):
+        return None
+    wanted = _numbers(ids)
+    if wanted is None:
+        return None
+    table = np.full(high - low + 2, MISSING, np.int32)
+    table[keys - low] = np.arange(len(keys), dtype=np.int32)
+    outside = (wanted < low) | (wanted > high)
+    if outside.any():
+        wanted = np.where(outside, high + 1, wanted)
+    found: Positions = table[wanted - low]
+    # Another spelling of the same number ("07", "+7") is longer: it is not that id.
+    found[_lengths(ids) != _lengths(among)[found]] = MISSING
+    return found
+
+
+def _numbers(texts: pa.Array) -> Numbers | None:
+    try:
+        # Arrow reads on after the first text that is none: look at two before.
+        pa.concat_arrays([texts[:1], texts[-1:]]).cast(pa.int64())
+        return np.asarray(texts.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _lengths(texts: pa.Array) -> npt.NDArray[np.integer]:
+    return np.asarray(pc.binary_length(texts).to_numpy(zero_copy_only=False))
+
+
+def _digits(numbers: Numbers) -> Numbers:
+    """How long the shortest spelling is."""
+    places = np.searchsorted(_POWERS, np.abs(numbers), side="right") + 1
+    return places + (numbers < 0)

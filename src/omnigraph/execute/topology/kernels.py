@@ -1,0 +1,140 @@
+"""Integer kernels of traversal: numpy always, compiled ones for large work once they are loaded.
+
+Loading numba takes a second, so it happens in the background when the first large piece of work
+shows up; short-lived processes and small graphs never pay for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+_LARGE = 20_000
+_COMPILED = "omnigraph.execute.topology.compiled_kernels"
+
+_loading: threading.Thread | None = None
+_compiled: Any = None
+_lock = threading.Lock()
+
+
+def warm_up() -> bool:
+    """Load the compiled kernels and wait for them; False when numba is not installed."""
+    _start_loading()
+    if _loading is not None:
+        _loading.join()
+    return _compiled is not None
+
+
+def compress(keys: Ints, count: int) -> tuple[Offsets, Rows]:
+    """(row offsets, order): entries grouped by key, keeping their order within a key."""
+    order = np.argsort(keys, kind="stable")
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
+    return offsets, order
+
+
+def follow_all(offsets: Offsets, nodes: Ints, edges: Ints) -> tuple[Rows, Ints, Ints]:
+    """`follow` from every node there is: the entries as they stand."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), nodes, edges
+
+
+def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    """Every entry of every source: (row in `sources`, node, edge), in row order."""
+    if len(sources) == 1:
+        start, end = offsets[sources[0]], offsets[sources[0] + 1]
+        return np.zeros(end - start, np.int64), nodes[start:end], edges[start:end]
+    compiled = _for_work(len(sources))
+    if compiled is not None:
+        result: tuple[Rows, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)
+        return result
+    rows, entries = _entries(offsets, sources)
+    return rows, nodes[entries], edges[entries]
+
+
+def follow_single(
+    entry_of: Ints, nodes: Ints, edges: Ints, sources: Ints
+) -> tuple[Rows, Ints, Ints]:
+    """`follow` where every source has at most one entry."""
+    entries = entry_of[sources]
+    rows = np.flatnonzero(entries >= 0)
+    taken = entries if len(rows) == len(entries) else entries[rows]
+    return rows, nodes[taken], edges[taken]
+
+
+def meet(
+    offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints, wanted: Ints
+) -> tuple[Rows, Ints]:
+    """Entries of each source that lead to the node wanted in its row: (row, edge)."""
+    compiled = _for_work(len(sources))
+    if compiled is not None:
+        result: tuple[Rows, Ints] = compiled.meet(offsets, nodes, edges, sources, wanted)
+        return result
+    rows, entries = _entries(offsets, sources)
+    hit = nodes[entries] == wanted[rows]
+    return rows[hit], edges[entries[hit]]
+
+
+def compiled_reach() -> Any | None:
+    """The compiled breadth-first search, when it is there."""
+    return _compiled.reach if _compiled is not None else None
+
+
+def degrees(offsets: Offsets, sources: Ints) -> npt.NDArray[np.int64]:
+    return offsets[sources + 1] - offsets[sources]
+
+
+def unique_sorted(values: Ints, size: int) -> Ints:
+    """Distinct values ascending: by a bitmap when there are many, by sorting when few."""
+    if len(values) * 16 < size:
+        return np.unique(values)
+    seen = np.zeros(size, bool)
+    seen[values] = True
+    return np.flatnonzero(seen).astype(np.int32)
+
+
+def _entries(offsets: Offsets, sources: Ints) -> tuple[Rows, Rows]:
+    starts = offsets[sources]
+    counts = offsets[sources + 1] - starts
+    total = int(counts.sum())
+    rows = np.repeat(np.arange(len(sources)), counts)
+    if total == 0:
+        return rows, np.empty(0, np.int64)
+    before = np.cumsum(counts) - counts
+    return rows, np.arange(total) + np.repeat(starts - before, counts)
+
+
+def _for_work(size: int) -> Any | None:
+    if size < _LARGE:
+        return None
+    if _compiled is None:
+        _start_loading()
+    return _compiled
+
+
+def _start_loading() -> None:
+    global _loading
+    with _lock:
+        if _loading is None and importlib.util.find_spec("numba") is not None:
+            _loading = threading.Thread(target=_load, daemon=True)
+            _loading.start()
+
+
+def _load() -> None:
+    global _compiled
+    module = importlib.import_module(_COMPILED)
+    two = np.array([0, 1, 1], np.int64)
+    one = np.array([1], np.int32)
+    zero = np.zeros(1, np.int32)
+    module.follow(two, one, zero, zero)
+    module.meet(two, one, zero, zero, one)
+    module.reach(two, one, zero, 1, 1)
+    _compiled = module

@@ -1,0 +1,114 @@
+"""How the rows of a table came about: one commit back at a time, from what commits recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.errors import FormatUnknown, SnapshotReclaimed
+from omnigraph.execute.topology.id_changes import IdChanges
+from omnigraph.manifest.layout import change_list_object
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import TableChanges, TablePin
+
+_STEPS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The state before one commit, and what the commit changed."""
+
+    before: TablePin
+    changes: IdChanges
+
+
+class Lineage:
+    """Commits of the branches this process has read, as far back as is worth following."""
+
+    def __init__(self, reader: ManifestReader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._steps: OrderedDict[tuple[str, str], Step] = OrderedDict()
+
+    def step(self, pin: TablePin, most_ids: int) -> Step | None:
+        """None when the commit is not at hand, does not say what it did to the rows, or did more.
+
+        The ids of a commit that changed more than `most_ids` are not even read.
+        """
+        name = (pin.location, pin.content_epoch)
+        with self._lock:
+            known = self._steps.get(name)
+        if known is not None:
+            return known if known.changes.size <= most_ids else None
+        try:
+            found = self._find(pin, most_ids)
+        except (SnapshotReclaimed, FormatUnknown):
+            found = None  # only a shortcut: whoever needs that history says so
+        if found is None:
+            return None
+        with self._lock:
+            self._steps[name] = found
+            while len(self._steps) > _STEPS:
+                self._steps.popitem(last=False)
+        return found
+
+    def back(self, pin: TablePin, most_ids: int) -> Iterator[Step]:
+        """Older states with everything that changed from each to `pin`, nearest first."""
+        changed = IdChanges()
+        while (step := self.step(pin, most_ids - changed.size)) is not None:
+            changed = step.changes.then(changed)
+            if changed.size > most_ids:
+                return
+            pin = step.before
+            yield Step(pin, changed)
+
+    def _find(self, pin: TablePin, most_ids: int) -> Step | None:
+        commit = self._reader.recent_commit(pin.content_epoch)
+        if commit is None:
+            return None
+        moved = [
+            c
+            for c in commit.pins
+            if c.after is not None
+            and c.after.location == pin.location
+            and c.after.content_epoch == pin.content_epoch
+        ]
+        if len(moved) != 1 or moved[0].before is None or moved[0].after is None:
+            return None
+        before, after = moved[0].before, moved[0].after
+        listed = [c for c in commit.changes if c.key == after.key]
+        if len(listed) != 1 or before.location != pin.location:
+            return None
+        recorded = listed[0]
+        if recorded.inserted + recorded.updated + recorded.deleted > most_ids:
+            return None
+        changes = self._ids(recorded)
+        if changes is None or not _adds_up(before, after, recorded, changes):
+            return None
+        return Step(before, changes)
+
+    def _ids(self, changes: TableChanges) -> IdChanges | None:
+        if changes.ids is not None:
+            return IdChanges(*(frozenset(part) for part in changes.ids))
+        if changes.file is None:
+            return None
+        data = self._reader.store.files.get(change_list_object(changes.file))
+        if data is None:
+            return None
+        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+        ids: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+        for op, name in zip(*(table.column(c).to_pylist() for c in ("op", "id")), strict=True):
+            ids[op].add(name)
+        return IdChanges(*(frozenset(part) for part in ids))
+
+
+def _adds_up(before: TablePin, after: TablePin, recorded: TableChanges, changes: IdChanges) -> bool:
+    """A record that does not explain the number of rows is not followed."""
+    counts = (len(changes.inserted), len(changes.updated), len(changes.deleted))
+    if counts != (recorded.inserted, recorded.updated, recorded.deleted):
+        return False
+    return before.row_count + counts[0] - counts[2] == after.row_count

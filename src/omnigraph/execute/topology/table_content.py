@@ -1,0 +1,274 @@
+"""The rows of a table in id order: what does not change when rows only move on disk.
+
+One content belongs to one content epoch, so versions that compaction or index builds made, and
+branches that have not written, share it. It is read from storage, mapped from the cache directory,
+or derived from an older content and the ids that commits recorded (`patched_content`).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.topology.integer_ids import find_integers
+from omnigraph.execute.topology.sorted_ids import SortedIds
+from omnigraph.execute.topology.stored_topology import ContentName, StoredTopology
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_row_addresses, read_table
+from omnigraph.lance_store.store import Dataset, DatasetVersion
+
+Addresses = npt.NDArray[np.uint64]
+
+# A binary search for a key costs as much as hashing this many ids (2.5 us, 0.09 us each).
+_HASHED_PER_SEARCH = 28
+
+
+class TableContent(ABC):
+    """Ids and columns by position; an entity's position is the rank of its id."""
+
+    def __init__(self, name: ContentName, at: DatasetVersion, dataset: Dataset) -> None:
+        self.name = name
+        self.at = at
+        self.dataset = dataset
+        self.lock = threading.RLock()
+        self.grown: Callable[[], None] = lambda: None
+        self.spent = 0.0
+        """What reads of single rows have cost while the content was not read, in rows of it."""
+        self.columns: dict[str, pa.Array] = {}
+        self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
+
+    @property
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def ids(self) -> pa.Array:
+        """Ascending."""
+
+    @property
+    @abstractmethod
+    def is_built(self) -> bool:
+        """Positions can be asked for without reading the table."""
+
+    @abstractmethod
+    def rank(self, wanted: str) -> tuple[int, bool]:
+        """How many ids are smaller, and whether the id itself is there."""
+
+    @abstractmethod
+    def addresses_at(self, dataset: Dataset) -> Addresses:
+        """Row address by position in a version that holds this content."""
+
+    @abstractmethod
+    def load_column(self, name: str) -> pa.Array: ...
+
+    @property
+    @abstractmethod
+    def holdings(self) -> dict[int, int]:
+        """Bytes of memory by the identity of who holds them."""
+
+    def column(self, name: str) -> pa.Array:
+        if name == "id":
+            return self.ids
+        found = self.columns.get(name)
+        if found is None:
+            with self.lock:
+                found = self.columns.get(name)
+                if found is None:
+                    found = self.columns[name] = self.load_column(name)
+            self.grown()
+        return found
+
+    def ends_among(self, name: str, nodes: TableContent) -> Positions:
+        """Where the nodes that a column names are in their table, by position of the edge."""
+        return nodes.find(self.column(name))
+
+    def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """`id` and these columns of the rows that have these ids, in any order."""
+        return find_rows(self.dataset, ids, columns)
+
+    def shed(self) -> None:
+        """Give the memory back; what is asked for again is read again."""
+        # No lock: whoever sheds may hold another content's; readers keep the arrays they have.
+        self.columns = {}
+        self._codes = {}
+
+    def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
+        """A text column as small integers by position, and how many; 0 and the last are NULL."""
+        found = self._codes.get(name)
+        if found is None:
+            encoded = self.column(name).dictionary_encode()
+            indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+            codes = np.zeros(len(indices) + 1, np.int64)
+            codes[:-1] = indices + 1
+            found = self._codes[name] = (codes, len(encoded.dictionary) + 1)
+        return found
+
+    def find_one(self, wanted: str | None) -> int:
+        """By binary search: no hash of all ids is built for a single one."""
+        if wanted is None:
+            return MISSING
+        rank, there = self.rank(wanted)
+        return rank if there else MISSING
+
+    def find(self, ids: pa.Array) -> Positions:
+        if len(ids) * _HASHED_PER_SEARCH <= self.count:
+            return np.fromiter((self.find_one(i) for i in ids.to_pylist()), np.int32, len(ids))
+        return self.find_many(ids)
+
+    def find_many(self, ids: pa.Array) -> Positions:
+        by_number = find_integers(ids, self.ids)
+        if by_number is not None:
+            return by_number
+        found = pc.fill_null(pc.index_in(ids, value_set=self.ids), MISSING)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.int32)
+
+    @property
+    def own_bytes(self) -> int:
+        columns = sum(int(column.nbytes) for column in list(self.columns.values()))
+        return columns + sum(codes.nbytes for codes, _ in list(self._codes.values()))
+
+
+class StoredContent(TableContent):
+    """Ids sorted once per content, or mapped from the cache directory."""
+
+    def __init__(
+        self,
+        name: ContentName,
+        at: DatasetVersion,
+        dataset: Dataset,
+        stored: StoredTopology,
+        ids: pa.Array | None = None,
+    ) -> None:
+        super().__init__(name, at, dataset)
+        self._stored = stored
+        self._ids = ids
+        self._order: tuple[pa.Array | None] | None = None
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.dataset.count_rows())
+
+    @property
+    def is_built(self) -> bool:
+        if self._ids is None:
+            self._ids = self._stored.ids(self.name, self.count)
+        return self._ids is not None
+
+    @property
+    def ids(self) -> pa.Array:
+        found = self._ids
+        if found is None:
+            with self.lock:
+                found = self._ids
+                if found is None:
+                    found = self._stored.ids(self.name, self.count)
+                if found is None:
+                    found = self._sort()
+                self._ids = found
+            self.grown()
+        return found
+
+    def rank(self, wanted: str) -> tuple[int, bool]:
+        return self._sorted.rank(wanted)
+
+    @cached_property
+    def _sorted(self) -> SortedIds:
+        return SortedIds(self.ids)
+
+    def load_column(self, name: str) -> pa.Array:
+        stored = one_chunk(read_table(self.dataset, [name]).column(name))
+        order = self.order
+        return stored if order is None else stored.take(order)
+
+    def ends_among(self, name: str, nodes: TableContent) -> Positions:
+        """Read once and not kept; numbers are put in order, not texts: that is ten times less."""
+        if name in self.columns:
+            return super().ends_among(name, nodes)
+        found = nodes.find(one_chunk(read_table(self.dataset, [name]).column(name)))
+        order = self.order
+        return found if order is None else found[order.to_numpy()]
+
+    def addresses_at(self, dataset: Dataset) -> Addresses:
+        addresses = read_row_addresses(dataset)
+        if dataset is self.dataset:
+            order = self.order
+            return addresses if order is None else addresses[order.to_numpy()]
+        return by_position(self, dataset, addresses)
+
+    @property
+    def order(self) -> pa.Array | None:
+        """Storage row of each position in our version; None when rows are stored in id order."""
+        found = self._order
+        if found is None:
+            with self.lock:
+                _ = self.ids  # sorting finds the order too
+                found = self._order
+                if found is None:
+                    found = self._order = (self._find_order(),)
+        return found[0]
+
+    @property
+    def holdings(self) -> dict[int, int]:
+        ids = self._ids.nbytes if self._ids is not None else 0
+        order = self._order[0] if self._order is not None else None
+        return {id(self): self.own_bytes + ids + (order.nbytes if order is not None else 0)}
+
+    def shed(self) -> None:
+        super().shed()
+        self._ids = self._order = None
+        self.__dict__.pop("_sorted", None)
+
+    def _sort(self) -> pa.Array:
+        rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))
+        order: pa.Array | None = None
+        if not is_ascending(rows):
+            # Storage rows fit 32 bits as positions do: half the memory.
+            order = pc.sort_indices(rows).cast(pa.int32())
+        ids = rows if order is None else rows.take(order)
+        self._order = (order,)
+        self._stored.keep_ids(self.name, ids)
+        self._stored.keep_order(self.name, self.at, len(ids), order)
+        return ids
+
+    def _find_order(self) -> pa.Array | None:
+        """The ids were mapped: the order of this version may be too, else rows say who they are."""
+        known = self._stored.order(self.name, self.at, self.count)
+        if known is not None:
+            return known[0]
+        rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))
+        order = np.empty(self.count, np.int32)
+        order[self.find(rows)] = np.arange(self.count, dtype=np.int32)
+        in_order = bool((np.diff(order) == 1).all())
+        found = None if in_order else pa.array(order)
+        self._stored.keep_order(self.name, self.at, self.count, found)
+        return found
+
+
+def by_position(content: TableContent, dataset: Dataset, addresses: Addresses) -> Addresses:
+    """Rows of another version say by their ids which position they have."""
+    rows = one_chunk(read_table(dataset, ["id"]).column("id"))
+    placed = np.empty(content.count, np.uint64)
+    placed[content.find(rows)] = addresses
+    return placed
+
+
+def is_ascending(ids: pa.Array) -> bool:
+    return len(ids) < 2 or bool(pc.all(pc.less_equal(ids[:-1], ids[1:])).as_py())
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return (
+            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
+        )
+    return combined

@@ -1,0 +1,91 @@
+"""Views and adjacency of one snapshot, taken from a cache that all snapshots share.
+
+Contents and adjacency are kept by content epoch (`topology`), so branches, snapshots and physical
+versions with the same rows share them; only where rows are on disk belongs to one version.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.execute.topology.adjacency import Adjacency
+from omnigraph.execute.topology.cache_files import CacheFiles
+from omnigraph.execute.topology.lineage import Lineage
+from omnigraph.execute.topology.memory_cache import MemoryCache
+from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.topology.table_states import DeriveLimits, Topology
+from omnigraph.execute.views.entity_view import EntityView, TableView, UnionView
+from omnigraph.ir.expressions import Variable, VariableKind
+from omnigraph.lance_store.search.vector_columns import VectorColumns
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import TableKey, edge_table, node_table
+
+NO_FILES = StoredTopology(CacheFiles(None, 0))
+
+# Vectors of the columns that are searched exactly, as a share of the memory for everything.
+_VECTOR_SHARE = 4
+
+
+class ViewCache:
+    """Bounded by bytes; shared by the queries of a process."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        limit_bytes: int,
+        stored: StoredTopology = NO_FILES,
+        limits: DeriveLimits | None = None,
+    ) -> None:
+        self._store = reader.store
+        self.vectors = VectorColumns(limit_bytes // _VECTOR_SHARE)
+        self.memory = MemoryCache(limit_bytes, lambda: self.vectors.used_bytes)
+        self.topology = Topology(
+            reader.store, self.memory, stored, Lineage(reader), limits or DeriveLimits()
+        )
+
+    def table(self, pin: TablePin) -> TableView:
+        found: TableView | None = self.memory.peek(pin.at)
+        if found is None or found.content.name.epoch != pin.content_epoch:
+            content = self.topology.content(pin)
+            view = TableView(pin.key.type_name, self._store.open(pin.at), content, self.vectors)
+            found = self.memory.keep(pin.at, view)
+        return found
+
+
+class SnapshotViews:
+    """What one query sees."""
+
+    def __init__(self, snapshot: Snapshot, cache: ViewCache) -> None:
+        self._snapshot = snapshot
+        self._cache = cache
+        self.catalog: Catalog = snapshot.catalog
+        self._known: dict[Any, Any] = {}
+
+    def table(self, key: TableKey) -> TableView:
+        found: TableView | None = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._cache.table(self._snapshot.pin(key))
+        return found
+
+    def of(self, variable: Variable) -> EntityView:
+        """The view of everything a variable may be bound to."""
+        name = (variable.kind, variable.types)
+        found: EntityView | None = self._known.get(name)
+        if found is None:
+            table = node_table if variable.kind is VariableKind.NODE else edge_table
+            views = [self.table(table(type_name)) for type_name in variable.types]
+            found = self._known[name] = views[0] if len(views) == 1 else UnionView(views)
+        return found
+
+    def adjacency(self, edge_name: str) -> Adjacency:
+        found: Adjacency | None = self._known.get(("adjacency", edge_name))
+        if found is None:
+            edge = self.catalog.edge_types[edge_name]
+            tables = (edge_table(edge.name), node_table(edge.source), node_table(edge.target))
+            edges, sources, targets = (self._snapshot.pin(table) for table in tables)
+            found = self._cache.topology.adjacency((edges, sources, targets))
+            self._known["adjacency", edge_name] = found
+        return found

@@ -1,0 +1,151 @@
+"""Branches of a dataset name the files they share by full address; here those are read and changed.
+
+A manifest of Lance ends with its protobuf message, the position of that message and a magic word.
+`base_paths` (field 18) lists the lineages whose files this version uses, each by its address (field
+4). Everything else in the file is relative, so a dataset that lies elsewhere is whole again once
+these addresses are changed. Sections that stand before the message keep their positions.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import obstore
+
+from omnigraph.errors import GraphMoved, StorageFailure
+from omnigraph.lance_store.objects.copy_files import open_any
+from omnigraph.lance_store.objects.protobuf import fields, length_delimited
+from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_location import StorageLocation
+
+_BASE_PATHS = 18
+_PATH = 4
+_MAGIC = b"LANC"
+_FOOTER = struct.Struct("<QHH4s")
+_LENGTH = struct.Struct("<I")
+_BRANCH_MANIFEST = re.compile(r"(.+)/tree/[^/]+/_versions/\d{20}\.manifest")
+
+
+def check_base(location: StorageLocation, dataset: str, address: str) -> None:
+    """Refuse a lineage that lies elsewhere: its files are gone, or belong to another graph."""
+    wanted = _address_here(location, dataset, address)
+    if address == wanted or _is_same_folder(address, wanted):
+        return
+    old = address[: _inside(address, dataset)]
+    raise GraphMoved(
+        f"this graph was moved here from {old}, and its branches still name the files they share "
+        f"by that address: `omnigraph repair {location.uri} --confirm` puts it right",
+        uri=location.uri,
+        moved_from=old,
+    )
+
+
+def relocated(data: bytes, location: StorageLocation, path: str) -> bytes:
+    """The manifest at `path` of a graph, with base paths as they are at `location`."""
+    dataset = branch_manifest(path)
+    if dataset is None:
+        return data
+    start, message = _message(data, path)
+    parts = []
+    for number, raw, body in fields(message):
+        if number == _BASE_PATHS and body is not None:
+            raw = length_delimited(number, _base_path_here(body, location, dataset))
+        parts.append(raw)
+    moved = b"".join(parts)
+    return data[:start] + _LENGTH.pack(len(moved)) + moved + data[-_FOOTER.size :]
+
+
+def lineages_elsewhere(location: StorageLocation, paths: Iterable[str]) -> dict[str, str]:
+    """Folders of manifests whose newest one names files elsewhere -> the address that it names.
+
+    The newest is rewritten last (`relocate`), so the others are right when it is.
+    """
+    store = open_any(location)
+    found = {}
+    for folder, newest in _newest(paths).items():
+        try:
+            with storage_errors(f"reading {newest}"):
+                data = bytes(obstore.get(store, newest).bytes())
+            for address in _addresses(data, newest):
+                check_base(location, branch_manifest(newest) or "", address)
+        except GraphMoved as moved:
+            found[folder] = str(moved.moved_from)
+    return found
+
+
+def relocate(location: StorageLocation, paths: Iterable[str]) -> int:
+    """Rewrite manifests in place, the newest last; how many. Repeating it does no harm."""
+    store = open_any(location)
+    wanted = sorted((path for path in paths if branch_manifest(path)), reverse=True)
+    for path in wanted:
+        with storage_errors(f"rewriting {path}"):
+            data = bytes(obstore.get(store, path).bytes())
+            obstore.put(store, path, relocated(data, location, path))
+    return len(wanted)
+
+
+def branch_manifest(path: str) -> str | None:
+    """The dataset of a manifest of one of its branches; None for every other file of a graph."""
+    match = _BRANCH_MANIFEST.fullmatch(path)
+    return match[1] if match else None
+
+
+def _newest(paths: Iterable[str]) -> dict[str, str]:
+    """Folder -> its newest manifest: they are named so that it sorts first."""
+    found: dict[str, str] = {}
+    for path in sorted(paths):
+        if branch_manifest(path):
+            found.setdefault(path.rpartition("/")[0], path)
+    return found
+
+
+def _message(data: bytes, path: str) -> tuple[int, bytes]:
+    """(where it stands, the protobuf message)."""
+    position, _, _, magic = _FOOTER.unpack(data[-_FOOTER.size :])
+    (length,) = _LENGTH.unpack_from(data, position)
+    begin = position + _LENGTH.size
+    if magic != _MAGIC or begin + length != len(data) - _FOOTER.size:
+        raise StorageFailure(f"{path} is no manifest that this release can read", file=path)
+    return position, data[begin : begin + length]
+
+
+def _addresses(data: bytes, path: str) -> Iterator[str]:
+    for number, _, body in fields(_message(data, path)[1]):
+        if number == _BASE_PATHS and body is not None:
+            yield from (b.decode() for n, _, b in fields(body) if n == _PATH and b is not None)
+
+
+def _base_path_here(body: bytes, location: StorageLocation, dataset: str) -> bytes:
+    parts = []
+    for number, raw, inner in fields(body):
+        if number == _PATH and inner is not None:
+            address = _address_here(location, dataset, inner.decode())
+            raw = length_delimited(number, address.encode())
+        parts.append(raw)
+    return b"".join(parts)
+
+
+def _address_here(location: StorageLocation, dataset: str, address: str) -> str:
+    """The same lineage below this graph. A dataset's path inside a graph never changes."""
+    return location.uri + address[_inside(address, dataset) :]
+
+
+def _inside(address: str, dataset: str) -> int:
+    """Where the part of a lineage's address begins that is inside its graph."""
+    match = re.search(rf"/{re.escape(dataset)}(/tree/[^/]+)?/?$", address)
+    if match is None:
+        raise StorageFailure(f"{address} is no lineage of {dataset}", file=address)
+    return match.start()
+
+
+def _is_same_folder(address: str, wanted: str) -> bool:
+    """Two names of one local folder, by a link or a mount."""
+    if "://" in address or "://" in wanted:
+        return False
+    try:
+        return Path(address).samefile(wanted)
+    except OSError:
+        return False

@@ -1,0 +1,61 @@
+"""One stored blob: its size without its bytes, and any range of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.objects.storage_errors import snapshot_errors
+from omnigraph.lance_store.reads.row_lookup import ROW_ID, find_rows
+from omnigraph.lance_store.store import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A blob of one snapshot; nothing is read before it is asked for."""
+
+    size: int
+    _dataset: Dataset
+    _column: str
+    _row_id: int
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """All bytes, or `length` of them from `offset`; a range beyond the end is cut."""
+        if offset < 0 or (length is not None and length < 0):
+            raise InvalidArgument("a range begins at 0 or later and has no negative length")
+        wanted = self.size - offset if length is None else min(length, self.size - offset)
+        if wanted <= 0:
+            return b""
+        with snapshot_errors("reading a blob"):
+            file = _open(self._dataset, self._column, self._row_id)
+            try:
+                file.seek(offset)
+                return bytes(file.read(wanted))
+            finally:
+                file.close()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"size": self.size}
+
+
+def find_blob(dataset: Dataset, identity: str, column: str) -> StoredBlob | None:
+    """None when there is no such row, or it holds no bytes."""
+    rows = find_rows(dataset, pa.array([identity], pa.string()))
+    if rows.num_rows == 0:
+        return None
+    row_id = rows.column(ROW_ID)[0].as_py()
+    with snapshot_errors("reading a blob"):
+        file = _open(dataset, column, row_id)
+        if file is None:
+            return None
+        size = int(file.size())
+        file.close()
+    return StoredBlob(size, dataset, column, row_id)
+
+
+def _open(dataset: Dataset, column: str, row_id: int) -> Any:
+    files = dataset.take_blobs(column, ids=[row_id])
+    return files[0] if files else None

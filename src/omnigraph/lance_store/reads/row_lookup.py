@@ -1,0 +1,227 @@
+"""Find rows by id: where they are, and optionally what they hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.lance_store.blobs import as_scanned, scan_options
+from omnigraph.lance_store.objects.storage_errors import snapshot_errors
+from omnigraph.lance_store.store import Dataset
+
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+
+# Above this many keys one scan with a hash probe beats the index (notes/lance.md section 6).
+_LARGEST_IN_LIST = 2000
+
+# More rows in new fragments are a compaction or a load; the index finds the few we want sooner.
+_MOST_RECENT_ROWS = 200_000
+
+# Reading this many fresh rows in a row costs no more than finding one by the index.
+_RECENT_ROWS_PER_ID = 40
+
+# Rows may be wide: batches that are read ahead are bounded by bytes.
+_SCAN_BATCH_BYTES = 8 * 1024 * 1024
+_SCAN_READAHEAD = 2
+
+# Every batch hashes the keys once more, so a scan that probes wants few, large ones.
+_PROBE_BATCH = 1024 * 1024
+
+
+def find_rows(
+    dataset: Dataset, ids: pa.Array, columns: Sequence[str] = (), *, key: str = "id"
+) -> pa.Table:
+    """Rows whose `key` column is in `ids`: that column, `_rowid`, `_rowaddr` and `columns`."""
+    wanted = [key, *(c for c in columns if c != key)]
+    if len(ids) == 0 or dataset.count_rows() == 0:
+        return _empty(dataset, wanted)
+    options: dict[str, Any] = {
+        "columns": wanted,
+        "with_row_id": True,
+        "with_row_address": True,
+        **scan_options(dataset),
+    }
+    with snapshot_errors("looking up ids"):
+        if len(ids) <= _LARGEST_IN_LIST:
+            return dataset.scanner(filter=any_of(key, ids), **options).to_table()
+        probe = pc.unique(ids)
+        scan = dataset.scanner(batch_size=_PROBE_BATCH, **options)
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(key), value_set=probe))
+            for batch in scan.to_batches()
+        ]
+    return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
+
+
+def find_recent_rows(
+    dataset: Dataset,
+    older: Dataset,
+    ids: pa.Array,
+    columns: Sequence[str],
+    most_rows: int = _MOST_RECENT_ROWS,
+) -> pa.Table:
+    """As `find_rows` for ids written since `older`: they are in fragments that it does not have.
+
+    Where those hold more than `most_rows`, or not all of the ids, the index is asked.
+    """
+    wanted = ["id", *(c for c in columns if c != "id")]
+    if len(ids) == 0:
+        return _empty(dataset, wanted)
+    with snapshot_errors("looking up recent rows"):
+        new = sorted({*dataset.fragment_ids()} - {*older.fragment_ids()})
+        recent = [dataset.get_fragment(fragment_id) for fragment_id in new]
+        if recent and sum(f.metadata.physical_rows for f in recent) <= most_rows:
+            found = dataset.scanner(
+                columns=wanted,
+                fragments=recent,
+                with_row_id=True,
+                with_row_address=True,
+                **scan_options(dataset),
+            ).to_table()
+            found = found.filter(pc.is_in(found.column("id"), value_set=ids))
+            if found.num_rows == len(ids):
+                return found
+    return find_rows(dataset, ids, columns)
+
+
+def find_sorted(
+    dataset: Dataset, ids: pa.Array, columns: Sequence[str], since: Dataset | None = None
+) -> pa.Table:
+    """`columns` of the rows whose id is in `ids`, which are sorted and distinct.
+
+    Many ids are read as one range of the id index: over all ranges that is at most one scan. Few
+    ids come with `_rowid` and `_rowaddr`. `since` is a version they were probably written after.
+    """
+    wanted = list(columns)
+    if len(ids) == 0 or dataset.count_rows() == 0:
+        return _empty(dataset, wanted)
+    if len(ids) <= _LARGEST_IN_LIST:
+        if since is None:
+            return find_rows(dataset, ids, wanted)
+        return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
+    first, last = (literal(ids[i].as_py()) for i in (0, len(ids) - 1))
+    scanner = dataset.scanner(
+        columns=wanted,
+        filter=f"`id` >= {first} AND `id` <= {last}",
+        batch_size_bytes=_SCAN_BATCH_BYTES,
+        batch_readahead=_SCAN_READAHEAD,
+        **scan_options(dataset),
+    )
+    with snapshot_errors("looking up ids"):
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column("id"), value_set=ids))
+            for batch in scanner.to_batches()
+        ]
+    return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
+
+
+def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:
+    """Rows that hold a wanted text in one of these columns: `id`, `_rowid`, `_rowaddr`, `columns`.
+
+    A row that is wanted twice may come twice.
+    """
+    if any(len(values) > _LARGEST_IN_LIST for values in wanted.values()):
+        names = ["id", *columns, ROW_ID, ROW_ADDRESS]
+        parts = [
+            find_rows(dataset, values, ["id", *columns], key=name).select(names)
+            for name, values in wanted.items()
+        ]
+        return pa.concat_tables(parts)
+    with snapshot_errors("looking up rows"):
+        scan = dataset.scanner(
+            columns=["id", *columns],
+            filter=" OR ".join(any_of(name, values) for name, values in wanted.items()),
+            with_row_id=True,
+            with_row_address=True,
+            **scan_options(dataset),
+        )
+        return scan.to_table()
+
+
+def find_candidates(
+    dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]
+) -> pa.Table:
+    """A superset of the rows that hold a wanted value in each of these columns.
+
+    Short lists of scalars are answered by an index where there is one (else by a scan of that
+    column); everything else is left to the caller to tell apart.
+    """
+    filters = [
+        any_of(name, values)
+        for name, values in wanted.items()
+        if len(values) <= _LARGEST_IN_LIST and have_literals(values)
+    ]
+    with snapshot_errors("looking up values"):
+        scan = dataset.scanner(
+            columns=list(columns),
+            filter=" AND ".join(filters) if filters else None,
+            **scan_options(dataset),
+        )
+        return scan.to_table()
+
+
+def have_literals(values: pa.Array) -> bool:
+    """These values can be spelled exactly in a Lance filter."""
+    kind = values.type
+    if pa.types.is_integer(kind):
+        # A number of 2**63 or beyond is read as a float, which is not exact.
+        return all(abs(value) < 2**63 for value in values.to_pylist())
+    if pa.types.is_floating(kind):
+        return bool(pc.all(pc.is_finite(values)).as_py())
+    families = (
+        pa.types.is_string,
+        pa.types.is_date,
+        pa.types.is_boolean,
+        pa.types.is_timestamp,
+    )
+    return any(family(kind) for family in families)
+
+
+def literal(value: str | bool | int | float | dt.date) -> str:
+    """A value in a Lance filter; texts are data, so quotes in them are doubled."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            # Of both zeros each finds the other, too.
+            return repr(value)
+        case dt.datetime():
+            return f"timestamp '{value.isoformat(sep=' ', timespec='milliseconds')}'"
+        case dt.date():
+            return f"date '{value.isoformat()}'"
+        case _:
+            return "'" + value.replace("'", "''") + "'"
+
+
+def any_of(column: str, values: pa.Array) -> str:
+    """A Lance filter: the column has one of these values, all of which `have_literals`."""
+    return f"`{column}` IN ({','.join(literal(v) for v in values.to_pylist())})"
+
+
+def addresses_by_fragment(
+    addresses: pa.ChunkedArray | pa.Array,
+) -> Iterator[tuple[int, list[int]]]:
+    """Row addresses as (fragment id, row offsets), ascending."""
+    values = np.sort(addresses.to_numpy(zero_copy_only=False) if len(addresses) else np.empty(0))
+    values = values.astype(np.uint64)
+    fragments = values >> np.uint64(32)
+    offsets = values & np.uint64(0xFFFFFFFF)
+    starts = np.flatnonzero(np.diff(fragments, prepend=np.uint64(2**63)))
+    edges = [*(int(start) for start in starts), len(values)]
+    for a, b in pairwise(edges):
+        yield int(fragments[a]), offsets[a:b].tolist()
+
+
+def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:
+    fields = [as_scanned(dataset.schema.field(name)) for name in columns]
+    fields += [pa.field(ROW_ID, pa.uint64()), pa.field(ROW_ADDRESS, pa.uint64())]
+    return pa.schema(fields).empty_table()

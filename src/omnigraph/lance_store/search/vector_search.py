@@ -1,0 +1,216 @@
+"""Nearest neighbours by cosine distance over one dataset version.
+
+Distance = 1 - cosine, computed in double precision and rounded to 9 decimals, the same number
+whichever path finds the row. Rows whose vector is NULL or all zeros have no direction and are
+never returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.objects.storage_errors import snapshot_errors
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
+from omnigraph.lance_store.search.index_segments import find_index
+from omnigraph.lance_store.search.search_calls import Ranking, RowAddresses, best_first
+from omnigraph.lance_store.search.vector_columns import VectorBlock, VectorColumns, block_of
+from omnigraph.lance_store.store import Dataset
+from omnigraph.values.indexes import IndexKind
+
+Vector = np.ndarray[Any, np.dtype[np.float32]]
+
+# Blocks are keyed by data files whose names are never reused: one cache serves every graph.
+_SHARED = VectorColumns()
+
+# Below this many rows a pass over the vectors in memory is as fast as an index.
+FLAT_ROWS = 20_000
+# A filter that leaves less than this share of the rows is answered by exact search.
+_SELECTIVE = 0.2
+_LARGEST_INDEXED_K = 1000
+# Single precision picks the survivors, double precision ranks them; the two differ by less.
+_MARGIN = 1e-5
+_DECIMALS = 9
+_DENSE = 0.25
+# A query that must look into this share of the partitions is slower than a pass over memory.
+_HARD = 0.125
+
+
+def nearest(
+    dataset: Dataset,
+    column: str,
+    vector: Sequence[float] | Vector,
+    k: int,
+    candidates: RowAddresses | None = None,
+    vectors: VectorColumns = _SHARED,
+) -> Ranking:
+    """The k rows nearest to `vector`, among `candidates` if given; fewer only if fewer exist.
+
+    By the index within its recall, or exactly where that is as fast. A query vector without a
+    direction is refused.
+    """
+    query = _direction(vector, dataset.schema.field(column).type.list_size)
+    if k <= 0 or _nothing_in(dataset, candidates):
+        return _no_ranking()
+    with snapshot_errors("searching vectors"):
+        found = _by_index(dataset, column, query, k, candidates, vectors)
+        if found is not None:
+            return found
+        return _rank(vectors.blocks(dataset, column), candidates, query, k)
+
+
+def exact_nearest(
+    dataset: Dataset,
+    column: str,
+    vector: Sequence[float] | Vector,
+    k: int | None = None,
+    candidates: RowAddresses | None = None,
+    vectors: VectorColumns = _SHARED,
+) -> Ranking:
+    """As `nearest` without an index; with `k` None the distance of every row that has one."""
+    query = _direction(vector, dataset.schema.field(column).type.list_size)
+    limit = int(dataset.count_rows()) if k is None else k
+    if limit <= 0 or _nothing_in(dataset, candidates):
+        return _no_ranking()
+    with snapshot_errors("searching vectors"):
+        return _rank(vectors.blocks(dataset, column), candidates, query, limit)
+
+
+def _nothing_in(dataset: Dataset, candidates: RowAddresses | None) -> bool:
+    return bool(dataset.count_rows() == 0 or (candidates is not None and len(candidates) == 0))
+
+
+def partitions(rows: int) -> int:
+    """Partitions of a vector index: about 2 * sqrt(rows) rows each."""
+    return max(1, round(math.sqrt(rows) / 2))
+
+
+def _direction(vector: Sequence[float] | Vector, width: int) -> Vector:
+    query = np.asarray(vector, dtype=np.float32)
+    if query.shape != (width,):
+        raise InvalidArgument(
+            f"the query vector has {query.size} numbers, the property has {width}",
+            expected=width,
+            actual=int(query.size),
+        )
+    if not np.isfinite(query).all() or not query.any():
+        raise InvalidArgument("the query vector has no direction: it is zero or not finite")
+    return query
+
+
+def _by_index(
+    dataset: Dataset,
+    column: str,
+    query: Vector,
+    k: int,
+    candidates: RowAddresses | None,
+    vectors: VectorColumns,
+) -> Ranking | None:
+    """None when exact search is the better or the only right way."""
+    rows = dataset.count_rows()
+    share = 1.0 if candidates is None else len(candidates) / rows
+    if rows < FLAT_ROWS or share < _SELECTIVE or k > _LARGEST_INDEXED_K:
+        return None
+    index = find_index(dataset, column, IndexKind.VECTOR)
+    if index is None:
+        return None
+    if index.probes > _HARD * partitions(rows) and vectors.fits(dataset, column):
+        return None
+    # One more than needed shows whether the cut falls between equal distances.
+    asked = k + 1 if candidates is None else math.ceil(1.5 * k / share) + 8
+    resident = vectors.resident(dataset, column)
+    wanted = ("id", column) if resident is None else ()
+    found = index_search(dataset, column, query, asked, index.probes, wanted)
+    if resident is None:
+        found = found.sort_by(ROW_ADDRESS)
+        parts = (found.column(name).combine_chunks() for name in (ROW_ADDRESS, *wanted))
+        ranked = _rank([block_of(*parts)], candidates, query, asked)
+    else:
+        rows_found = found.column(ROW_ADDRESS).to_numpy()
+        if candidates is not None:
+            rows_found = np.intersect1d(rows_found, candidates)
+        ranked = _rank(resident, rows_found, query, asked)
+    if len(ranked.rows) < k:
+        return None
+    if len(ranked.rows) > k and ranked.scores[k] == ranked.scores[k - 1]:
+        return None
+    return Ranking(ranked.rows[:k], ranked.ids[:k], ranked.scores[:k])
+
+
+def index_search(
+    dataset: Dataset,
+    column: str,
+    query: Vector,
+    k: int,
+    probes: int,
+    columns: Sequence[str] = (),
+) -> pa.Table:
+    """Addresses and `columns` of what the index finds, and of what it does not cover yet."""
+    # Neighbours beyond the tenth spread over more partitions than the calibration looked at.
+    spread = max(1.0, (k / 10) ** 0.3)
+    near = {
+        "column": column,
+        "q": query,
+        "k": k,
+        "metric": "cosine",
+        "nprobes": math.ceil(probes * spread),
+    }
+    return dataset.scanner(
+        columns=[*columns, "_distance"], nearest=near, with_row_address=True
+    ).to_table()
+
+
+def _rank(
+    blocks: Iterable[VectorBlock], candidates: RowAddresses | None, query: Vector, k: int
+) -> Ranking:
+    unit = query / np.linalg.norm(query)
+    wanted = None if candidates is None else np.unique(np.asarray(candidates, dtype=np.uint64))
+    rows, ids, scores = [], [], []
+    for block in blocks:
+        keep, rough = _similarities(block, wanted, unit)
+        if k < len(rough):
+            bar = np.partition(rough, len(rough) - k)[len(rough) - k]
+            keep = keep[rough >= bar - _MARGIN]
+        rows.append(block.rows[keep])
+        ids.append(block.ids.take(pa.array(keep)))
+        scores.append(_cosine_distances(block.vectors[keep], query))
+    if not rows:
+        return _no_ranking()
+    all_ids, all_scores = pa.concat_arrays(ids), np.concatenate(scores)
+    order = best_first(all_scores, all_ids, k)
+    return Ranking(np.concatenate(rows)[order], all_ids.take(pa.array(order)), all_scores[order])
+
+
+def _similarities(
+    block: VectorBlock, wanted: RowAddresses | None, unit: Vector
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """(positions in the block, their cosine in single precision)."""
+    if wanted is None:
+        return np.arange(len(block.rows)), (block.vectors @ unit) * block.inverse_norms
+    at = np.searchsorted(block.rows, wanted)
+    at[at == len(block.rows)] = 0
+    positions = at[block.rows[at] == wanted] if len(block.rows) else at[:0]
+    if len(positions) > _DENSE * len(block.rows):
+        # Gathering rows costs more than multiplying those nobody asked for.
+        rough = (block.vectors @ unit)[positions]
+    else:
+        rough = block.vectors[positions] @ unit
+    return positions, rough * block.inverse_norms[positions]
+
+
+def _no_ranking() -> Ranking:
+    return Ranking(np.empty(0, np.uint64), pa.array([], pa.string()), np.empty(0))
+
+
+def _cosine_distances(matrix: Vector, query: Vector) -> np.ndarray[Any, np.dtype[np.float64]]:
+    wide, other = matrix.astype(np.float64), query.astype(np.float64)
+    lengths = np.sqrt((wide * wide).sum(axis=1)) * np.sqrt((other * other).sum())
+    raw = 1.0 - (wide * other).sum(axis=1) / lengths
+    # Adding zero turns -0.0 into 0.0.
+    rounded: np.ndarray[Any, np.dtype[np.float64]] = np.clip(raw.round(_DECIMALS), 0, 2) + 0.0
+    return rounded

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.execute.topology.integer_ids import find_integers
+
+SPELLED = st.one_of(
+    st.integers(-(2**63), 2**63 - 1).map(str),
+    st.integers(-30, 30).map(str),
+    st.sampled_from(
+        ["07", "+7", "-0", "00", "0x7", "7 ", " 7", "7.0", "1e1", "", "a", "٧", "9" * 19]
+    ),
+)
+
+
+@given(st.lists(SPELLED, max_size=8), st.lists(SPELLED, unique=True, max_size=30))
+def test_ids_are_texts_whatever_numbers_they_spell(wanted: list[str], known: list[str]) -> None:
+    known = sorted(known)
+    found = find_integers(pa.array(wanted, pa.string()), pa.array(known, pa.string()))
+    expected = [known.index(text) if text in known else -1 for text in wanted]
+    assert found is None or found.tolist() == expected
+
+
+def test_a_dense_table_is_used() -> None:
+    known = sorted(str(n) for n in range(-5, 1000))
+    wanted = ["0", "999", "-5", "1000", "-6", "007", "12"]
+    found = find_integers(pa.array(wanted), pa.array(known))
+    assert found is not None
+    expected = [known.index(text) if text in known else -1 for text in wanted]
+    assert found.tolist() == expected

@@ -1,0 +1,112 @@
+"""The contract of control files, on a directory and on S3."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import StorageUnsafe
+from omnigraph.lance_store.objects.control_files import (
+    ControlFiles,
+    open_control_files,
+    prove_put_if_absent,
+)
+from omnigraph.lance_store.objects.storage_location import parse_location
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.s3)])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> ControlFiles:
+    if request.param == "file":
+        return open_control_files(parse_location(tmp_path / "root", {}))
+    server = request.getfixturevalue("s3")
+    uri = f"s3://graphs/{uuid.uuid4()}"
+    return open_control_files(parse_location(uri, server.environment()))
+
+
+def test_put_is_if_absent(files: ControlFiles) -> None:
+    assert files.get("a/b.json") is None
+    assert files.put("a/b.json", b"one")
+    assert not files.put("a/b.json", b"two")
+    assert files.get("a/b.json") == b"one"
+    held = files.put_held("a/c.json", b"held")
+    assert held is not None
+    assert files.put_held("a/c.json", b"other") is None
+    assert files.get("a/c.json") == b"held"
+    held()
+    assert files.get("a/c.json") == b"held", "letting go does not remove"
+
+
+def test_listing_shows_names_of_one_folder_sorted(files: ControlFiles) -> None:
+    assert files.list("a") == []
+    for key in ("a/z", "a/.dot", "a/b.json", "ab/other", "other/a"):
+        assert files.put(key, b"x")
+    assert files.list("a") == [".dot", "b.json", "z"]
+
+
+def test_delete(files: ControlFiles) -> None:
+    files.delete("a/absent")
+    files.put("a/b", b"x")
+    files.delete("a/b")
+    files.delete("a/b")
+    assert files.get("a/b") is None
+    assert files.list("a") == []
+    assert files.put("a/b", b"again"), "the name is free again"
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 10, b"x" * 300_000])
+def test_bytes_come_back_whole(files: ControlFiles, data: bytes) -> None:
+    assert files.put("k", data)
+    assert files.get("k") == data
+
+
+def test_names_as_refs_have_them(files: ControlFiles) -> None:
+    keys = [f"_refs/branches/{n}.json" for n in ("a~b", "ä", ".x", "x.json", "z" * 180)]
+    for key in keys:
+        assert files.put(key, key.encode())
+    assert [files.get(key) for key in keys] == [key.encode() for key in keys]
+    assert files.list("_refs/branches") == sorted(k.rsplit("/", 1)[1] for k in keys)
+
+
+def test_of_racing_putters_one_wins(files: ControlFiles) -> None:
+    files.put("warm/up", b"")
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: files.put("race/key", b"%d" % n), range(8)))
+    assert won.count(True) == 1
+    assert files.get("race/key") == b"%d" % won.index(True)
+
+
+def test_a_good_store_is_proven_and_left_clean(files: ControlFiles) -> None:
+    prove_put_if_absent(files, SYSTEM_CLOCK)
+    assert files.list("__recovery") == []
+
+
+class _Overwriting(dict[str, bytes]):
+    """A store whose second put wins as well."""
+
+    def put(self, key: str, data: bytes) -> bool:
+        self[key] = data
+        return True
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+
+class _Lying(_Overwriting):
+    """Says that the second put lost, and keeps its bytes."""
+
+    def put(self, key: str, data: bytes) -> bool:
+        fresh = key not in self
+        self[key] = data
+        return fresh
+
+
+@pytest.mark.parametrize("kind", [_Overwriting, _Lying])
+def test_a_store_without_put_if_absent_is_refused(kind: type[_Overwriting]) -> None:
+    files = kind()
+    with pytest.raises(StorageUnsafe, match="conditional puts"):
+        prove_put_if_absent(files, SYSTEM_CLOCK)  # type: ignore[arg-type]
+    assert not files, "the probe is removed"

@@ -1,0 +1,138 @@
+"""The same rows with no, a partial and a full index; judged by plain Python."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from omnigraph.lance_store.objects.storage_location import parse_location
+from omnigraph.lance_store.search.search_calls import bm25, text_matches
+from omnigraph.lance_store.staging.stage_indexes import stage_indexes
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.values.indexes import IndexKind, IndexSpec
+from omnigraph.values.text_terms import default_edits, terms, within_edits
+
+SEPARATORS = " _-'\"%.,\u0301\u0307🙂\n"
+LETTERS = "abAB1éÉΣσςßİıKहि京"
+INDEX = [IndexSpec("text", IndexKind.FULL_TEXT)]
+
+
+def table(ids: list[str], texts: list[str | None]) -> pa.Table:
+    return pa.table({"id": ids, "text": pa.array(texts, pa.string())})
+
+
+def indexed(tmp_path: Path, dataset: Any) -> Any:
+    store = Store(parse_location(str(tmp_path), {}))
+    staged = stage_indexes(store, DatasetVersion("t", None, dataset.version), INDEX)
+    assert staged is not None
+    return lance.LanceDataset.commit(dataset, staged.transaction, max_retries=0)
+
+
+def word(chance: random.Random) -> str:
+    return "".join(chance.choice(LETTERS) for _ in range(chance.randint(1, 5)))
+
+
+def sentence(chance: random.Random, words: int) -> str:
+    return "".join(word(chance) + chance.choice(SEPARATORS) for _ in range(words))
+
+
+def accepts(text: str | None, function: str, query: str, edits: int | None) -> bool:
+    if text is None:
+        return False
+    found, wanted = set(terms(text)), set(terms(query))
+    if function == "match_text":
+        return bool(wanted) and wanted <= found
+    if function == "search":
+        return bool(wanted & found)
+    return any(
+        within_edits(f, w, default_edits(w) if edits is None else edits)
+        for f in found
+        for w in wanted
+    )
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> list[Any]:
+    """Datasets with the same rows: no index, half of them indexed, all of them indexed."""
+    chance = random.Random(7)
+    texts = [
+        None if chance.random() < 0.1 else sentence(chance, chance.randint(0, 6))
+        for _ in range(600)
+    ]
+    texts += ["it's", "a_b", "", "x" * 300, "SELECT '1'; -- drop"]
+    ids = [f"d{i:04d}" for i in range(len(texts))]
+    uri, half = str(tmp_path / "t"), 300
+    lance.write_dataset(table(ids[:half], texts[:half]), uri, enable_stable_row_ids=True)
+    plain = lance.write_dataset(table(ids[half:], texts[half:]), str(tmp_path / "u"))
+    plain = lance.write_dataset(table(ids[:half], texts[:half]), str(tmp_path / "u"), mode="append")
+    indexed(tmp_path, lance.dataset(uri))
+    partial = lance.write_dataset(table(ids[half:], texts[half:]), uri, mode="append")
+    return [plain, partial, indexed(tmp_path, partial)]
+
+
+def test_predicates_match_the_same_rows_whatever_is_indexed(stages: list[Any]) -> None:
+    rows = stages[0].to_table().to_pylist()
+    chance = random.Random(8)
+    queries = ["", "🙂", "'", "it's", "a_b", "x" * 300, "'; --", "İ", "京 हि"]
+    queries += [sentence(chance, chance.randint(1, 3)) for _ in range(60)]
+    asked = [("search", None), ("match_text", None), ("fuzzy", None), ("fuzzy", 0), ("fuzzy", 2)]
+    found_some = 0
+    for query in queries:
+        for function, edits in asked:
+            expected = {r["id"] for r in rows if accepts(r["text"], function, query, edits)}
+            found_some += bool(expected)
+            for dataset in stages:
+                hits = text_matches(dataset, "text", function, query, edits)
+                assert set(hits.ids.to_pylist()) == expected, (function, edits, query)
+                assert len(hits.rows) == len(expected)
+                assert (np.diff(hits.rows.astype(np.int64)) > 0).all()
+    assert found_some > 100
+
+
+def test_bm25_ranks_exactly_the_rows_that_search_finds(stages: list[Any]) -> None:
+    for dataset in stages:
+        for query in ("a", "b 1 ß", "zzzz", "", "京"):
+            hits = text_matches(dataset, "text", "search", query)
+            ranked = bm25(dataset, "text", query)
+            assert sorted(ranked.ids.to_pylist()) == sorted(hits.ids.to_pylist())
+            keys = list(zip(-ranked.scores, ranked.ids.to_pylist(), strict=True))
+            assert keys == sorted(keys)
+            assert (ranked.scores > 0).all()
+            for limit in (0, 1, 3, 10_000):
+                top = bm25(dataset, "text", query, limit)
+                assert top.ids.to_pylist() == ranked.ids.to_pylist()[:limit]
+                assert top.scores.tolist() == ranked.scores.tolist()[:limit]
+
+
+def test_bm25_filters_before_it_ranks(stages: list[Any]) -> None:
+    for dataset in stages:
+        ranked = bm25(dataset, "text", "a b")
+        candidates = ranked.rows[::7]
+        narrowed = bm25(dataset, "text", "a b", 5, candidates)
+        keep = np.isin(ranked.rows, candidates)
+        assert narrowed.rows.tolist() == ranked.rows[keep][:5].tolist()
+        assert narrowed.scores.tolist() == ranked.scores[keep][:5].tolist()
+        assert len(bm25(dataset, "text", "a", 5, candidates[:0]).rows) == 0
+
+
+def test_updated_and_deleted_rows_are_not_found_by_their_old_text(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(
+        table(["a", "b", "c"], ["red fox", "blue fox", "red"]), str(tmp_path / "t")
+    )
+    dataset = indexed(tmp_path, dataset)
+    dataset.delete("id = 'c'")
+    dataset.update({"text": "'green'"}, where="id = 'a'")
+    assert text_matches(dataset, "text", "search", "red").ids.to_pylist() == []
+    assert text_matches(dataset, "text", "search", "green fox").ids.to_pylist() == ["b", "a"]
+
+
+def test_an_empty_table_has_no_hits(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(table([], []), str(tmp_path / "t"))
+    assert len(text_matches(dataset, "text", "search", "x").rows) == 0
+    assert len(bm25(dataset, "text", "x", 3).rows) == 0
