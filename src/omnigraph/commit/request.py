@@ -11,7 +11,7 @@ from omnigraph.commit.intents import IntentKind
 from omnigraph.manifest.publication import CommitDraft
 from omnigraph.manifest.records import Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
 
 Build = Callable[[Snapshot], ChangeSet]
 """Called again from scratch with a newer snapshot when a write has to be re-prepared."""
@@ -41,6 +41,37 @@ class WriteRequest:
     """Building takes long: do not keep others waiting meanwhile."""
     stream_batch: StreamBatch | None = None
     """A batch that its stream's mark has reached already is repeated, not written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTerms:
+    """How the write of a caller lands: where, as whom, and on what condition."""
+
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    if_commit: str | None = None
+    idempotency_key: str | None = None
+
+    def request(
+        self,
+        operation: str,
+        tables: tuple[TableKey, ...],
+        reads: tuple[TableKey, ...],
+        *,
+        repreparable: bool,
+    ) -> WriteRequest:
+        return WriteRequest(
+            branch=self.branch,
+            operation=operation,
+            tables=tables,
+            reads=reads,
+            actor_id=self.actor,
+            message=self.message,
+            if_commit=self.if_commit,
+            idempotency_key=self.idempotency_key,
+            repreparable=repreparable,
+        )
 
 
 @dataclass(frozen=True, slots=True)

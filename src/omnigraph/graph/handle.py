@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.commit.request import WriteReceipt
+from omnigraph.commit.request import CommitTerms, WriteReceipt
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.execute.result import QueryResult
 from omnigraph.export.export_graph import ExportReceipt
@@ -144,9 +144,8 @@ class Graph(Branching):
             >>> graph.mutate('query add() { insert Person { name: "Ada" } }').affected_nodes
             1
         """
-        mutation = Mutation(
-            source, name, params, branch, self.actor, message, if_commit, idempotency_key
-        )
+        terms = (branch, self.actor, message, if_commit, idempotency_key)
+        mutation = Mutation(*terms, source=source, name=name, params=params)
         return self.writable().mutator.run(mutation)
 
     def apply(
@@ -163,8 +162,8 @@ class Graph(Branching):
         Example:
             >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
         """
-        options = writes.ApplyOptions(branch, self.actor, message, if_commit, idempotency_key)
-        return writes.apply(self.writable(), edits, options)
+        terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)
+        return writes.apply(self.writable(), edits, terms)
 
     def load(  # noqa: PLR0913 - the options of one operation
         self,
@@ -200,16 +199,8 @@ class Graph(Branching):
             if_commit: Refuse unless this is the head of the branch.
             idempotency_key: The same key again gives the first commit.
         """
-        options = LoadOptions(
-            LoadMode.parse(mode),
-            branch,
-            self.actor,
-            message,
-            if_commit,
-            idempotency_key,
-            type,
-            columns,
-        )
+        terms = (branch, self.actor, message, if_commit, idempotency_key)
+        options = LoadOptions(*terms, mode=LoadMode.parse(mode), type_name=type, columns=columns)
         return loading.load(self.writable(), data, options, from_branch, (engine, progress))
 
     def export(

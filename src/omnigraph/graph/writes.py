@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from omnigraph.catalog.identity import with_identities
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.changes.fill_embeddings import fill_edits
 from omnigraph.changes.shape import Edit, shape_edits
-from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.request import CommitTerms, WriteReceipt, WriteRequest
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.integrity.cascade import with_cascades
@@ -19,22 +18,11 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
-    """Where and as whom a change set lands."""
-
-    branch: str
-    actor: str | None
-    message: str | None
-    if_commit: str | None
-    idempotency_key: str | None
-
-
 def apply(
-    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], options: ApplyOptions
+    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], terms: CommitTerms
 ) -> WriteReceipt:
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    catalog, shaped = _shape(engine, options.branch, typed)
+    catalog, shaped = _shape(engine, terms.branch, typed)
     # Before the transaction: a provider may take seconds, and nobody has to wait for it.
     changes = fill_edits(catalog, shaped, engine.loader.provider)
 
@@ -48,34 +36,16 @@ def apply(
         return complete
 
     claimed = claims_of(catalog, changes)
-    request = WriteRequest(
-        branch=options.branch,
-        operation="apply",
-        tables=claimed.tables,
-        reads=claimed.reads,
-        actor_id=options.actor,
-        message=options.message,
-        if_commit=options.if_commit,
-        idempotency_key=options.idempotency_key,
-        repreparable=not any(len(edit.delete) for edit in typed.values()),
-    )
+    only_adds = not any(len(edit.delete) for edit in typed.values())
+    request = terms.request("apply", claimed.tables, claimed.reads, repreparable=only_adds)
     return engine.transaction.run(request, build)
 
 
 def _shape(engine: Engine, branch: str, edits: Mapping[str, Edit]) -> tuple[Catalog, ChangeSet]:
-    """Shape by the schema we saw last; look again only when the rows do not fit it.
+    def shaped(catalog: Catalog) -> ChangeSet:
+        return shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
 
-    The transaction compares the catalog anyway, so the common case needs no request for it.
-    """
-    known = engine.reader.last_known(engine.reader.ref(branch))
-    if known is not None:
-        catalog = engine.reader.schemas.read(known.schema_id).catalog
-        try:
-            return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
-        except (NotFound, ValidationFailed):
-            pass
-    catalog = engine.reader.snapshot(*engine.reader.branch(branch)).catalog
-    return catalog, shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
+    return engine.reader.by_known_schema(branch, shaped, (NotFound, ValidationFailed))
 
 
 def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from omnigraph.commit.request import Build, WriteRequest
+from dataclasses import replace
+
+from omnigraph.commit.request import Build
 from omnigraph.commit.transaction import Transaction
 from omnigraph.integrity.validate import Claims
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
@@ -17,19 +19,9 @@ def commit_load(
     build: Build,
     engine: str,
 ) -> LoadReceipt:
-    request = WriteRequest(
-        branch=options.branch,
-        operation="load",
-        tables=claimed.tables,
-        reads=claimed.reads,
-        actor_id=options.actor,
-        message=options.message,
-        if_commit=options.if_commit,
-        idempotency_key=options.idempotency_key,
-        repreparable=options.mode is not LoadMode.OVERWRITE,
-        long_build=True,
-        stream_batch=options.stream_batch,
-    )
+    keeps = options.mode is not LoadMode.OVERWRITE
+    request = options.request("load", claimed.tables, claimed.reads, repreparable=keeps)
+    request = replace(request, long_build=True, stream_batch=options.stream_batch)
     receipt = transaction.run(request, build)
     # Counted after the build: Spark knows what it read only then.
     counts = sorted((key, spool.rows) for key, spool in prepared.spools.items())

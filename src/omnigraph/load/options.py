@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.records import Commit, StreamBatch
-from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
+from omnigraph.values.identifiers import EntityKind, TableKey
 
 
 class LoadMode(StrEnum):
@@ -32,15 +33,11 @@ class LoadMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """Where and how a load lands."""
+class LoadOptions(CommitTerms):
+    """What the input means, and how it lands."""
 
+    _: KW_ONLY
     mode: LoadMode = LoadMode.APPEND
-    branch: str = MAIN
-    actor: str | None = None
-    message: str | None = None
-    if_commit: str | None = None
-    idempotency_key: str | None = None
     type_name: str | None = None
     columns: Mapping[str, str] | None = None
     """CSV and Parquet: name in the file -> property."""

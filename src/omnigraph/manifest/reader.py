@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import threading
+from collections.abc import Callable
 from itertools import chain, islice
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
 from omnigraph.lance_store.objects.version_folder import FolderMark, VersionFolder
 from omnigraph.lance_store.reads.scan import read_table
@@ -25,6 +27,8 @@ from omnigraph.values.identifiers import check_ref_name
 _READ_ATTEMPTS = 10
 # Pages of history, of some dozens of commits each, that are looked through for a recent commit.
 _RECENT_PAGES = 32
+
+_T = TypeVar("_T")
 
 
 def manifest_version(ref: BranchRef, version: int) -> DatasetVersion:
@@ -78,6 +82,23 @@ class ManifestReader:
         with self._lock:
             cached = self._states.get(ref.incarnation)
         return cached[1] if cached is not None else None
+
+    def by_known_schema(
+        self, branch: str, make: Callable[[Catalog], _T], misfits: tuple[type[Exception], ...]
+    ) -> tuple[Catalog, _T]:
+        """What `make` makes of the schema we saw last; of the current one only if it misfits.
+
+        For writers: the transaction compares the catalog anyway, so they need no request for it.
+        """
+        known = self.last_known(self.ref(branch))
+        if known is not None:
+            catalog = self.schemas.read(known.schema_id).catalog
+            try:
+                return catalog, make(catalog)
+            except misfits:
+                pass
+        catalog = self.snapshot(*self.branch(branch)).catalog
+        return catalog, make(catalog)
 
     def recent_commit(self, commit_id: str) -> Commit | None:
         """A commit of a branch that this process has seen, as far back as a few pages go."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.request import CommitTerms, WriteReceipt
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument, NotFound, TypeCheckError
@@ -27,17 +27,13 @@ from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class Mutation(CommitTerms):
     """Which query of which text, with what, and how it lands."""
 
+    _: KW_ONLY
     source: str
     name: str | None = None
     params: Mapping[str, object] | None = None
-    branch: str = "main"
-    actor_id: str | None = None
-    message: str | None = None
-    if_commit: str | None = None
-    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +100,17 @@ class Mutator:
             validate_changes(snapshot, setting.store, complete, cascaded=True)
             return complete
 
-        request = WriteRequest(
-            branch=mutation.branch,
-            operation="mutate",
-            tables=claimed.tables,
-            reads=claimed.reads,
-            actor_id=mutation.actor_id,
-            message=mutation.message,
-            if_commit=mutation.if_commit,
-            idempotency_key=mutation.idempotency_key,
-            repreparable=all(isinstance(s, Insert) for s in compiled.statements),
-        )
+        only_adds = all(isinstance(s, Insert) for s in compiled.statements)
+        tables, reads = claimed.tables, claimed.reads
+        request = mutation.request("mutate", tables, reads, repreparable=only_adds)
         return _receipt(compiled.name, mutation, self._transaction.run(request, build))
 
     def _compile(self, mutation: Mutation) -> tuple[Catalog, CompiledQuery]:
-        """By the schema we saw last; look again only when the text does not fit it.
+        def compiled(catalog: Catalog) -> CompiledQuery:
+            return _compile(mutation, catalog)
 
-        The transaction compares the catalog anyway, so the common case needs no request for it.
-        """
-        ref = self._reader.ref(mutation.branch)
-        known = self._reader.last_known(ref)
-        if known is not None:
-            catalog = self._reader.schemas.read(known.schema_id).catalog
-            try:
-                return catalog, _compile(mutation, catalog)
-            except (TypeCheckError, NotFound):
-                pass
-        catalog = self._reader.snapshot(*self._reader.branch(mutation.branch)).catalog
-        return catalog, _compile(mutation, catalog)
+        misfits = (TypeCheckError, NotFound)
+        return self._reader.by_known_schema(mutation.branch, compiled, misfits)
 
 
 def _compile(mutation: Mutation, catalog: Catalog) -> CompiledQuery:
@@ -173,7 +152,7 @@ def _receipt(name: str, mutation: Mutation, receipt: WriteReceipt) -> MutationRe
         name,
         receipt.affected_nodes,
         receipt.affected_edges,
-        commit.actor_id if commit else mutation.actor_id,
+        commit.actor_id if commit else mutation.actor,
         commit,
         receipt.repeated,
     )

@@ -83,7 +83,7 @@ class GraphWriter:
     ) -> None:
         self._graph = open_graph(uri, actor=actor, settings=settings)
         self._options = LoadOptions(
-            LoadMode.parse(mode), branch, actor, message, if_commit, idempotency_key
+            branch, actor, message, if_commit, idempotency_key, mode=LoadMode.parse(mode)
         )
         self._from_branch = from_branch
         self._frames: dict[str, Frame] = {}
