@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -11,9 +11,12 @@ from pyspark.sql import functions as F
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.traversal.reach import HOP_CEILING
 from omnigraph.ir.reads import HopRange
+from omnigraph.spark_query.compilation import Compilation
 from omnigraph.spark_query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark_query.graph_tables import GraphTables
 from omnigraph.spark_query.rows import Bound, Frame, SparkColumn
+
+Step = Callable[[Frame], Frame]
 
 _numbers = count()
 
@@ -81,17 +84,27 @@ class Search:
         return [column.alias(name) for name, column in zip(self.extra, extra, strict=True)]
 
 
-def hop_limit(hops: HopRange) -> int:
-    return HOP_CEILING if hops.maximum is None else hops.maximum
-
-
-def refuse_unfinished(hops: HopRange) -> None:
-    if hops.maximum is None:
-        raise ResourceLimit(
-            f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
-            "give it an upper bound",
-            ceiling=HOP_CEILING,
-        )
+def walk(
+    hops: HopRange, compilation: Compilation, level: Frame, step: Step, onward: Step
+) -> list[Frame]:
+    """The levels of a range that were met: `step` makes the next one, `onward` what goes on."""
+    found: list[Frame] = []
+    deepest = HOP_CEILING if hops.maximum is None else hops.maximum
+    for depth in range(1, deepest + 1):
+        reached = step(level)
+        if depth == hops.maximum:
+            return [*found, reached]
+        reached = compilation.keep(reached)
+        if depth >= hops.minimum:
+            found.append(reached)
+        level = onward(reached)
+        if level.isEmpty():
+            return found or [level]
+    raise ResourceLimit(
+        f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
+        "give it an upper bound",
+        ceiling=HOP_CEILING,
+    )
 
 
 def _as_end(end: End, node: SparkColumn, type_name: SparkColumn) -> list[SparkColumn]:

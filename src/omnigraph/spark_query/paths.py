@@ -7,14 +7,14 @@ from pyspark.sql import functions as F
 from omnigraph.ir.reads import Expand, ExpandMode
 from omnigraph.spark_query.compilation import Compilation
 from omnigraph.spark_query.edge_pairs import EdgePairs, Pairs
-from omnigraph.spark_query.levels import Search, hop_limit, refuse_unfinished
+from omnigraph.spark_query.levels import Search, walk
 from omnigraph.spark_query.rows import Bound, Frame, SparkColumn
 
 
 def path_pairs(op: Expand, sources: Frame, source: Bound, compilation: Compilation) -> Pairs:
     """(source, end, the ids of nodes and edges in turn)."""
-    walk = _shortest if op.mode is ExpandMode.SHORTEST else _trails
-    return walk(op, sources, source, compilation)
+    find = _shortest if op.mode is ExpandMode.SHORTEST else _trails
+    return find(op, sources, source, compilation)
 
 
 def _trails(op: Expand, sources: Frame, source: Bound, compilation: Compilation) -> Pairs:
@@ -23,25 +23,13 @@ def _trails(op: Expand, sources: Frame, source: Bound, compilation: Compilation)
     # An edge is its type and its id; no type name has a blank.
     taken = F.concat_ws(" ", edge.type_name(), F.col(edge.id))
     level = search.begin(sources, source, F.array(F.col(source.id)), _no_texts())
-    found: list[Frame] = []
-    for depth in range(1, hop_limit(op.hops) + 1):
-        longer = search.step(
-            level,
-            _longer(search, edge),
-            F.when(~F.array_contains(used, taken), F.array_append(used, taken)),
-        )
-        level = longer.where(used.isNotNull())
-        if depth == op.hops.maximum:
-            found.append(level)
-            break
-        level = compilation.keep(level)
-        if depth >= op.hops.minimum:
-            found.append(level)
-        if level.isEmpty():
-            break
-    else:
-        refuse_unfinished(op.hops)
-    return search.pairs(found or [level], op.target.types, search.extra[0])
+
+    def step(level: Frame) -> Frame:
+        unused = F.when(~F.array_contains(used, taken), F.array_append(used, taken))
+        return search.step(level, _longer(search, edge), unused).where(used.isNotNull())
+
+    found = walk(op.hops, compilation, level, step, lambda reached: reached)
+    return search.pairs(found, op.target.types, search.extra[0])
 
 
 def _shortest(op: Expand, sources: Frame, source: Bound, compilation: Compilation) -> Pairs:
@@ -50,24 +38,19 @@ def _shortest(op: Expand, sources: Frame, source: Bound, compilation: Compilatio
     (ids,) = search.extra
     level = search.begin(sources, source, F.array(F.col(source.id)))
     visited: Frame | None = None
-    found: list[Frame] = []
-    for depth in range(1, hop_limit(op.hops) + 1):
-        longer = search.step(level, _longer(search, edge))
-        reached = search.without(longer, visited).groupBy(*search.key).agg(F.min(ids).alias(ids))
-        if depth == op.hops.maximum:
-            found.append(reached)
-            break
-        reached = compilation.keep(reached)
-        if depth >= op.hops.minimum:
-            found.append(reached)
-        level = reached.where(~search.at_home())
-        if level.isEmpty():
-            break
+
+    def step(level: Frame) -> Frame:
+        longer = search.without(search.step(level, _longer(search, edge)), visited)
+        return longer.groupBy(*search.key).agg(F.min(ids).alias(ids))
+
+    def onward(reached: Frame) -> Frame:
+        nonlocal visited
         met = reached.select(*search.key)
         visited = met if visited is None else visited.unionAll(met)
-    else:
-        refuse_unfinished(op.hops)
-    return search.pairs(found or [level], op.target.types, ids)
+        return reached.where(~search.at_home())
+
+    found = walk(op.hops, compilation, level, step, onward)
+    return search.pairs(found, op.target.types, ids)
 
 
 def _search(
