@@ -75,24 +75,34 @@ class LocalFiles:
             (self._root / key).unlink()
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
-        found = []
+        # Plain strings: `Path` would take longer than the file system for ten thousands of files.
+        found: list[StoredFile] = []
+        root = str(self._root)
         with storage_errors(f"listing {prefix}"):
-            for folder, _, names in os.walk(self._root / prefix):
-                for name in names:
-                    path = Path(folder) / name
+            folders = [f"{root}/{prefix}".rstrip("/")]
+            while folders:
+                for entry in _entries(folders.pop()):
+                    if entry.is_dir():
+                        folders += [] if entry.is_symlink() else [entry.path]
+                        continue
                     with suppress(FileNotFoundError):
-                        stat = path.stat()
-                        relative = path.relative_to(self._root).as_posix()
-                        found.append(StoredFile(relative, stat.st_size, stat.st_mtime_ns // 1000))
+                        stat = entry.stat()
+                        modified = stat.st_mtime_ns // 1000
+                        found.append(
+                            StoredFile(entry.path[len(root) + 1 :], stat.st_size, modified)
+                        )
         return tuple(sorted(found, key=lambda file: file.path))
 
     def delete_many(self, keys: Sequence[str]) -> None:
+        root = str(self._root)
         for key in keys:
-            self.delete(key)
-        for parent in {(self._root / key).parent for key in keys}:
-            if not parent.name.startswith("__") and parent.name not in _LASTING:
+            with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
+                os.unlink(f"{root}/{key}")  # noqa: PTH108 - as in `walk`
+        for parent in {key.rpartition("/")[0] for key in keys}:
+            name = parent.rpartition("/")[2]
+            if not name.startswith("__") and name not in _LASTING:
                 with suppress(OSError):
-                    parent.rmdir()
+                    os.rmdir(f"{root}/{parent}")  # noqa: PTH106
 
     def remove_empty_folders(self, prefix: str) -> None:
         """What is left of a tree whose objects are gone; object stores have no folders."""
@@ -128,6 +138,14 @@ class LocalFiles:
             if not source.startswith("/proc/"):
                 Path(source).unlink()
         return fd
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _nameless_file(directory: Path) -> tuple[int, str]:
