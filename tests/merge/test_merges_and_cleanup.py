@@ -10,6 +10,7 @@ import pytest
 from omnigraph.errors import FeedGap, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.manifest.lineage import Lineage
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.testing.invariants import assert_at_rest
@@ -166,3 +167,42 @@ def test_a_branch_made_again_is_never_served_from_what_was_kept_of_the_first(gra
         graph.branches.delete("r")
         if age == 60:
             graph.cleanup(keep=1, confirm=True)
+
+
+def test_merges_all_day_keep_no_more_than_a_few_versions(graph: Graph) -> None:
+    """Every merge has another parent; only where living branches meet does its state stay."""
+    graph.branches.create("r")
+    counts = []
+    for age in range(24):
+        set_age(graph, "r", "bob", age)
+        set_age(graph, "main", "ada", age)
+        graph.merge("r")
+        graph.merge("main", into="r")
+        if age % 8 == 7:
+            graph = cleaned(graph)
+            files = [f for kind in ("nodes", "edges") for f in Path(graph.uri, kind).rglob("*.*")]
+            counts.append(len(files))
+    assert counts[-1] == counts[1], counts
+    assert_at_rest(graph)
+
+
+def test_a_meeting_point_stays_on_every_way_to_it(graph: Graph) -> None:
+    """Compaction moved its tables between the log of its branch and the page of its merge."""
+    graph.branches.create("r")
+    set_age(graph, "r", "bob", 7)
+    for age in range(3):
+        set_age(graph, "main", "ada", age)
+    met = graph.branches.show("main").head_commit_id
+    graph.merge("main", into="r")
+    graph.optimize("main")
+    for age in range(3):
+        set_age(graph, "main", "ada", 10 + age)
+        set_age(graph, "r", "cy", age)
+    graph = cleaned(graph)
+    reader = graph.engine.reader
+    states = [reader.branch(name)[1] for name in ("main", "r")]
+    found = [Lineage(reader, [state]).snapshot(met) for state in states]
+    assert found[0].tables != found[1].tables, "otherwise this tests nothing"
+    for snapshot in found:
+        for pin in snapshot.tables.values():
+            assert graph.engine.store.open(pin.at).count_rows() == pin.row_count

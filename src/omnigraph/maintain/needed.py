@@ -70,15 +70,15 @@ def needed_now(
 ) -> Needed:
     """`deleted_lately` are incarnations without a name whose readers may not have finished."""
     needed = Needed()
-    seen_segments: set[str] = set()
     heads = live(reader)
-    kept = _kept_commits(reader, (state for _, state in heads), retention, now)
+    states = [state for _, state in heads]
+    wanted = _kept_commits(reader, states, retention, now)
+    # Branches that live can be merged, however few snapshots the policy keeps.
+    wanted |= meeting_points(Lineage(reader, states), {state.head_commit_id for state in states})
+    log = _Log(needed, reader, wanted)
     for ref, state in heads:
         _add_head(needed, ref, state)
-        _add_log(needed, reader, state, seen_segments)
-        for pins in _kept_snapshots(reader, state, kept):
-            needed.add_pins(pins)
-    _add_meeting_points(needed, reader, [state for _, state in heads])
+        log.add(state)
     for incarnation in deleted_lately:
         ref = BranchRef(incarnation, incarnation, None, 0)
         try:
@@ -86,7 +86,7 @@ def needed_now(
         except (NotFound, StorageFailure):
             continue  # its creation was cut short: nobody reads it
         _add_head(needed, ref, state)
-        _add_log(needed, reader, state, seen_segments)
+        log.add(state)
     for name in reader.tag_refs.names():
         tag = reader.tag_refs.find(name)
         if tag is not None:
@@ -104,82 +104,74 @@ def _add_head(needed: Needed, ref: BranchRef, state: BranchState) -> None:
     needed.objects.add(schema_object(state.schema_id))
 
 
-def _add_meeting_points(needed: Needed, reader: ManifestReader, states: list[BranchState]) -> None:
-    """Branches that live can be merged, however few snapshots the policy keeps."""
-    lineage = Lineage(reader, states)
-    for commit_id in meeting_points(lineage, {state.head_commit_id for state in states}):
-        needed.add_pins(lineage.snapshot(commit_id).tables.values())
+class _Log:
+    """The commit log is small and stays whole, however few snapshots do.
+
+    The same commit stands in the logs of all branches forked after it and in what merges brought
+    in. Tables may have been compacted between those writings, so its snapshot has other versions
+    here than there; readers come by any of these ways, and what is wanted is kept on all of them.
+    """
+
+    def __init__(self, needed: Needed, reader: ManifestReader, wanted: set[str]) -> None:
+        self._needed = needed
+        self._history = reader.history
+        self._wanted = wanted
+        self._seen: set[str] = set()
+
+    def add(self, state: BranchState) -> None:
+        self._add_page(CommitPage(state.commits, tuple(state.tables.values())))
+        for segment, page in self._history.with_children(state.history):
+            self._needed.objects.add(history_object(segment.segment_id))
+            if page is not None and segment.segment_id not in self._seen:
+                self._add_page(page)
+            self._seen.add(segment.segment_id)
+
+    def _add_page(self, page: CommitPage) -> None:
+        for pins in _snapshots_of(page, self._wanted):
+            self._needed.add_pins(pins)
+        for stored in page.commits:
+            named = stored.references
+            merged = named.merged_history
+            if merged is not None and merged not in self._seen:
+                self._seen.add(merged)
+                self._needed.objects.add(history_object(merged))
+                self._add_page(self._history.page(merged))
+            self._needed.objects.add(schema_object(named.schema_id))
+            self._needed.objects.update(change_list_object(f) for f in named.listed_files)
 
 
-def _add_log(
-    needed: Needed, reader: ManifestReader, state: BranchState, seen_segments: set[str]
-) -> None:
-    """The commit log is small and stays whole, however few snapshots do."""
-    _add_commits(needed, reader, state.commits)
-    for segment, page in reader.history.with_children(state.history):
-        needed.objects.add(history_object(segment.segment_id))
-        if page is not None and segment.segment_id not in seen_segments:
-            _add_commits(needed, reader, page.commits)
-        seen_segments.add(segment.segment_id)
-
-
-def _add_commits(needed: Needed, reader: ManifestReader, commits: Iterable[StoredCommit]) -> None:
-    for stored in commits:
-        merged = stored.commit.merged_history
-        if merged is not None and history_object(merged) not in needed.objects:
-            # What a merge brought in, and the state of its other parent: the next merge of the
-            # two lines starts from there, whatever became of the branch.
-            needed.objects.add(history_object(merged))
-            page = reader.history.page(merged)
-            needed.add_pins(page.tables)
-            _add_commits(needed, reader, page.commits)
-        needed.objects.add(schema_object(stored.commit.schema_id))
-        needed.objects.update(change_list_object(f) for f in stored.commit.listed_files)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Commits whose snapshot stays, and how far back the oldest of them lies."""
-
-    commit_ids: frozenset[str]
-    oldest: int
+def _snapshots_of(page: CommitPage, wanted: set[str]) -> Iterator[tuple[TablePin, ...]]:
+    """The pins of each wanted commit of a page; commits older than the last one stay unread."""
+    left = sum(stored.commit_id in wanted for stored in page.commits)
+    pins = page.tables
+    for stored in reversed(page.commits):
+        if not left:
+            return
+        if stored.commit_id in wanted:
+            left -= 1
+            yield pins
+        pins = tuple(undo_commits(pins, (stored,)).values())
 
 
 def _kept_commits(
     reader: ManifestReader, states: Iterable[BranchState], retention: Retention, now: int
-) -> _Kept:
+) -> set[str]:
     """Kept on one branch is kept on all: whoever asks for a commit need not know whose it was."""
-    found: dict[str, int] = {}
+    found: set[str] = set()
     for state in states:
         superseded_at = None
-        for position, (stored, _) in enumerate(_snapshots(reader, state)):
+        for position, stored in enumerate(_newest_first(reader, state)):
             if not retention.keeps(position, superseded_at, now):
                 break
             superseded_at = stored.commit.created_at
-            found[stored.commit_id] = superseded_at
-    return _Kept(frozenset(found), min(found.values(), default=now))
+            found.add(stored.commit_id)
+    return found
 
 
-def _kept_snapshots(
-    reader: ManifestReader, state: BranchState, kept: _Kept
-) -> Iterator[tuple[TablePin, ...]]:
-    for stored, pins in _snapshots(reader, state):
-        if stored.commit.created_at < kept.oldest:
-            return
-        if stored.commit_id in kept.commit_ids:
-            yield pins
-
-
-def _snapshots(
-    reader: ManifestReader, state: BranchState
-) -> Iterator[tuple[StoredCommit, tuple[TablePin, ...]]]:
-    """Every commit of a branch with the pins after it, newest first."""
-    window = CommitPage(state.commits, tuple(state.tables.values()))
-    for page in chain((window,), reader.history.pages(state.history)):
-        pins = page.tables
-        for stored in reversed(page.commits):
-            yield stored, pins
-            pins = tuple(undo_commits(pins, (stored,)).values())
+def _newest_first(reader: ManifestReader, state: BranchState) -> Iterator[StoredCommit]:
+    pages = (page.commits for page in reader.history.pages(state.history))
+    for commits in chain((state.commits,), pages):
+        yield from reversed(commits)
 
 
 def _add_intent(needed: Needed, intent: Intent) -> None:

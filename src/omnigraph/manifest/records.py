@@ -181,12 +181,6 @@ class Commit:
     lines starts at the last one. Operations are not told apart, all ids count as updated.
     """
 
-    @property
-    def listed_files(self) -> tuple[str, ...]:
-        """Files with the ids of this commit that were too many to stand in it."""
-        lists = (*self.changes, *(self.differs_from_merged or ()))
-        return tuple(c.file for c in lists if c.file is not None)
-
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
         return {
@@ -227,6 +221,16 @@ class Commit:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CommitReferences:
+    """Objects outside of the log that a commit names."""
+
+    schema_id: str
+    merged_history: str | None
+    listed_files: tuple[str, ...]
+    """With ids that were too many to stand in the commit."""
+
+
 @dataclass(frozen=True)
 class StoredCommit:
     """A commit as the manifest holds it: the text is parsed when somebody asks.
@@ -241,6 +245,14 @@ class StoredCommit:
     @cached_property
     def commit(self) -> Commit:
         return Commit.from_json(json.loads(self.text))
+
+    @property
+    def references(self) -> CommitReferences:
+        """Read from the text alone: cleanup asks this of every commit there ever was."""
+        data = json.loads(self.text)
+        lists = (*data["changes"], *(data.get("differs_from_merged") or ()))
+        files = tuple(item["file"] for item in lists if item["file"] is not None)
+        return CommitReferences(data["schema_id"], data.get("merged_history"), files)
 
     @staticmethod
     def of(commit: Commit) -> StoredCommit:

@@ -19,7 +19,7 @@ from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import TableChanges
+from omnigraph.manifest.records import BranchRef, TableChanges
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.content import Content
@@ -104,23 +104,26 @@ def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
 
 
 class _Attempt:
-    """One merge; the source's head is looked at once, the target's again after every lost race."""
+    """One merge; both heads are looked at again after every lost race."""
 
     def __init__(self, parts: MergeParts, request: MergeRequest, scratch: Scratch) -> None:
         self._parts = parts
         self._request = request
         self._scratch = scratch
-        source, self.theirs = parts.reader.branch(request.source)
         target, state = parts.reader.branch(request.target)
-        if source == target:
+        if self._look_at_source() == target:
             raise InvalidArgument(f"{request.source!r} cannot be merged into itself")
-        self._their_snapshot = parts.reader.snapshot(source, self.theirs)
         lineage = Lineage(parts.reader, (state, self.theirs))
         heads = (state.head_commit_id, self.theirs.head_commit_id)
         self.changed_rows = count_between(lineage, *heads)
         self.outcome = Outcome.ALREADY_UP_TO_DATE
         self._merged: Merged | None = None
         self._lineage: Lineage | None = None
+
+    def _look_at_source(self) -> BranchRef:
+        ref, self.theirs = self._parts.reader.branch(self._request.source)
+        self._their_snapshot = self._parts.reader.snapshot(ref, self.theirs)
+        return ref
 
     def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
         merged = self.merge(ours)
@@ -146,6 +149,8 @@ class _Attempt:
     def merge(self, ours: Snapshot) -> Merged | None:
         """None when ours has everything already."""
         reader = self._parts.reader
+        # Again: what was the source's head before a long wait could be gone when we are done.
+        self._look_at_source()
         _, state = reader.branch(self._request.target)
         lineage = Lineage(reader, (state, self.theirs))
         our_id, their_id = ours.graph_commit_id, self.theirs.head_commit_id
