@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ class Soak:
             for commit in graph.commits.list(branch, limit=KEPT_COMMITS):
                 commit_id = commit.graph_commit_id
                 model.check_snapshot(graph, graph.snapshot(branch, at=commit_id))
+        for source, target in permutations(BRANCHES, 2):
+            graph.preview_merge(source, target)  # whatever cleanup took, these two can be merged
         verified = graph.verify()
         assert verified.ok, verified.findings
         assert_at_rest(graph)

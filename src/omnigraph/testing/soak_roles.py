@@ -28,6 +28,7 @@ from omnigraph.testing.soak_model import (
 )
 
 KEPT_COMMITS = 20
+_TRIES = 100
 
 
 def soak_settings(minimum_age: float) -> Settings:
@@ -157,8 +158,9 @@ _Answer = TypeVar("_Answer")
 
 def _insist(action: Callable[..., _Answer], *arguments: object) -> _Answer:
     """As users are told to: what lost a race, or was overtaken by cleanup, is repeated."""
-    while True:
+    for _ in range(_TRIES):
         try:
             return action(*arguments)
         except (ExpectedVersionMismatch, SnapshotReclaimed):
             continue
+    return action(*arguments)
