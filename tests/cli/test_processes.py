@@ -41,6 +41,19 @@ def test_help_does_not_load_the_engine() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_query_loads_no_other_operation(many: str) -> None:
+    """Imports are most of the time of a short command."""
+    code = (
+        "import sys; from omnigraph.cli.main import app; "
+        f"app(['query', '-e', {NAMES!r}, '--store', {many!r}], standalone_mode=False); "
+        "others = {f'omnigraph.{n}' for n in 'schema load export merge feed maintain mutate "
+        "integrity diff pipeline spark_query'.split()} | {'duckdb', 'rich.console', 'ruamel.yaml'}; "
+        "sys.exit(str(sorted(others & set(sys.modules))) if others & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "20,000 rows")
+
+
 def test_a_day_with_a_graph(tmp_path: Path) -> None:
     schema = tmp_path / "s.pg"
     schema.write_text("node P { name: String @key }\n")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from omnigraph.commit.request import WriteReceipt
-from omnigraph.diff.change import ChangeFilter, ChangePage
-from omnigraph.feed.poll import FeedRequest, baseline, poll
-from omnigraph.feed.records import FeedPage
-from omnigraph.graph import history, merging
 from omnigraph.graph.engine import Engine
-from omnigraph.merge.conflicts import MergePreview, MergeResult
-from omnigraph.merge.picks import CHERRY_PICK, REVERT
 from omnigraph.values.identifiers import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.commit.request import WriteReceipt
+    from omnigraph.diff.change import ChangePage
+    from omnigraph.feed.records import FeedPage
+    from omnigraph.merge.conflicts import MergePreview, MergeResult
 
 
 class Branching:
@@ -48,6 +48,9 @@ class Branching:
         Example:
             >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
         """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.graph import history
+
         options = history.PageOptions(ChangeFilter.of(types, kinds, ops), limit, cursor)
         return history.diff(self.engine, a, b, options)
 
@@ -73,6 +76,8 @@ class Branching:
         Example:
             >>> graph.merge("review/x", into="main", strategy="theirs").outcome
         """
+        from omnigraph.graph import merging
+
         options = merging.MergeOptions(strategy, resolutions, self.actor, message)
         if preview:
             return self.preview_merge(source, into, strategy, resolutions)
@@ -82,6 +87,8 @@ class Branching:
         self, source: str, into: str = MAIN, strategy: str = "fail", resolutions: object = None
     ) -> MergePreview:
         """`merge(preview=True)`: the conflicts, with `outcome` and `changes`."""
+        from omnigraph.graph import merging
+
         options = merging.MergeOptions(strategy, resolutions, self.actor, None)
         return merging.preview(self.engine, source, into, options)
 
@@ -100,8 +107,10 @@ class Branching:
         commit). Reverting a merge undoes all it brought. `commit` of the receipt is None when
         nothing of the commit is left.
         """
+        from omnigraph.graph import merging
+
         options = merging.MergeOptions(strategy, resolutions, self.actor, message)
-        return merging.repeat_commit(self.writable(), commit_id, branch, REVERT, options)
+        return merging.revert(self.writable(), commit_id, branch, options)
 
     def cherry_pick(
         self,
@@ -113,8 +122,10 @@ class Branching:
         message: str | None = None,
     ) -> WriteReceipt:
         """Make the changes of one commit, of any branch, again on `onto`."""
+        from omnigraph.graph import merging
+
         options = merging.MergeOptions(strategy, resolutions, self.actor, message)
-        return merging.repeat_commit(self.writable(), commit_id, onto, CHERRY_PICK, options)
+        return merging.cherry_pick(self.writable(), commit_id, onto, options)
 
     def changes(  # noqa: PLR0913 - filters are keywords
         self,
@@ -133,6 +144,9 @@ class Branching:
         with `page.cursor`, at once while `page.has_more`. A cursor is bound to the graph, this
         branch and the filter. `FeedGap` means: take a new `baseline`.
         """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.feed.poll import FeedRequest, poll
+
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
         return poll(self.engine.reader, request, cursor, start)
 
@@ -149,5 +163,8 @@ class Branching:
         Pass the cursor (and the same filter) to `changes`: it hands out the rest of the baseline
         first, then what happened after it. Nothing is missed and nothing comes twice.
         """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.feed.poll import FeedRequest, baseline
+
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
         return baseline(self.engine.reader, request)

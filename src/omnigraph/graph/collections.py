@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.errors import NotFound
-from omnigraph.graph import history, reads
-from omnigraph.graph.commit_drawing import draw
+from omnigraph.graph import reads
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.diff.change import ChangePage
 
 
 class _Door(Protocol):
@@ -111,6 +112,9 @@ class Commits:
 
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
+        from omnigraph.graph import history
+        from omnigraph.graph.commit_drawing import draw
+
         return draw(history.newest_commits(self._engine, branch, limit))
 
     def changes(
@@ -124,6 +128,9 @@ class Commits:
         cursor: str | None = None,
     ) -> ChangePage:
         """What a commit changed against its first parent; pages like `Graph.diff`."""
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.graph import history
+
         wanted = ChangeFilter.of(types, kinds, ops)
         options = history.PageOptions(wanted, limit, cursor)
         return history.commit_changes(self._engine, commit_id, options)

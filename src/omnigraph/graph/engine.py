@@ -5,65 +5,137 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
-from omnigraph.commit.drift import PushAside
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.observed import ObservedTransaction
 from omnigraph.commit.recovery.act import RecoveryActions
 from omnigraph.commit.recovery.sweep import Recovery
-from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.choose import choose_provider
+from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.topology.stored_topology import open_stored_topology
 from omnigraph.execute.views.snapshot_views import ViewCache
+from omnigraph.graph.built_once import built_once
 from omnigraph.graph.queries import QueryRunner
-from omnigraph.graph.spark_queries import SparkQueryRunner
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
-from omnigraph.load.local_load import LocalLoader
-from omnigraph.maintain.backup import Backup
-from omnigraph.maintain.cleanup import Cleanup
-from omnigraph.maintain.reconciler import Reconciler
-from omnigraph.maintain.repair import Repair
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.mutate.mutation import Mutator
-from omnigraph.pipeline.embed import Embedder
-from omnigraph.pipeline.embed_plan import History
-from omnigraph.pipeline.spark_compaction import SparkCompactor
-from omnigraph.pipeline.spark_load import SparkLoader
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 
+if TYPE_CHECKING:
+    from omnigraph.graph.spark_queries import SparkQueryRunner
+    from omnigraph.load.local_load import LocalLoader
+    from omnigraph.maintain.backup import Backup
+    from omnigraph.maintain.cleanup import Cleanup
+    from omnigraph.maintain.reconciler import Reconciler
+    from omnigraph.maintain.repair import Repair
+    from omnigraph.mutate.mutation import Mutator
+    from omnigraph.pipeline.embed import Embedder
+    from omnigraph.pipeline.spark_compaction import SparkCompactor
+    from omnigraph.pipeline.spark_load import SparkLoader
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Engine:
-    """Everything a `Graph` delegates to."""
+    """Everything a `Graph` delegates to.
+
+    What every process needs is wired at once. The operations above it are made when the first call
+    asks for them: a process that only queries should not wait for the code that merges and loads.
+    """
 
     store: Store
     reader: ManifestReader
     commits: CommitGraph
+    publisher: Publisher
     board: IntentBoard
+    arming: Arming
     recovery: Recovery
-    transaction: Transaction
+    transaction: ObservedTransaction
     lifecycle: BranchLifecycle
-    cleanup: Cleanup
-    backup: Backup
-    reconciler: Reconciler
-    maintenance: MaintenanceSettings
-    history: HistorySettings
-    repair: Repair
+    provider: EmbeddingProvider
     queries: QueryRunner
-    spark_queries: SparkQueryRunner
-    embedder: Embedder
-    loader: LocalLoader
-    mutator: Mutator
-    spark_loader: SparkLoader
-    spark_compactor: SparkCompactor
+    settings: Settings
+    clock: Clock
+
+    @built_once
+    def loader(self) -> LocalLoader:
+        from omnigraph.load.local_load import LocalLoader
+
+        parts = (self.reader, self.commits, self.transaction, self.provider)
+        return LocalLoader(*parts, self.settings.load)
+
+    @built_once
+    def mutator(self) -> Mutator:
+        from omnigraph.mutate.mutation import Mutator
+
+        parts = (self.reader, self.transaction, self.provider, self.queries.read)
+        return Mutator(*parts, self.clock)
+
+    @built_once
+    def cleanup(self) -> Cleanup:
+        from omnigraph.maintain.cleanup import Cleanup
+
+        parts = (self.reader, self.board, self.arming, self.recovery)
+        return Cleanup(*parts, self.settings, self.clock)
+
+    @built_once
+    def reconciler(self) -> Reconciler:
+        from omnigraph.maintain.reconciler import Reconciler
+
+        return Reconciler(self.reader, self.transaction, self.cleanup, self.settings.maintenance)
+
+    @built_once
+    def repair(self) -> Repair:
+        from omnigraph.commit.drift import PushAside
+        from omnigraph.maintain.repair import Repair
+
+        parts = (self.reader, self.publisher, self.arming)
+        push_aside = PushAside(*parts, self.settings.write, self.clock)
+        return Repair(self.reader, self.board, self.recovery, push_aside)
+
+    @built_once
+    def backup(self) -> Backup:
+        from omnigraph.maintain.backup import Backup
+
+        return Backup(self.reader, self.board, self.settings.write, self.clock)
+
+    @built_once
+    def embedder(self) -> Embedder:
+        from omnigraph.pipeline.embed import Embedder
+        from omnigraph.pipeline.embed_plan import History
+
+        return Embedder(
+            History(self.store, self.reader, self.commits),
+            self.transaction,
+            self.provider,
+            self.settings.embedding,
+            self.settings.pipeline,
+            self.clock,
+        )
+
+    @built_once
+    def spark_loader(self) -> SparkLoader:
+        from omnigraph.pipeline.spark_load import SparkLoader
+
+        return SparkLoader(self.reader, self.commits, self.transaction, self.settings)
+
+    @built_once
+    def spark_compactor(self) -> SparkCompactor:
+        from omnigraph.pipeline.spark_compaction import SparkCompactor
+
+        return SparkCompactor(self.settings.pipeline)
+
+    @built_once
+    def spark_queries(self) -> SparkQueryRunner:
+        from omnigraph.graph.spark_queries import SparkQueryRunner
+
+        return SparkQueryRunner(self.store, self.settings, self.clock)
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:
@@ -87,42 +159,23 @@ def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     recovery = Recovery(board, reader, publisher, RecoveryActions(reader, publisher, clock))
     arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
     provider = choose_provider(settings.embedding, os.environ, clock)
-    transaction = ObservedTransaction(reader, publisher, board, arming, settings, clock)
-    cleanup = Cleanup(reader, board, arming, recovery, settings, clock)
-    reconciler = Reconciler(reader, transaction, cleanup, settings.maintenance)
-    transaction.observer = reconciler.committed
     views = ViewCache(
         reader, settings.read.cache_bytes, open_stored_topology(settings.read, os.environ)
     )
-    queries = QueryRunner(views, settings.read, provider, clock)
-    return Engine(
+    engine = Engine(
         store=store,
         reader=reader,
         commits=commits,
+        publisher=publisher,
         board=board,
+        arming=arming,
         recovery=recovery,
-        transaction=transaction,
+        transaction=ObservedTransaction(reader, publisher, board, arming, settings, clock),
         lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
-        queries=queries,
-        spark_queries=SparkQueryRunner(store, settings, clock),
-        loader=LocalLoader(reader, commits, transaction, provider, settings.load),
-        repair=Repair(
-            reader, board, recovery, PushAside(reader, publisher, arming, settings.write, clock)
-        ),
-        cleanup=cleanup,
-        backup=Backup(reader, board, settings.write, clock),
-        reconciler=reconciler,
-        maintenance=settings.maintenance,
-        history=settings.history,
-        spark_loader=SparkLoader(reader, commits, transaction, settings),
-        spark_compactor=SparkCompactor(settings.pipeline),
-        embedder=Embedder(
-            History(store, reader, commits),
-            transaction,
-            provider,
-            settings.embedding,
-            settings.pipeline,
-            clock,
-        ),
-        mutator=Mutator(reader, transaction, provider, queries.read, clock),
+        provider=provider,
+        queries=QueryRunner(views, settings.read, provider, clock),
+        settings=settings,
+        clock=clock,
     )
+    engine.transaction.observer = lambda commit: engine.reconciler.committed(commit)
+    return engine

@@ -6,37 +6,38 @@ import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
-from omnigraph.changes.shape import Edit
 from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.commit.request import CommitTerms, WriteReceipt
 from omnigraph.errors import ReadOnlyGraph
-from omnigraph.execute.result import QueryResult
-from omnigraph.export.export_graph import ExportReceipt
-from omnigraph.graph import indexes, loading, reads, upkeep, writes
+from omnigraph.graph import reads
 from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.indexes import IndexStatus
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.graph.query_engines import query_engine
-from omnigraph.lance_store.reads.blob_reads import StoredBlob
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.maintain.backup import BackupReport
-from omnigraph.maintain.cleanup import CleanupReport
-from omnigraph.maintain.findings import VerifyReport
-from omnigraph.maintain.repair import RepairReport
-from omnigraph.maintain.status import GraphStatus, graph_status
-from omnigraph.maintain.verify import verify_graph
-from omnigraph.manifest.records import RecoveryAudit
-from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.mutate.mutation import Mutation, MutationReceipt
-from omnigraph.pipeline.embed import EmbedReceipt, EmbedRequest
 from omnigraph.values.identifiers import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.model import Catalog
+    from omnigraph.changes.shape import Edit
+    from omnigraph.commit.request import WriteReceipt
+    from omnigraph.execute.result import QueryResult
+    from omnigraph.export.export_graph import ExportReceipt
+    from omnigraph.graph.indexes import IndexStatus
+    from omnigraph.lance_store.reads.blob_reads import StoredBlob
+    from omnigraph.load.options import LoadReceipt
+    from omnigraph.maintain.backup import BackupReport
+    from omnigraph.maintain.cleanup import CleanupReport
+    from omnigraph.maintain.findings import VerifyReport
+    from omnigraph.maintain.repair import RepairReport
+    from omnigraph.maintain.status import GraphStatus
+    from omnigraph.manifest.records import RecoveryAudit
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.mutate.mutation import MutationReceipt
+    from omnigraph.pipeline.embed import EmbedReceipt
 
 
 class Graph(Branching):
@@ -144,6 +145,8 @@ class Graph(Branching):
             >>> graph.mutate('query add() { insert Person { name: "Ada" } }').affected_nodes
             1
         """
+        from omnigraph.mutate.mutation import Mutation
+
         terms = (branch, self.actor, message, if_commit, idempotency_key)
         mutation = Mutation(*terms, source=source, name=name, params=params)
         return self.writable().mutator.run(mutation)
@@ -162,6 +165,9 @@ class Graph(Branching):
         Example:
             >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
         """
+        from omnigraph.commit.request import CommitTerms
+        from omnigraph.graph import writes
+
         terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)
         return writes.apply(self.writable(), edits, terms)
 
@@ -199,6 +205,9 @@ class Graph(Branching):
             if_commit: Refuse unless this is the head of the branch.
             idempotency_key: The same key again gives the first commit.
         """
+        from omnigraph.graph import loading
+        from omnigraph.load.options import LoadMode, LoadOptions
+
         terms = (branch, self.actor, message, if_commit, idempotency_key)
         options = LoadOptions(*terms, mode=LoadMode.parse(mode), type_name=type, columns=columns)
         return loading.load(self.writable(), data, options, from_branch, (engine, progress))
@@ -218,6 +227,8 @@ class Graph(Branching):
         `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
         `engine="spark"` it is a directory of parts that workers write side by side.
         """
+        from omnigraph.graph import loading
+
         snapshot = self.snapshot(branch, at=at)
         return loading.export(self._engine, snapshot, path, types, (format, engine))
 
@@ -236,11 +247,15 @@ class Graph(Branching):
         Example:
             >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
         """
+        from omnigraph.graph import loading
+
         snapshot = self.snapshot(branch, at=at)
         return loading.blob(self._engine, snapshot, (kind, type, id, property))
 
     def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
+        from omnigraph.graph import writes
+
         return writes.extend_schema(self.writable(), catalog, branch, self.actor)
 
     def optimize(
@@ -255,20 +270,28 @@ class Graph(Branching):
         Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
         the files of a table side by side.
         """
+        from omnigraph.graph import upkeep
+
         how = upkeep.Upkeep(types, self.actor, engine)
         return upkeep.optimize(self.writable(), branch, how)
 
     def ensure_indices(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
         """Build what the schema declares; the names of the types writers kept us from."""
+        from omnigraph.graph import indexes
+
         return indexes.ensure_indices(self.writable(), branch, types, self.actor)
 
     def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
         """Every declared index: how many rows it covers and how many it does not yet."""
+        from omnigraph.graph import indexes
+
         return indexes.index_status(self._engine, branch)
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
-        return graph_status(self._engine.reader, self.uri, self._engine.maintenance)
+        from omnigraph.maintain.status import graph_status
+
+        return graph_status(self._engine.reader, self.uri, self._engine.settings.maintenance)
 
     def embed(
         self,
@@ -282,6 +305,8 @@ class Graph(Branching):
 
         `engine="spark"` asks the provider from all cores of the Spark session.
         """
+        from omnigraph.pipeline.embed import EmbedRequest
+
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message, engine)
         return self.writable().embedder.run(request)
@@ -301,6 +326,8 @@ class Graph(Branching):
         Example:
             >>> graph.cleanup(keep=100, older_than="7d").bytes
         """
+        from omnigraph.graph import upkeep
+
         wanted = upkeep.retention(keep, older_than)
         if confirm:
             return self.writable().cleanup.run(wanted, self.actor)
@@ -315,6 +342,8 @@ class Graph(Branching):
         Example:
             >>> graph.verify().ok
         """
+        from omnigraph.maintain.verify import verify_graph
+
         return verify_graph(self._engine.reader, self._engine.cleanup, commits, full=full)
 
     def for_repair(self) -> Graph:
@@ -336,6 +365,8 @@ class Graph(Branching):
         Example:
             >>> graph.backup("s3://backups/people-2026-01-01").bytes
         """
+        from omnigraph.graph import upkeep
+
         return self.writable().backup.run(upkeep.backup_store(target), self.actor)
 
     def refresh(self) -> int:

@@ -17,8 +17,9 @@ from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.pipeline.engine_choice import LOCAL, SPARK, choose_engine
+from omnigraph.pipeline.engine_choice import choose_engine
 from omnigraph.pipeline.spark_export import SparkExporter
+from omnigraph.values.engine_names import LOCAL, SPARK
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
 

@@ -10,7 +10,7 @@ from omnigraph.graph.engine import Engine
 from omnigraph.merge.branches import MergeParts, MergeRequest, merge_branches, preview_merge
 from omnigraph.merge.conflicts import MergePreview, MergeResult
 from omnigraph.merge.decisions import Decisions, read_resolutions
-from omnigraph.merge.picks import PickRequest, pick
+from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 
@@ -34,10 +34,17 @@ def preview(engine: Engine, source: str, target: str, options: MergeOptions) -> 
     return preview_merge(_parts(engine), _request(source, target, options, delete_branch=False))
 
 
-def repeat_commit(
+def revert(engine: Engine, commit_id: str, branch: str, options: MergeOptions) -> WriteReceipt:
+    return _repeat(engine, commit_id, branch, REVERT, options)
+
+
+def cherry_pick(engine: Engine, commit_id: str, onto: str, options: MergeOptions) -> WriteReceipt:
+    return _repeat(engine, commit_id, onto, CHERRY_PICK, options)
+
+
+def _repeat(
     engine: Engine, commit_id: str, branch: str, operation: str, options: MergeOptions
 ) -> WriteReceipt:
-    """Revert or cherry-pick one commit."""
     request = PickRequest(
         commit_id, branch, operation, _decisions(options), options.actor, options.message
     )
@@ -56,4 +63,4 @@ def _decisions(options: MergeOptions) -> Decisions:
 
 def _parts(engine: Engine) -> MergeParts:
     parts = (engine.reader, engine.transaction, engine.lifecycle)
-    return MergeParts(*parts, engine.history, SYSTEM_CLOCK)
+    return MergeParts(*parts, engine.settings.history, SYSTEM_CLOCK)

@@ -15,7 +15,6 @@ from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.layout import MANIFEST, SCHEMAS
-from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -62,6 +61,8 @@ def open_graph(
 
 
 def _read_schema(schema: Catalog | str | os.PathLike[str]) -> tuple[Catalog, str]:
+    from omnigraph.schema.build import catalog_from_text
+
     if isinstance(schema, Catalog):
         return schema, ""
     # A schema has braces or line breaks; a path practically never does.

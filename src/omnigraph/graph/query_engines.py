@@ -9,7 +9,7 @@ from omnigraph.execute.result import QueryResult
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.pipeline.engine_choice import LOCAL, SPARK
+from omnigraph.values.engine_names import LOCAL, SPARK
 
 
 class QueryEngine(Protocol):

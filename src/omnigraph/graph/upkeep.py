@@ -13,9 +13,9 @@ from omnigraph.lance_store.store import Store
 from omnigraph.maintain.backup import BackupReport, restore
 from omnigraph.maintain.maintenance import RunTasks, optimize_table, run_here
 from omnigraph.maintain.needed import Retention
-from omnigraph.pipeline.engine_choice import LOCAL, SPARK
 from omnigraph.settings.models import Settings
 from omnigraph.values.durations import duration_micros
+from omnigraph.values.engine_names import LOCAL, SPARK
 from omnigraph.values.identifiers import MAIN
 
 

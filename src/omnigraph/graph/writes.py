@@ -24,13 +24,13 @@ def apply(
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
     catalog, shaped = _shape(engine, terms.branch, typed)
     # Before the transaction: a provider may take seconds, and nobody has to wait for it.
-    changes = fill_edits(catalog, shaped, engine.loader.provider)
+    changes = fill_edits(catalog, shaped, engine.provider)
 
     def build(snapshot: Snapshot) -> ChangeSet:
         shaped = changes
         if snapshot.catalog is not catalog:
             again = shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
-            shaped = fill_edits(snapshot.catalog, again, engine.loader.provider)
+            shaped = fill_edits(snapshot.catalog, again, engine.provider)
         complete = with_cascades(snapshot, engine.store, shaped)
         validate_changes(snapshot, engine.store, complete, cascaded=True)
         return complete

@@ -31,7 +31,6 @@ from omnigraph.pipeline.embed_plan import (
     embed_targets,
     rows_to_embed,
 )
-from omnigraph.pipeline.engine_choice import LOCAL, SPARK
 from omnigraph.pipeline.vector_journal import VectorJournal
 from omnigraph.pipeline.vector_requests import (
     RateLimit,
@@ -42,6 +41,7 @@ from omnigraph.pipeline.vector_requests import (
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.values.clock import Clock
+from omnigraph.values.engine_names import LOCAL, SPARK
 
 _BLOCK = 20_000
 

@@ -11,8 +11,8 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.sources import find_sources
 from omnigraph.pipeline.session import running_session
 from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.values.engine_names import AUTO, LOCAL, SPARK
 
-LOCAL, SPARK, AUTO = "local", "spark", "auto"
 _MIB = 1024**2
 
 

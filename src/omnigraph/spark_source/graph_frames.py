@@ -12,9 +12,9 @@ from omnigraph.graph import loading
 from omnigraph.graph.open import open_graph
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.pipeline.engine_choice import SPARK
 from omnigraph.pipeline.session import Session
 from omnigraph.settings.models import Settings
+from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import MAIN
 
 Frame = Any
