@@ -8,12 +8,12 @@ from omnigraph.syntax.diagnostics import (
     Diagnostic,
     Findings,
     Severity,
-    did_you_mean,
     in_text_order,
     language_error,
     render,
 )
 from omnigraph.syntax.span import SourceText, Span
+from omnigraph.values.near_names import did_you_mean
 
 
 def test_caret_stands_under_the_span() -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from omnigraph.catalog.constraints import Cardinality, Constraint, Key
 from omnigraph.errors import NotFound
 from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import ValueType
 
 Literal = str | int | float | bool | None
@@ -122,6 +123,8 @@ class Catalog:
         """A type by its bare name; node and edge types share one namespace."""
         found = self.node_types.get(type_name) or self.edge_types.get(type_name)
         if found is None:
-            known = ", ".join(t.name for t in self.entity_types()) or "none"
-            raise NotFound(f"no type {type_name!r} in the schema; it has: {known}", type=type_name)
+            hint = did_you_mean(type_name, (t.name for t in self.entity_types()))
+            raise NotFound(
+                f"no type {type_name!r} in the schema; {hint or 'it is empty'}", type=type_name
+            )
         return found

@@ -17,6 +17,7 @@ from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.changes.effects import EditRows
 from omnigraph.errors import ValidationFailed
+from omnigraph.values.near_names import did_you_mean
 
 Rows: TypeAlias = Any
 """An Arrow table or a sequence of dicts."""
@@ -106,7 +107,9 @@ def _delete_ids(entity: EntityType, ids: Sequence[str]) -> pa.Array | None:
 def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> None:
     unknown = [name for name in table.column_names if name not in schema.names]
     if unknown:
-        raise _invalid(entity, f"no property {', '.join(map(repr, unknown))}", property=unknown[0])
+        hint = did_you_mean(unknown[0], schema.names)
+        names = ", ".join(map(repr, unknown))
+        raise _invalid(entity, f"no property {names}; {hint}", property=unknown[0])
     twice = [n for n in schema.names if table.column_names.count(n) > 1]
     if twice:
         raise _invalid(entity, f"column {twice[0]!r} occurs twice", property=twice[0])

@@ -88,6 +88,8 @@ def _entity(known: dict[str, Any]) -> str:
     """Empty for a line that does not even say what it is; a row without its key has no name."""
     if known.get("type") is None:
         return ""
+    if "from" in known:
+        return f"{known['type']} {known['from']!r} -> {known['to']!r}: "
     return (
         f"{known['type']} {known['entity_id']!r}: " if known["entity_id"] else f"{known['type']}: "
     )

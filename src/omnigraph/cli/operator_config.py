@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.syntax.diagnostics import did_you_mean
+from omnigraph.values.near_names import did_you_mean
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 _KEYS = {"operator": ("actor",), "defaults": ("store",)}

@@ -27,7 +27,7 @@ from omnigraph.integrity.rules import (
 )
 from omnigraph.integrity.stored_image import StoredImage
 from omnigraph.integrity.tuple_codes import tuple_codes
-from omnigraph.integrity.violations import Report, Violation
+from omnigraph.integrity.violations import Report, Violation, ends_of
 from omnigraph.values.identifiers import node_table
 
 Rows = npt.NDArray[np.int64]
@@ -91,9 +91,10 @@ def _check_distinct(delta: TableDelta, report: Report) -> None:
 
 
 def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, report: Report) -> None:
-    if delta.written is None:
+    written = delta.written
+    if written is None:
         return
-    wanted, rows = _without_nulls(delta.written.select(_with_id(rule.columns)), rule.columns)
+    wanted, rows = _without_nulls(written.select(_with_id(rule.columns)), rule.columns)
     if wanted.num_rows == 0:
         return
     values = {n: pc.unique(wanted.column(n)) for n in rule.columns if _hashable(wanted, n)}
@@ -121,6 +122,7 @@ def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, repo
                 rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns),
                 f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already",
                 delta.places(int(rows[row])) if delta.places else None,
+                ends_of(written, int(rows[row])),
             )
 
     report.add(rule.name, len(clashes), violations())
@@ -149,6 +151,7 @@ def _check_endpoints(
                 word,
                 f"{word!r}: there is no {rule.node.type_name} {column[row].as_py()!r}",
                 delta.places(row) if delta.places else None,
+                ends_of(written, row),
             )
             for row in rows.tolist()
         ),

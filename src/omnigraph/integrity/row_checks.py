@@ -32,7 +32,7 @@ from omnigraph.integrity.rules import (
     RowRule,
     row_rules,
 )
-from omnigraph.integrity.violations import Places, Report, Violation
+from omnigraph.integrity.violations import Places, Report, Violation, ends_of
 from omnigraph.values.coercion import describe
 
 Rows = npt.NDArray[np.int64]
@@ -87,6 +87,7 @@ def _violations(
             name or ID,
             _message(rule, value),
             places(row) if places else None,
+            ends_of(table, row),
         )
 
 

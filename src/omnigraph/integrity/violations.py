@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.errors import ValidationFailed
 from omnigraph.values.identifiers import TableKey
 
@@ -28,6 +31,15 @@ class Place:
 Places = Callable[[int], Place | None]
 """Row number within the table being checked -> where it came from."""
 
+Ends = tuple[str | None, str | None]
+
+
+def ends_of(rows: pa.Table, row: int) -> Ends | None:
+    """The ends of an edge; None for a node."""
+    if SOURCE not in rows.column_names or TARGET not in rows.column_names:
+        return None
+    return rows.column(SOURCE)[row].as_py(), rows.column(TARGET)[row].as_py()
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -40,13 +52,19 @@ class Violation:
     property: str | None
     message: str
     place: Place | None = None
+    ends: Ends | None = None
+    """Of an edge in the write: it is known by them, its id was often made a moment ago."""
 
     def __str__(self) -> str:
         at = "" if self.place is None else f"{self.place}: "
         if self.table is None:
             return f"{at}{self.message}"
-        name = f" {self.entity_id!r}" if self.entity_id else ""
-        return f"{at}{self.table.type_name}{name}: {self.message}"
+        return f"{at}{self.table.type_name}{self._name()}: {self.message}"
+
+    def _name(self) -> str:
+        if self.ends is not None:
+            return f" {self.ends[0]!r} -> {self.ends[1]!r}"
+        return f" {self.entity_id!r}" if self.entity_id else ""
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -56,6 +74,8 @@ class Violation:
             "property": self.property,
             "message": self.message,
         }
+        if self.ends is not None:
+            found |= {"from": self.ends[0], "to": self.ends[1]}
         if self.place is not None:
             found |= {"file": self.place.file, "line": self.place.line}
         return found

@@ -18,6 +18,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
 from omnigraph.load.line_values import BlobBases, value_reader
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
 _ENDS = {"from": SOURCE, "to": TARGET}
@@ -60,9 +61,9 @@ def fit_table(
 def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: str) -> None:
     for name in table.column_names:
         if name not in schema.names:
-            known = ", ".join(p.name for p in entity.properties) or "none"
+            hint = did_you_mean(name, (p.name for p in entity.properties)) or "it has none"
             raise InvalidArgument(
-                f"{file}: {entity.name} has no property {name!r}; there is: {known}",
+                f"{file}: {entity.name} has no property {name!r}; {hint}",
                 file=file,
                 property=name,
             )

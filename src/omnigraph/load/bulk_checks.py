@@ -6,7 +6,7 @@ and is the better way for small writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +20,11 @@ from omnigraph.integrity.rules import (
     UniqueTuple,
     graph_rules,
 )
-from omnigraph.integrity.violations import Place, Report, Violation
+from omnigraph.integrity.violations import Ends, Place, Report, Violation
 from omnigraph.load.key_index import KeyIndex, quoted
 from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.load.spool import PLACE
-from omnigraph.values.identifiers import TableKey, node_table
+from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 
 PlaceOf = Callable[[int], Place]
 
@@ -152,7 +152,7 @@ class BulkChecks:
         if total == 0:
             return
         found = self._index.rows(
-            f"SELECT e.{ID}, e.{rule.column}, e.{PLACE} {missing} "
+            f"SELECT e.{ID}, e.{SOURCE}, e.{TARGET}, e.{PLACE} {missing} "
             f"ORDER BY e.{PLACE} LIMIT {report.limit}"
         )
         first = (
@@ -160,9 +160,11 @@ class BulkChecks:
                 rule.name,
                 rule.table,
                 (identity, word, place),
-                f"{word!r}: there is no {rule.node.type_name} {value!r}",
+                f"{word!r}: there is no {rule.node.type_name} "
+                f"{(source if rule.column == SOURCE else target)!r}",
+                (source, target),
             )
-            for identity, value, place in found
+            for identity, source, target, place in found
         )
         report.add(rule.name, total, first)
 
@@ -179,34 +181,47 @@ class BulkChecks:
         same = " AND ".join(f'f."{n}" = g."{n}"' for n in rule.columns)
         whole = " AND ".join(f'"{n}" IS NOT NULL' for n in rule.columns)
         image = (
-            f"SELECT {names}, {ID} AS owner, {PLACE} AS place FROM {self._index.input(rule.table)} "
+            f"SELECT {names}, {ID} AS __owner, {PLACE} AS __place "
+            f"FROM {self._index.input(rule.table)} "
             f"WHERE {whole} UNION ALL SELECT {names}, {ID}, NULL "
             f"FROM ({self._survivors(rule.table)}) WHERE {whole}"
         )
         shared = (
-            f"SELECT {names}, arg_min(owner, coalesce(place, -1)) AS other, "
-            "min(coalesce(place, -1)) AS first "
-            f"FROM image GROUP BY {names} HAVING count(*) > 1 AND count(place) > 0"
+            f"SELECT {names}, arg_min(__owner, coalesce(__place, -1)) AS __other, "
+            "min(coalesce(__place, -1)) AS __first "
+            f"FROM image GROUP BY {names} HAVING count(*) > 1 AND count(__place) > 0"
         )
         clash = (
             f"WITH image AS MATERIALIZED ({image}), g AS ({shared}) SELECT {{}} "
-            f"FROM image f JOIN g ON {same} WHERE f.place IS NOT NULL AND f.place <> g.first"
+            f"FROM image f JOIN g ON {same} WHERE f.__place IS NOT NULL AND f.__place <> g.__first"
         )
         total = self._index.count(clash.format("count(*)"))
         if total == 0:
             return
-        wanted = f"f.owner, f.place, g.other, {quoted(rule.columns, 'f.')}"
-        found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.place LIMIT {report.limit}")
-        first = (self._taken(rule, row) for row in found)
+        wanted = f"f.__owner, f.__place, g.__other, {quoted(rule.columns, 'f.')}"
+        found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.__place LIMIT {report.limit}")
+        ends = self._ends_at(rule.table, [row[1] for row in found])
+        first = (self._taken(rule, row, ends.get(row[1])) for row in found)
         report.add(rule.name, total, first)
 
-    def _taken(self, rule: UniqueTuple, row: tuple[Any, ...]) -> Violation:
+    def _ends_at(self, key: TableKey, places: Sequence[int]) -> dict[int, Ends]:
+        """The ends of the input's edges at these places; nothing for nodes."""
+        if key.kind is EntityKind.NODE or not places:
+            return {}
+        chosen = ", ".join(str(place) for place in places)
+        rows = self._index.input(key)
+        found = self._index.rows(
+            f"SELECT {PLACE}, {SOURCE}, {TARGET} FROM {rows} WHERE {PLACE} IN ({chosen})"
+        )
+        return {place: (source, target) for place, source, target in found}
+
+    def _taken(self, rule: UniqueTuple, row: tuple[Any, ...], ends: Ends | None) -> Violation:
         owner, place, other, *values = row
         pairs = zip(rule.columns, values, strict=True)
         shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
         name = rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns)
         message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already"
-        return self._violation(rule.name, rule.table, (owner, name, place), message)
+        return self._violation(rule.name, rule.table, (owner, name, place), message, ends)
 
     def _cardinality(self, rule: EdgesPerSource, report: Report) -> None:
         touched = self._touched_sources(rule)
@@ -266,7 +281,12 @@ class BulkChecks:
         return parts
 
     def _violation(
-        self, rule: str, key: TableKey, where: tuple[str | None, str | None, int], message: str
+        self,
+        rule: str,
+        key: TableKey,
+        where: tuple[str | None, str | None, int],
+        message: str,
+        ends: Ends | None = None,
     ) -> Violation:
         identity, name, place = where
-        return Violation(rule, key, identity, name, message, self._place_of(place))
+        return Violation(rule, key, identity, name, message, self._place_of(place), ends)

@@ -17,6 +17,7 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.load.typed_rows import Problem, raw_schema
 from omnigraph.values.blob_text import MANAGED, parse_blob
 from omnigraph.values.coercion import coerce, describe
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
 
 _NODE_KEYS = frozenset({"type", "data"})
@@ -100,10 +101,8 @@ def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) ->
     for name, value in given.items():
         kind = kinds.get(name)
         if kind is None:
-            known = ", ".join(p.name for p in entity.properties) or "none"
-            raise BadLine(
-                "property", f"no property {name!r}; there is: {known}"[:300], entity, name
-            )
+            hint = did_you_mean(name, (p.name for p in entity.properties)) or "it has none"
+            raise BadLine("property", f"no property {name!r}; {hint}"[:300], entity, name)
         row[name] = _typed(entity, name, value, kind, blobs)
     return row
 

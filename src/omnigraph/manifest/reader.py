@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Callable
 from itertools import chain, islice
@@ -22,6 +21,7 @@ from omnigraph.manifest.refs import BranchRefs, TagRefs
 from omnigraph.manifest.schemas import SchemaStore
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import check_ref_name
+from omnigraph.values.near_names import did_you_mean
 
 # A manifest version may be trimmed between opening and reading it; the next look finds a newer one.
 _READ_ATTEMPTS = 10
@@ -182,7 +182,5 @@ class ManifestReader:
         raise AssertionError("unreachable")
 
     def _refuse_unknown(self, name: str) -> NoReturn:
-        known = self.branch_refs.names()
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; there is: {', '.join(known[:20])}"
-        raise NotFound(f"no branch {name!r}{hint}", branch=name)
+        hint = did_you_mean(name, self.branch_refs.names())
+        raise NotFound(f"no branch {name!r}; {hint}", branch=name)

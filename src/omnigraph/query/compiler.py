@@ -29,11 +29,11 @@ from omnigraph.syntax.diagnostics import (
     Diagnostic,
     Findings,
     Severity,
-    did_you_mean,
     in_text_order,
     language_error,
 )
 from omnigraph.syntax.span import SourceText
+from omnigraph.values.near_names import did_you_mean
 
 CACHE_ENTRIES = 1024
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.query import ast, codes
-from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
     BlobType,
     ListType,

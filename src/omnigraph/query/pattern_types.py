@@ -10,7 +10,8 @@ from omnigraph.ir.expressions import VariableKind
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS, Scope
-from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.syntax.diagnostics import Findings
+from omnigraph.values.near_names import did_you_mean
 
 MAX_HOPS = 1000
 

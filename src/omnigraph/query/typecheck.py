@@ -15,7 +15,8 @@ from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_patterns import Pattern, check_pattern
 from omnigraph.query.typecheck_returns import check_return
 from omnigraph.query.typecheck_writes import WriteChecker
-from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.syntax.diagnostics import Findings
+from omnigraph.values.near_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

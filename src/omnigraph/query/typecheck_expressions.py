@@ -18,7 +18,7 @@ from omnigraph.query.conversions import (
 )
 from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.scope import Scope, property_names, property_of
-from omnigraph.syntax.diagnostics import did_you_mean
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
     INTEGER_BOUNDS,
     BlobType,

@@ -13,8 +13,8 @@ from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.rankings import FuseSpec, Rankings
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.syntax.diagnostics import did_you_mean
 from omnigraph.syntax.span import Span
+from omnigraph.values.near_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from omnigraph.query.conversions import DoesNotFit, constant_of, is_text, stored
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.syntax.diagnostics import did_you_mean
+from omnigraph.values.near_names import did_you_mean
 
 _ENDPOINTS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
 

@@ -19,8 +19,9 @@ from omnigraph.schema import ast, codes
 from omnigraph.schema.build_constraints import Body, build_cardinality, build_constraints
 from omnigraph.schema.build_properties import build_annotation, build_properties, check_one_text
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax.diagnostics import Findings, did_you_mean, language_error
+from omnigraph.syntax.diagnostics import Findings, language_error
 from omnigraph.syntax.span import SourceText
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
 

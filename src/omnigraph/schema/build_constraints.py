@@ -20,8 +20,9 @@ from omnigraph.catalog.model import Property
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast, codes
 from omnigraph.schema.build_properties import PROPERTY_CONSTRAINTS
-from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
     NUMERIC_KINDS,
     TEMPORAL_KINDS,

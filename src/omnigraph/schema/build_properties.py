@@ -5,9 +5,10 @@ from __future__ import annotations
 from omnigraph.catalog.model import Annotation, Literal, Property
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast, codes
-from omnigraph.syntax.diagnostics import Findings, did_you_mean
+from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import RESERVED_PROPERTIES
+from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
     BlobType,
     EnumType,

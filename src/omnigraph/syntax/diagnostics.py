@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,7 @@ from omnigraph.syntax.span import SourceText, Span
 # A diagnostic must stay readable when the offending line is a megabyte long.
 _WINDOW = 140
 _MAX_FINDINGS = 50
-_LISTED = 14
 _MAX_MESSAGE = 600
-_LONGEST_NAME = 100
 
 
 class Severity(StrEnum):
@@ -108,20 +105,6 @@ def language_error(
 def in_text_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     unique = dict.fromkeys(diagnostics)
     return sorted(unique, key=lambda d: (d.span.start, d.span.end, d.code))
-
-
-def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """`did you mean 'x'?`, or what there is when nothing is close."""
-    known = sorted(set(candidates))
-    name = name[:_LONGEST_NAME]
-    folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{folded[close[0]]}'?"
-    if not known:
-        return None
-    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
-    return f"known here: {listed}"
 
 
 def printable_text(text: str) -> str:

@@ -1,0 +1,23 @@
+"""The name somebody may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_LISTED = 14
+_LONGEST_NAME = 100  # comparing very long texts takes long
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """`did you mean 'x'?`, or what there is when nothing is close."""
+    known = sorted(set(candidates))
+    name = name[:_LONGEST_NAME]
+    folded = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{folded[close[0]]}'?"
+    if not known:
+        return None
+    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
+    return f"known here: {listed}"
