@@ -12,13 +12,17 @@ import typer
 from typer.core import TyperGroup
 
 from omnigraph.cli.failures import failures, leave_broken_pipe
+from omnigraph.cli.help import Command
+from omnigraph.cli.option_groups import gathered, spread
 from omnigraph.cli.output import EXIT_BROKEN_PIPE, print_json
 from omnigraph.cli.session import Session
+from omnigraph.cli.usage_errors import clarify
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 As = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who acts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results, no notes.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 Handler = Callable[..., None]
 
@@ -28,20 +32,23 @@ def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
 
     def register(handler: Handler) -> Handler:
         _, *own = inspect.signature(handler, eval_str=True).parameters.values()
+        objects = gathered(own)
 
         @functools.wraps(handler)
         def run(ctx: typer.Context, **given: Any) -> None:
             session = _session(ctx, given)
+            for made in objects:
+                made.gather(given)
             with failures(session.json):
                 handler(session, **given)
 
-        parameters = [_parameter("ctx", typer.Context), *own, *_GLOBAL]
+        parameters = [_parameter("ctx", typer.Context), *spread(own), *_GLOBAL]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         )
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         # Given by us, it is wrapped in overviews; taken from the docstring, it would be cut.
-        group.command(name, short_help=_first_sentence(handler))(run)
+        group.command(name, cls=Command, short_help=_first_sentence(handler))(run)
         return handler
 
     return register
@@ -104,10 +111,11 @@ class RootGroup(TyperGroup):
         extra: dict[str, Any],
     ) -> int:
         try:
-            code = super().main(words, prog_name, complete_var, False, **extra)
+            code = super().main(words, prog_name or self.name, complete_var, False, **extra)
             sys.stdout.flush()
             return code or 0
         except typer.TyperException as error:
+            clarify(error)
             if "--json" in words:
                 print_json({"error": error.format_message(), "code": "usage"})
             else:

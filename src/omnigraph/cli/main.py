@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.command import As, Json, Quiet, RootGroup, Yes
+from omnigraph.cli.command import As, Json, Quiet, RootGroup, Version, Yes
 from omnigraph.cli.commands import (
     backup,
     bench,
@@ -18,6 +18,7 @@ from omnigraph.cli.commands import (
     commits,
     data,
     demo,
+    feed,
     graphs,
     lint,
     merging,
@@ -32,6 +33,7 @@ from omnigraph.cli.commands import (
     verify,
     version,
 )
+from omnigraph.cli.session import Session
 
 FAMILIES = (
     demo,
@@ -45,6 +47,7 @@ FAMILIES = (
     tags,
     commits,
     merging,
+    feed,
     schema,
     lint,
     status,
@@ -91,6 +94,7 @@ def options(
     as_actor: As = None,
     quiet: Quiet = False,
     yes: Yes = False,
+    version_wanted: Version = False,
 ) -> None:
     """A typed property graph with Git-style branches, on a directory or an S3 prefix.
 
@@ -103,7 +107,9 @@ def options(
     Every command explains itself: omnigraph COMMAND --help. Results go to stdout, everything else
     to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
     """
-    if context.invoked_subcommand is None:
+    if version_wanted:
+        version.show(Session(json=json_output))
+    elif context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
 
 

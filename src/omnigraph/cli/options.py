@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,34 +16,37 @@ Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph; default: the one of the config file."),
 ]
-Branch = Annotated[str, typer.Option("--branch", "-b", help="The branch.")]
+Branch = Annotated[str, typer.Option("--branch", "-b", metavar="BRANCH", help="The branch.")]
+
+
+@dataclass(frozen=True)
+class BranchPlace:
+    """A branch of a graph that may be named without an option."""
+
+    uri: Uri = None
+    store: Store = None
+    branch: Branch = "main"
+
+
 At = Annotated[
     str | None,
     typer.Option("--at", metavar="COMMIT|TAG|TIME", help="Read the past instead of the head."),
-]
-Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
-]
-Expression = Annotated[
-    str | None, typer.Option("-e", "--execute", metavar="GQ", help="The query text itself.")
-]
-QueryFile = Annotated[
-    str | None, typer.Option("--query", "-q", metavar="FILE", help="A .gq file, `-` for stdin.")
-]
-Params = Annotated[
-    str | None,
-    typer.Option("--params", metavar="JSON", help="Parameters as a JSON object, or @FILE."),
-]
-Param = Annotated[
-    list[str] | None,
-    typer.Option("--param", "-p", metavar="NAME=VALUE", help="One parameter; repeat for more."),
 ]
 Timeout = Annotated[
     float | None,
     typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this long."),
 ]
+
+
+class WorkEngine(StrEnum):
+    """Who does the work: this process, or executors of Spark."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 Engine = Annotated[
-    str, typer.Option("--engine", metavar="NAME", help="local, or spark for very large graphs.")
+    WorkEngine, typer.Option("--engine", help="Where the work is done: here, or on Spark.")
 ]
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="T", help="Only this type; repeatable.")
@@ -51,9 +55,12 @@ Page = Annotated[
     int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most this many.")
 ]
 Cursor = Annotated[
-    str | None, typer.Option("--cursor", help="Go on where an earlier answer stopped.")
+    str | None,
+    typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier answer stopped."),
 ]
-Message = Annotated[str | None, typer.Option("--message", "-m", help="Says why, in the history.")]
+Message = Annotated[
+    str | None, typer.Option("--message", "-m", metavar="TEXT", help="Says why, in the history.")
+]
 IfCommit = Annotated[
     str | None,
     typer.Option(

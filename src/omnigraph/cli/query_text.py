@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from omnigraph.cli.output import WrongUsage
 from omnigraph.cli.parameters import read_params
@@ -16,23 +18,42 @@ if TYPE_CHECKING:
     from omnigraph.query.compiler import CompiledQuery
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueryChoice:
-    """Where the text comes from, which query of it, and its parameters as given."""
+    """Where the text comes from, and which query of it: options of every command about one."""
 
-    name: str | None
-    expression: str | None
-    file: str | None
-    params: str | None = None
-    pairs: tuple[str, ...] = ()
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
+    ] = None
+    expression: Annotated[
+        str | None, typer.Option("-e", "--execute", metavar="GQ", help="The query text itself.")
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", metavar="FILE", help="A .gq file, `-` for stdin."),
+    ] = None
 
     def read(self) -> SourceText:
-        if (self.expression is None) == (self.file is None):
+        if (self.expression is None) == (self.query is None):
             raise WrongUsage("give the query with -e TEXT or with --query FILE")
         if self.expression is not None:
             return SourceText(self.expression, "-e")
-        assert self.file is not None
-        return read_source(self.file)
+        assert self.query is not None
+        return read_source(self.query)
+
+
+@dataclass(frozen=True)
+class QueryCall(QueryChoice):
+    """A query with its parameters as given."""
+
+    params: Annotated[
+        str | None,
+        typer.Option("--params", metavar="JSON", help="Parameters as a JSON object, or @FILE."),
+    ] = None
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="One parameter; repeat for more."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +74,9 @@ def prepare(choice: QueryChoice, source: SourceText, catalog: Catalog) -> ReadyQ
     from omnigraph.query.compiler import compile_query
 
     compiled = compile_query(source.text, catalog, choice.name, source.file)
-    params = read_params(choice.params, choice.pairs, compiled.parameters)
+    params = {}
+    if isinstance(choice, QueryCall):
+        params = read_params(choice.params, choice.param, compiled.parameters)
     return ReadyQuery(source.text, compiled, params)
 
 

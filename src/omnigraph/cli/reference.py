@@ -12,10 +12,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from omnigraph.cli.help import SHARED, help_record
 from omnigraph.cli.main import app
 
 MARKER = "<!-- Everything below is made by `make docs`. -->\n"
-_SHARED = {"json_output", "as_actor", "quiet", "yes", "help"}
 
 
 def with_reference(page: str) -> str:
@@ -45,8 +45,8 @@ def _describe(command: Any, ctx: Any) -> str:
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {help} |"
         for parameter in command.params
-        if parameter.name not in _SHARED
-        for names, help in [parameter.get_help_record(ctx) or ("", "")]
+        if parameter.name not in SHARED
+        for names, help in [help_record(parameter, ctx)]
         if parameter.param_type_name == "option"
     ]
     table = "\n| option | |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""

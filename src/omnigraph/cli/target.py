@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import omnigraph
 from omnigraph.cli.operator_config import PATH_VARIABLE
+from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import WrongUsage
 from omnigraph.cli.session import Session
 
@@ -32,6 +33,10 @@ def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
     graph = omnigraph.open(uri, actor=session.actor(), read_only=True)
     echo_target(session, graph.uri, *where)
     return graph
+
+
+def read_branch(session: Session, place: BranchPlace) -> Graph:
+    return open_to_read(session, address(session, place.uri, place.store), on_branch(place.branch))
 
 
 def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from omnigraph.maintain.cleanup import CleanupReport
 
 Keep = Annotated[
-    int | None, typer.Option("--keep", help="Newest commits per branch that stay readable.")
+    int | None,
+    typer.Option("--keep", metavar="N", help="Newest commits per branch that stay readable."),
 ]
 OlderThan = Annotated[
     str | None,
-    typer.Option("--older-than", help="Commits that were the head since then stay: 12h, 7d, 4w."),
+    typer.Option(
+        "--older-than",
+        metavar="AGE",
+        help="Commits that were the head since then stay: 12h, 7d, 4w.",
+    ),
 ]
 Confirm = Annotated[bool, typer.Option("--confirm", help="Remove; without it only show.")]
 

@@ -12,12 +12,14 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import (
     At,
     Branch,
+    Engine,
     IdempotencyKey,
     IfCommit,
     Message,
     Store,
     Types,
     Uri,
+    WorkEngine,
 )
 from omnigraph.cli.output import WrongUsage, print_json, print_result
 from omnigraph.cli.session import Session
@@ -33,17 +35,10 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-class Engine(StrEnum):
+class LoadEngineName(StrEnum):
     """What runs a load."""
 
     AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
-
-
-class WorkEngine(StrEnum):
-    """Who does bulk work on what is stored."""
-
     LOCAL = "local"
     SPARK = "spark"
 
@@ -76,8 +71,10 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
 ]
-LoadEngine = Annotated[Engine, typer.Option("--engine", help="Where the load runs.")]
-BulkEngine = Annotated[WorkEngine, typer.Option("--engine", help="Where the work is done.")]
+LoadEngine = Annotated[
+    LoadEngineName,
+    typer.Option("--engine", help="Where the load runs; auto: Spark for very large inputs."),
+]
 TypeName = Annotated[
     str | None,
     typer.Option("--type", "-t", metavar="T", help="The type of a file whose name is not it."),
@@ -107,7 +104,7 @@ def load(
     mode: LoadMode = Mode.APPEND,
     branch: Branch = "main",
     source: From = None,
-    engine: LoadEngine = Engine.AUTO,
+    engine: LoadEngine = LoadEngineName.AUTO,
     type: TypeName = None,
     column: Columns = None,
     message: Message = None,
@@ -183,7 +180,7 @@ def export(
     types: Types = None,
     format: Format = ExportFormat.NDJSON,
     output: Output = None,
-    engine: BulkEngine = WorkEngine.LOCAL,
+    engine: Engine = WorkEngine.LOCAL,
 ) -> None:
     """Write a branch or a past state so that a load gives the same graph; NDJSON to stdout.
 
@@ -215,7 +212,7 @@ def embed(
     store: Store = None,
     branch: Branch = "main",
     types: Types = None,
-    engine: BulkEngine = WorkEngine.LOCAL,
+    engine: Engine = WorkEngine.LOCAL,
     message: Message = None,
 ) -> None:
     """Fill the missing and outdated vectors of `@embed` properties, in one commit.

@@ -9,7 +9,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.options import At, Branch, Engine, Store, Types, Uri
+from omnigraph.cli.options import At, Branch, Engine, Store, Types, Uri, WorkEngine
 from omnigraph.cli.output import counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
@@ -22,7 +22,8 @@ SchemaFile = Annotated[
 
 
 OneBranch = Annotated[
-    str | None, typer.Option("--branch", "-b", help="Only this branch; all by default.")
+    str | None,
+    typer.Option("--branch", "-b", metavar="BRANCH", help="Only this branch; all by default."),
 ]
 
 
@@ -98,7 +99,7 @@ def optimize(
     store: Store = None,
     branch: OneBranch = None,
     types: Types = None,
-    engine: Engine = "local",
+    engine: Engine = WorkEngine.LOCAL,
 ) -> None:
     """Compact small files and build the indexes the schema declares, on all branches or on one.
 
@@ -112,7 +113,7 @@ def optimize(
     """
     note = on_branch(branch) if branch else "all branches"
     graph = open_to_write(session, address(session, uri, store), note)
-    behind = graph.optimize(branch, types, engine=engine)
+    behind = graph.optimize(branch, types, engine=engine.value)
     names = [branch] if branch else [found.name for found in graph.branches.list()]
     status = [
         {"branch": name, **row.to_dict()} for name in names for row in graph.index_status(name)

@@ -1,8 +1,9 @@
-"""`branch merge|rename`, `commit revert|cherry-pick|graph`, `changes poll|baseline`."""
+"""`branch merge|rename`, `commit revert|cherry-pick|graph`."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,14 +14,13 @@ from omnigraph.cli.colours import painter
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
 from omnigraph.cli.conflict_lines import conflict_lines, way_out
-from omnigraph.cli.options import Branch, Cursor, Message, Page, Store, Types, Uri
+from omnigraph.cli.options import Branch, BranchPlace, Message, Store
 from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
+from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write, read_branch
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
-    from omnigraph.feed.records import FeedPage
     from omnigraph.graph.handle import Graph
 
 
@@ -32,40 +32,45 @@ class MergeStrategy(StrEnum):
     THEIRS = "theirs"
 
 
+@dataclass(frozen=True)
+class Deciding:
+    """Who decides conflicts: options of everything that merges."""
+
+    strategy: Annotated[
+        MergeStrategy,
+        typer.Option("--strategy", help="Who wins every conflict: nobody, or a side."),
+    ] = MergeStrategy.FAIL
+    resolutions: Annotated[
+        str | None,
+        typer.Option(
+            "--resolutions", metavar="FILE", help="YAML or JSON: who wins single conflicts."
+        ),
+    ] = None
+
+
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")]
 Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
-Strategy = Annotated[
-    MergeStrategy, typer.Option("--strategy", help="Who wins every conflict: nobody, or a side.")
-]
-Resolutions = Annotated[
-    str | None,
-    typer.Option("--resolutions", metavar="FILE", help="YAML or JSON: who wins single conflicts."),
-]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen; write nothing.")]
 DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE afterwards.")]
 Old = Annotated[str, typer.Argument(metavar="OLD", help="The branch.")]
 New = Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 Onto = Annotated[str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets it.")]
-Start = Annotated[
-    str, typer.Option("--start", metavar="now|beginning|after:ID", help="Without a cursor: where.")
-]
-
-_PAGE = 1000
-
-feed = typer.Typer(help="The change feed of a branch.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(feed, name="changes")
+    """These belong to the groups of branches and commits, which are there already."""
+    command(branches.group, "merge")(merge)
+    command(branches.group, "rename")(rename)
+    command(commits.group, "revert")(revert)
+    command(commits.group, "cherry-pick")(cherry_pick)
+    command(commits.group, "graph")(graph_of_commits)
 
 
-@command(branches.group, "merge")
 def merge(
     session: Session,
     source: Source,
+    deciding: Deciding,
     into: Into = "main",
-    strategy: Strategy = MergeStrategy.FAIL,
-    resolutions: Resolutions = None,
     preview: Preview = False,
     delete_branch: DeleteBranch = False,
     message: Message = None,
@@ -82,11 +87,16 @@ def merge(
     where = address(session, None, store)
     if preview:
         graph = open_to_read(session, where, f"{source} -> {into}")
-        _show_preview(session, graph, (source, into), strategy.value, resolutions)
+        _show_preview(session, graph, (source, into), deciding)
         return
     graph = open_to_write(session, where, f"{source} -> {into}")
     result = graph.merge(
-        source, into, strategy.value, resolutions, delete_branch=delete_branch, message=message
+        source,
+        into,
+        deciding.strategy.value,
+        deciding.resolutions,
+        delete_branch=delete_branch,
+        message=message,
     ).to_dict()
     if session.json:
         print_json(result)
@@ -100,10 +110,11 @@ def _show_preview(
     session: Session,
     graph: Graph,
     names: tuple[str, str],
-    strategy: str,
-    resolutions: str | None,
+    deciding: Deciding,
 ) -> None:
-    found = graph.preview_merge(*names, strategy=strategy, resolutions=resolutions)
+    found = graph.preview_merge(
+        *names, strategy=deciding.strategy.value, resolutions=deciding.resolutions
+    )
     if session.json:
         print_json(found.to_dict())
     else:
@@ -124,7 +135,6 @@ def _show_preview(
         raise typer.Exit(EXIT_CONFLICTS)
 
 
-@command(branches.group, "rename")
 def rename(session: Session, old: Old, new: New, store: Store = None) -> None:
     """Give a branch another name; its history stays.
 
@@ -141,13 +151,11 @@ def rename(session: Session, old: Old, new: New, store: Store = None) -> None:
         print_result(f"branch {old} is now {renamed.name}")
 
 
-@command(commits.group, "revert")
 def revert(
     session: Session,
     commit_id: commits.Id,
+    deciding: Deciding,
     branch: Branch = "main",
-    strategy: Strategy = MergeStrategy.FAIL,
-    resolutions: Resolutions = None,
     message: Message = None,
     store: Store = None,
 ) -> None:
@@ -160,18 +168,20 @@ def revert(
     """
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
     receipt = graph.revert(
-        commit_id, branch, strategy=strategy.value, resolutions=resolutions, message=message
+        commit_id,
+        branch,
+        strategy=deciding.strategy.value,
+        resolutions=deciding.resolutions,
+        message=message,
     )
     _show_receipt(session, receipt, f"reverted {commit_id}")
 
 
-@command(commits.group, "cherry-pick")
 def cherry_pick(
     session: Session,
     commit_id: commits.Id,
+    deciding: Deciding,
     onto: Onto = "main",
-    strategy: Strategy = MergeStrategy.FAIL,
-    resolutions: Resolutions = None,
     message: Message = None,
     store: Store = None,
 ) -> None:
@@ -184,7 +194,11 @@ def cherry_pick(
     """
     graph = open_to_write(session, address(session, None, store), on_branch(onto))
     receipt = graph.cherry_pick(
-        commit_id, onto, strategy=strategy.value, resolutions=resolutions, message=message
+        commit_id,
+        onto,
+        strategy=deciding.strategy.value,
+        resolutions=deciding.resolutions,
+        message=message,
     )
     _show_receipt(session, receipt, f"picked {commit_id}")
 
@@ -198,14 +212,7 @@ def _show_receipt(session: Session, receipt: WriteReceipt, done: str) -> None:
         print_result(f"{done}: commit {receipt.commit.graph_commit_id}")
 
 
-@command(commits.group, "graph")
-def graph_of_commits(
-    session: Session,
-    uri: Uri = None,
-    store: Store = None,
-    branch: Branch = "main",
-    limit: commits.Limit = 50,
-) -> None:
+def graph_of_commits(session: Session, place: BranchPlace, limit: commits.Limit = 50) -> None:
     """Draw the history of a branch with everything merged into it, newest first.
 
     For example:
@@ -213,68 +220,8 @@ def graph_of_commits(
     \b
       omnigraph commit graph people.omni
     """
-    graph = open_to_read(session, address(session, uri, store), on_branch(branch))
-    lines = graph.commits.graph(branch, limit)
+    lines = read_branch(session, place).commits.graph(place.branch, limit)
     if session.json:
         print_json({"lines": lines})
     else:
         print_result("\n".join(lines))
-
-
-@command(feed, "poll")
-def poll(
-    session: Session,
-    uri: Uri = None,
-    store: Store = None,
-    branch: Branch = "main",
-    cursor: Cursor = None,
-    start: Start = "now",
-    types: Types = None,
-    limit: Page = None,
-) -> None:
-    """Show what happened on a branch since a cursor, commit by commit.
-
-    For example:
-
-    \b
-      omnigraph changes poll people.omni --start beginning
-      omnigraph changes poll people.omni --cursor eyJraW5kI… --json
-    """
-    graph = open_to_read(session, address(session, uri, store), on_branch(branch))
-    _show_page(session, graph.changes(branch, cursor, start, types=types, limit=limit or _PAGE))
-
-
-@command(feed, "baseline")
-def baseline(
-    session: Session,
-    uri: Uri = None,
-    store: Store = None,
-    branch: Branch = "main",
-    types: Types = None,
-    limit: Page = None,
-) -> None:
-    """Show everything there is, with a cursor for `changes poll` behind it.
-
-    For example:
-
-    \b
-      omnigraph changes baseline people.omni --type Person --json
-    """
-    graph = open_to_read(session, address(session, uri, store), on_branch(branch))
-    _show_page(session, graph.baseline(branch, types=types, limit=limit or _PAGE))
-
-
-def _show_page(session: Session, page: FeedPage) -> None:
-    if session.json:
-        print_json(page.to_dict())
-        return
-    paint = painter(sys.stdout)
-    for block in page.blocks:
-        what = "baseline at" if block.baseline else block.commit.operation
-        print_result(
-            f"{what} {block.commit.graph_commit_id}  {block.commit.message or ''}".rstrip()
-        )
-        for change in block.changes:
-            print_result(f"  {change_line(change, paint)}")
-    more = "there is more" if page.has_more else "to go on later"
-    session.note(f"{more}: --cursor {page.cursor}")

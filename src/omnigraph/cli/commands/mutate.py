@@ -5,20 +5,9 @@ from __future__ import annotations
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.options import (
-    Branch,
-    Expression,
-    IdempotencyKey,
-    IfCommit,
-    Message,
-    Name,
-    Param,
-    Params,
-    QueryFile,
-    Store,
-)
+from omnigraph.cli.options import Branch, IdempotencyKey, IfCommit, Message, Store
 from omnigraph.cli.output import counted, print_json, print_result
-from omnigraph.cli.query_text import QueryChoice, prepare, require_mutation
+from omnigraph.cli.query_text import QueryCall, prepare, require_mutation
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_write
 
@@ -29,11 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def mutate(
     session: Session,
-    name: Name = None,
-    expression: Expression = None,
-    query: QueryFile = None,
-    params: Params = None,
-    param: Param = None,
+    call: QueryCall,
     branch: Branch = "main",
     message: Message = None,
     if_commit: IfCommit = None,
@@ -49,10 +34,9 @@ def mutate(
       omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
       omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01JD2YF8Q6Z3 --store people.omni
     """
-    choice = QueryChoice(name, expression, query, params, tuple(param or ()))
-    source = choice.read()
+    source = call.read()
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
-    ready = prepare(choice, source, graph.snapshot(branch).catalog)
+    ready = prepare(call, source, graph.snapshot(branch).catalog)
     require_mutation(ready)
     receipt = graph.mutate(
         ready.source,

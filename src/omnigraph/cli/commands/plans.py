@@ -5,19 +5,9 @@ from __future__ import annotations
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.options import (
-    At,
-    Branch,
-    Expression,
-    Name,
-    Param,
-    Params,
-    QueryFile,
-    Store,
-    Timeout,
-)
+from omnigraph.cli.options import At, Branch, Store, Timeout
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.query_text import QueryChoice, prepare, require_read
+from omnigraph.cli.query_text import QueryCall, QueryChoice, prepare, require_read
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read
 
@@ -29,9 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     session: Session,
-    name: Name = None,
-    expression: Expression = None,
-    query: QueryFile = None,
+    choice: QueryChoice,
     branch: Branch = "main",
     at: At = None,
     store: Store = None,
@@ -43,7 +31,6 @@ def explain(
     \b
       omnigraph explain friends_of --query people.gq --store people.omni
     """
-    choice = QueryChoice(name, expression, query)
     source = choice.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
@@ -53,11 +40,7 @@ def explain(
 
 def profile(
     session: Session,
-    name: Name = None,
-    expression: Expression = None,
-    query: QueryFile = None,
-    params: Params = None,
-    param: Param = None,
+    call: QueryCall,
     branch: Branch = "main",
     at: At = None,
     timeout: Timeout = None,
@@ -70,10 +53,9 @@ def profile(
     \b
       omnigraph profile friends_of --query people.gq -p name=Ada --store people.omni
     """
-    choice = QueryChoice(name, expression, query, params, tuple(param or ()))
-    source = choice.read()
+    source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
     plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
     _print_plan(session, ready.name, plan)

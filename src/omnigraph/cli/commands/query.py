@@ -15,20 +15,8 @@ from typer.core import TyperGroup
 from omnigraph.cli.command import command
 from omnigraph.cli.commands.formatting import Check, Files, Stdout, format_files
 from omnigraph.cli.formats import choose_format, write_result
-from omnigraph.cli.options import (
-    At,
-    Branch,
-    Engine,
-    Expression,
-    Format,
-    Name,
-    Param,
-    Params,
-    QueryFile,
-    Store,
-    Timeout,
-)
-from omnigraph.cli.query_text import QueryChoice, prepare, require_read
+from omnigraph.cli.options import At, Branch, Engine, Format, Store, Timeout, WorkEngine
+from omnigraph.cli.query_text import QueryCall, prepare, require_read
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read
 from omnigraph.syntax.span import SourceText
@@ -60,15 +48,11 @@ def register(app: typer.Typer) -> None:
 @command(group, DEFAULT_COMMAND)
 def run(
     session: Session,
-    name: Name = None,
-    expression: Expression = None,
-    query: QueryFile = None,
-    params: Params = None,
-    param: Param = None,
+    call: QueryCall,
     branch: Branch = "main",
     at: At = None,
     timeout: Timeout = None,
-    engine: Engine = "local",
+    engine: Engine = WorkEngine.LOCAL,
     format: Format = None,
     store: Store = None,
 ) -> None:
@@ -86,13 +70,12 @@ def run(
       omnigraph query friends_of -q people.gq --params @ada.json --at v1 --json
     """
     how = choose_format(session, format)
-    choice = QueryChoice(name, expression, query, params, tuple(param or ()))
-    source = choice.read()
+    source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
     result = graph.query(
-        ready.source, ready.name, ready.params, branch, at=at, timeout=timeout, engine=engine
+        ready.source, ready.name, ready.params, branch, at=at, timeout=timeout, engine=engine.value
     )
     write_result(session, result, at, how)
 

@@ -14,7 +14,10 @@ from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
 Commits = Annotated[
-    int, typer.Option("--commits", min=0, help="Newest commits compared with their snapshots.")
+    int,
+    typer.Option(
+        "--commits", min=0, metavar="N", help="Newest commits compared with their snapshots."
+    ),
 ]
 
 

@@ -1,0 +1,86 @@
+"""`changes poll|baseline`: the change feed of a branch."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.change_lines import change_line
+from omnigraph.cli.colours import painter
+from omnigraph.cli.command import command
+from omnigraph.cli.options import BranchPlace, Cursor, Page, Types
+from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.session import Session
+from omnigraph.cli.target import read_branch
+
+if TYPE_CHECKING:
+    from omnigraph.feed.records import FeedPage
+
+Start = Annotated[
+    str, typer.Option("--start", metavar="now|beginning|after:ID", help="Without a cursor: where.")
+]
+
+_PAGE = 1000
+
+group = typer.Typer(help="The change feed of a branch.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="changes")
+
+
+@command(group, "poll")
+def poll(
+    session: Session,
+    place: BranchPlace,
+    cursor: Cursor = None,
+    start: Start = "now",
+    types: Types = None,
+    limit: Page = None,
+) -> None:
+    """Show what happened on a branch since a cursor, commit by commit.
+
+    For example:
+
+    \b
+      omnigraph changes poll people.omni --start beginning
+      omnigraph changes poll people.omni --cursor eyJraW5kI… --json
+    """
+    graph, size = read_branch(session, place), limit or _PAGE
+    _show_page(session, graph.changes(place.branch, cursor, start, types=types, limit=size))
+
+
+@command(group, "baseline")
+def baseline(
+    session: Session,
+    place: BranchPlace,
+    types: Types = None,
+    limit: Page = None,
+) -> None:
+    """Show everything there is, with a cursor for `changes poll` behind it.
+
+    For example:
+
+    \b
+      omnigraph changes baseline people.omni --type Person --json
+    """
+    graph = read_branch(session, place)
+    _show_page(session, graph.baseline(place.branch, types=types, limit=limit or _PAGE))
+
+
+def _show_page(session: Session, page: FeedPage) -> None:
+    if session.json:
+        print_json(page.to_dict())
+        return
+    paint = painter(sys.stdout)
+    for block in page.blocks:
+        what = "baseline at" if block.baseline else block.commit.operation
+        print_result(
+            f"{what} {block.commit.graph_commit_id}  {block.commit.message or ''}".rstrip()
+        )
+        for change in block.changes:
+            print_result(f"  {change_line(change, paint)}")
+    more = "there is more" if page.has_more else "to go on later"
+    session.note(f"{more}: --cursor {page.cursor}")
