@@ -33,8 +33,9 @@ def print_json(value: Any) -> None:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 node`, `2,000 nodes`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    """`1 node`, `2,000 nodes`, `3 branches`."""
+    ending = "es" if thing.endswith(("ch", "x", "sh")) else "s"
+    return f"{number:,} {thing}{'' if number == 1 else ending}"
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import typer
 
 from omnigraph.cli.operator_config import OperatorConfig, read_operator_config
 from omnigraph.cli.output import WrongUsage
+from omnigraph.progress import shown, somebody_watches
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Session:
         """Say something that is not the result."""
         if not self.quiet:
             sys.stderr.write(f"{text}\n")
+
+    def working(self, what: str) -> AbstractContextManager[None]:
+        """A line that says what is going on, for somebody who waits at a terminal."""
+        visible = somebody_watches() and not self.quiet and not self.json
+        return shown(what) if visible else nullcontext()
 
     def confirm(self, question: str) -> None:
         """Ask before something that cannot be taken back; scripts say `--yes`."""

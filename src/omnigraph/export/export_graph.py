@@ -17,6 +17,7 @@ from omnigraph.export.parquet import write_parquet
 from omnigraph.export.sorted_rows import sorted_rows
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
 
 
@@ -112,7 +113,12 @@ class Exporter:
             raise
 
     def _rows(self, entity: EntityType) -> Iterator[Any]:
-        return sorted_rows(self.store, self.snapshot, entity, self.settings)
+        done, total = 0, self.snapshot.pin(entity.table_key).row_count
+        tell(f"exporting {entity.name}", done, total, "rows")
+        for rows in sorted_rows(self.store, self.snapshot, entity, self.settings):
+            yield rows
+            done += rows.num_rows
+            tell(f"exporting {entity.name}", done, total, "rows")
 
     def _entities(self) -> list[EntityType]:
         return chosen_types(self.snapshot.catalog, self.types)

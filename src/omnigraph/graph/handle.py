@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from omnigraph.commit.recovery.audit import read_audits
+from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.graph import reads
 from omnigraph.graph.branching import Branching
@@ -165,7 +166,6 @@ class Graph(Branching):
         Example:
             >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
         """
-        from omnigraph.commit.request import CommitTerms
         from omnigraph.graph import writes
 
         terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)

@@ -19,6 +19,7 @@ from omnigraph.load.progress import watch_with
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.engine_choice import choose_engine
 from omnigraph.pipeline.spark_export import SparkExporter
+from omnigraph.progress import shown, somebody_watches
 from omnigraph.values.engine_names import LOCAL, SPARK
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
@@ -33,14 +34,15 @@ def load(
 ) -> LoadReceipt:
     """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
     wanted, progress = run
-    choice = choose_engine(wanted, data, options.type_name, engine.spark_loader.settings.pipeline)
+    choice = choose_engine(wanted, data, options.type_name, engine.settings.pipeline)
     created = from_branch is not None and _is_missing(engine, options.branch)
     branch = (
         engine.lifecycle.fresh(options.branch, from_branch, options.actor)
         if from_branch is not None and created
         else nullcontext()
     )
-    with branch:
+    visible = progress is True or (progress is None and somebody_watches())
+    with branch, shown("loading") if visible else nullcontext():
         loader = engine.loader if choice.engine == LOCAL else engine.spark_loader
         receipt = loader.load(data, options, watch_with(progress))
     return replace(

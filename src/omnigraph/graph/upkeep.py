@@ -13,6 +13,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.maintain.backup import BackupReport, restore
 from omnigraph.maintain.maintenance import RunTasks, optimize_table, run_here
 from omnigraph.maintain.needed import Retention
+from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
 from omnigraph.values.durations import duration_micros
 from omnigraph.values.engine_names import LOCAL, SPARK
@@ -61,11 +62,12 @@ def optimize(engine: Engine, branch: str | None, how: Upkeep) -> list[str]:
 
 def _optimize_branch(engine: Engine, branch: str, how: Upkeep) -> list[str]:
     run_tasks = how.run_tasks(engine)
-    return [
-        key.type_name
-        for key in tables(engine, branch, how.types)
-        if not optimize_table(engine.transaction, branch, key, how.actor, run_tasks=run_tasks)
-    ]
+    behind = []
+    for key in tables(engine, branch, how.types):
+        tell(f"optimizing {key.type_name} on {branch}")
+        if not optimize_table(engine.transaction, branch, key, how.actor, run_tasks=run_tasks):
+            behind.append(key.type_name)
+    return behind
 
 
 def _owned(engine: Engine, branch: str, types: Sequence[str]) -> list[str] | None:

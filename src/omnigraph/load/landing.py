@@ -35,6 +35,7 @@ from omnigraph.load.recheck import Recheck
 from omnigraph.load.spool import PLACE
 from omnigraph.load.write_tables import TableWriter
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
 
 SMALL_INPUT = 20_000
@@ -77,6 +78,7 @@ class Landing:
             self._landed = (snapshot, self._landed[1])
             return self._landed[1]
         self.prepared.index.forget_stored()
+        tell(f"checking {self.prepared.total:,} rows")
         self._check(snapshot)
         failpoints.hit("load.after_check")
         changes = ChangeSet(tuple(self._write(snapshot)))
@@ -173,6 +175,7 @@ class Landing:
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
         writer = self.writer(self.prepared, self.store, snapshot, self._repeated or frozenset())
         for spool in self.prepared.spools.values():
+            tell(f"writing {spool.rows:,} rows of {spool.entity.name}")
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(spool)

@@ -56,8 +56,7 @@ class LocalLoader:
             prepared = PreparedInput(catalog, index, Path(folder))
             try:
                 reading = ReadOptions(options.columns, BlobBases(settings.blob_bases))
-                with watch(sources) as progress:
-                    prepare(prepared, sources, reading, self.provider, progress)
+                prepare(prepared, sources, reading, self.provider, watch(sources))
                 failpoints.hit("load.after_prepare")
                 return self._land(prepared, options)
             finally:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from omnigraph.pipeline.vector_requests import (
     ThreadRequests,
     VectorRequests,
 )
+from omnigraph.progress import tell
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.values.clock import Clock
@@ -92,7 +93,6 @@ class Embedder:
     settings: EmbeddingSettings
     pipeline: PipelineSettings
     clock: Clock
-    progress: Callable[[int, int], None] = field(default=lambda done, total: None)
 
     def run(self, request: EmbedRequest) -> EmbedReceipt:
         """One commit with every vector, or none; a run that died before is taken up again."""
@@ -174,7 +174,7 @@ class Embedder:
                 part = wanted.filter(pc.is_in(wanted.column(ID), value_set=ids))
                 rows = _with_vectors(rows, target, part, self._vectors(part, journal, counts))
                 counts.embedded += part.num_rows
-                self.progress(counts.embedded, total)
+                tell("embedding", counts.embedded, total, "texts")
             fragments += write_to(dataset, rows)
             changes.add(Op.UPDATE, rows.column(ID))
         at = (pin.location, pin.branch)

@@ -48,6 +48,7 @@ from omnigraph.pipeline.load_tasks import (
 )
 from omnigraph.pipeline.session import Session, parallelism, spark_session
 from omnigraph.pipeline.written_rows import Placed, in_order, take_written
+from omnigraph.progress import tell
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
 from omnigraph.values.identifiers import EntityKind, TableKey
@@ -90,6 +91,7 @@ class SparkLoader:
         given = _input(data, options.type_name)
         if not given.frames:
             refuse_unused_columns(given.sources, options.columns)
+        tell("starting Spark")
         session = (
             given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
         )
@@ -103,8 +105,8 @@ class SparkLoader:
             prepared = PreparedInput(catalog, index, Path(folder))
             prepared.files += [source.name for source in given.sources]
             try:
-                with watch(list(given.sources)) as progress:
-                    return _LoadJob(self, session, given, options, prepared, progress).run()
+                progress = watch(given.sources)
+                return _LoadJob(self, session, given, options, prepared, progress).run()
             finally:
                 prepared.close()
 

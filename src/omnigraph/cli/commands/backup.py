@@ -9,7 +9,7 @@ import typer
 import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.commands.status import readable_bytes
-from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.output import counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import open_to_write
 
@@ -33,7 +33,10 @@ def backup(session: Session, uri: Graph, target: Copy) -> None:
     \b
       omnigraph backup people.omni /backups/people-monday
     """
-    _print(session, open_to_write(session, uri).backup(target))
+    graph = open_to_write(session, uri)
+    with session.working("copying"):
+        report = graph.backup(target)
+    _print(session, report)
 
 
 def restore(session: Session, source: Copy, uri: Graph) -> None:
@@ -44,7 +47,9 @@ def restore(session: Session, source: Copy, uri: Graph) -> None:
     \b
       omnigraph restore /backups/people-monday people.omni
     """
-    _print(session, omnigraph.restore(source, uri))
+    with session.working("copying"):
+        report = omnigraph.restore(source, uri)
+    _print(session, report)
 
 
 def _print(session: Session, report: BackupReport) -> None:
@@ -52,6 +57,6 @@ def _print(session: Session, report: BackupReport) -> None:
         print_json(report.to_dict())
     else:
         print_result(
-            f"{report.files} files, {readable_bytes(report.bytes)}, "
-            f"{len(report.branches)} branches: {report.source} -> {report.target}"
+            f"{counted(report.files, 'file')}, {readable_bytes(report.bytes)}, "
+            f"{counted(len(report.branches), 'branch')}: {report.source} -> {report.target}"
         )

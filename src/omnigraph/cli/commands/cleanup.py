@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.commands.status import readable_bytes
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import print_json, print_note, print_result
+from omnigraph.cli.output import counted, print_json, print_note, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read, open_to_write
 
@@ -54,7 +54,8 @@ def cleanup(
     """
     where = address(session, uri, store)
     graph = open_to_write(session, where) if confirm else open_to_read(session, where)
-    report = graph.cleanup(keep, older_than, confirm=confirm)
+    with session.working("looking for what nobody needs"):
+        report = graph.cleanup(keep, older_than, confirm=confirm)
     if session.json:
         print_json(report.to_dict())
     else:
@@ -63,12 +64,13 @@ def cleanup(
 
 def _print_report(report: CleanupReport) -> None:
     for removal in report.removals:
-        versions = f" ({len(removal.versions)} versions)" if removal.versions else ""
+        found = counted(len(removal.versions), "version")
+        versions = f" ({found})" if removal.versions else ""
         print_result(
-            f"{removal.kind:9} {removal.place}{versions}: {len(removal.files)} files, "
-            f"{readable_bytes(removal.bytes)}"
+            f"{removal.kind:9} {removal.place}{versions}: "
+            f"{counted(len(removal.files), 'file')}, {readable_bytes(removal.bytes)}"
         )
     verb = "removed" if report.confirmed else "would be removed"
-    print_result(f"{report.files} files, {readable_bytes(report.bytes)} {verb}")
+    print_result(f"{counted(report.files, 'file')}, {readable_bytes(report.bytes)} {verb}")
     if report.files and not report.confirmed:
         print_note("nothing was changed; repeat with --confirm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated, BinaryIO
 
@@ -21,7 +22,7 @@ from omnigraph.cli.options import (
     Uri,
     WorkEngine,
 )
-from omnigraph.cli.output import WrongUsage, print_json, print_result
+from omnigraph.cli.output import WrongUsage, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
@@ -144,10 +145,10 @@ def load(
     if session.json:
         print_json(receipt.to_dict())
         return
-    session.note(f"engine {receipt.engine}: {receipt.engine_reason}")
+    if receipt.engine == LoadEngineName.SPARK:
+        session.note(f"loaded by Spark: {receipt.engine_reason}")
     for row in (*receipt.nodes, *receipt.edges):
         print_result(f"{row['name']}: {row['entities_loaded']:,}")
-    session.note(f"engine {receipt.engine}: {receipt.engine_reason}")
     if receipt.commit is None:
         print_result(f"{receipt.total_entities:,} entities read, {receipt.branch} has them already")
         return
@@ -195,9 +196,12 @@ def export(
     if format is ExportFormat.PARQUET and output is None:
         raise WrongUsage("--format parquet writes one file per type: name a directory with -o")
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
-    receipt = graph.export(
-        output, branch, at=at, types=types, format=format.value, engine=engine.value
-    )
+    # Beside lines on the same terminal a moving one would only disturb.
+    on_screen = output is None and sys.stdout.isatty()
+    with nullcontext() if on_screen else session.working("exporting"):
+        receipt = graph.export(
+            output, branch, at=at, types=types, format=format.value, engine=engine.value
+        )
     if output is None:
         session.note(f"{receipt.total_entities:,} entities")
     elif session.json:
@@ -225,10 +229,13 @@ def embed(
       omnigraph embed people.omni --engine spark
     """
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
-    receipt = graph.embed(branch, types, message=message, engine=engine.value).to_dict()
+    with session.working("looking for texts without a vector"):
+        receipt = graph.embed(branch, types, message=message, engine=engine.value)
     if session.json:
-        print_json(receipt)
-        return
-    for name, value in receipt.items():
-        if not isinstance(value, dict):
-            print_result(f"{name}: {value}")
+        print_json(receipt.to_dict())
+    elif receipt.write.commit is None:
+        print_result("every vector is there and fits its text, nothing changed")
+    else:
+        made = f"commit {receipt.write.commit.graph_commit_id}"
+        known = f" ({receipt.resumed:,} known from an earlier run)" if receipt.resumed else ""
+        print_result(f"{counted(receipt.embedded, 'vector')} made{known}, {made}")

@@ -27,6 +27,9 @@ OneBranch = Annotated[
 ]
 
 
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="One line for every index.")]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "init")(init)
     command(app, "snapshot")(snapshot)
@@ -100,6 +103,7 @@ def optimize(
     branch: OneBranch = None,
     types: Types = None,
     engine: Engine = WorkEngine.LOCAL,
+    verbose: Verbose = False,
 ) -> None:
     """Compact small files and build the indexes the schema declares, on all branches or on one.
 
@@ -113,15 +117,28 @@ def optimize(
     """
     note = on_branch(branch) if branch else "all branches"
     graph = open_to_write(session, address(session, uri, store), note)
-    behind = graph.optimize(branch, types, engine=engine.value)
+    with session.working("optimizing"):
+        behind = graph.optimize(branch, types, engine=engine.value)
     names = [branch] if branch else [found.name for found in graph.branches.list()]
     status = [
         {"branch": name, **row.to_dict()} for name in names for row in graph.index_status(name)
     ]
+    concerned = [row for row in status if not types or row["type_name"] in types]
     if session.json:
         print_json({"branch": branch, "skipped": behind, "indexes": status})
         return
-    columns = ("branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
-    print_table(columns, [[row[name] for name in columns] for row in status])
+    if verbose:
+        columns = ("branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
+        print_table(columns, [[row[name] for name in columns] for row in concerned])
+    else:
+        print_result(_index_summary(concerned, len(names)))
     for name in behind:
-        session.note(f"{name} was busy and is not compacted yet")
+        session.note(f"{name} was busy and is not compacted yet; run it again")
+
+
+def _index_summary(status: list[dict[str, Any]], branches: int) -> str:
+    whole = sum(row["pending_rows"] == 0 for row in status)
+    all_of_them = counted(len(status), "index")
+    indexes = all_of_them if whole == len(status) else f"{whole} of {all_of_them}"
+    more = "" if whole == len(status) else "; --verbose shows the others"
+    return f"optimized {counted(branches, 'branch')}: {indexes} up to date{more}"

@@ -90,14 +90,15 @@ def merge(
         _show_preview(session, graph, (source, into), deciding)
         return
     graph = open_to_write(session, where, f"{source} -> {into}")
-    result = graph.merge(
-        source,
-        into,
-        deciding.strategy.value,
-        deciding.resolutions,
-        delete_branch=delete_branch,
-        message=message,
-    ).to_dict()
+    with session.working("merging"):
+        result = graph.merge(
+            source,
+            into,
+            deciding.strategy.value,
+            deciding.resolutions,
+            delete_branch=delete_branch,
+            message=message,
+        ).to_dict()
     if session.json:
         print_json(result)
         return
@@ -167,13 +168,14 @@ def revert(
       omnigraph commit revert 01JD2YF8Q6Z3 --store people.omni
     """
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
-    receipt = graph.revert(
-        commit_id,
-        branch,
-        strategy=deciding.strategy.value,
-        resolutions=deciding.resolutions,
-        message=message,
-    )
+    with session.working("reverting"):
+        receipt = graph.revert(
+            commit_id,
+            branch,
+            strategy=deciding.strategy.value,
+            resolutions=deciding.resolutions,
+            message=message,
+        )
     _show_receipt(session, receipt, f"reverted {commit_id}")
 
 
@@ -193,13 +195,14 @@ def cherry_pick(
       omnigraph commit cherry-pick 01JD2YF8Q6Z3 --onto main --store people.omni
     """
     graph = open_to_write(session, address(session, None, store), on_branch(onto))
-    receipt = graph.cherry_pick(
-        commit_id,
-        onto,
-        strategy=deciding.strategy.value,
-        resolutions=deciding.resolutions,
-        message=message,
-    )
+    with session.working("picking"):
+        receipt = graph.cherry_pick(
+            commit_id,
+            onto,
+            strategy=deciding.strategy.value,
+            resolutions=deciding.resolutions,
+            message=message,
+        )
     _show_receipt(session, receipt, f"picked {commit_id}")
 
 

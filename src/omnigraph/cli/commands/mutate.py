@@ -38,15 +38,16 @@ def mutate(
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
     ready = prepare(call, source, graph.snapshot(branch).catalog)
     require_mutation(ready)
-    receipt = graph.mutate(
-        ready.source,
-        ready.name,
-        ready.params,
-        branch,
-        message=message,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-    )
+    with session.working("changing"):
+        receipt = graph.mutate(
+            ready.source,
+            ready.name,
+            ready.params,
+            branch,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+        )
     if session.json:
         print_json(receipt.to_dict())
         return

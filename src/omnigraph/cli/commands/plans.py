@@ -57,7 +57,9 @@ def profile(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
+    asked = (ready.source, ready.name, ready.params, branch)
+    with session.working("searching"):
+        plan = graph.profile(*asked, at=at, timeout=timeout)
     _print_plan(session, ready.name, plan)
 
 

@@ -74,9 +74,9 @@ def run(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    result = graph.query(
-        ready.source, ready.name, ready.params, branch, at=at, timeout=timeout, engine=engine.value
-    )
+    asked = (ready.source, ready.name, ready.params, branch)
+    with session.working("searching"):
+        result = graph.query(*asked, at=at, timeout=timeout, engine=engine.value)
     write_result(session, result, at, how)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import print_json, print_note, print_result
+from omnigraph.cli.output import counted, print_json, print_note, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
@@ -48,22 +48,22 @@ def readable_bytes(count: int) -> str:
 
 def _print_branch(branch: BranchStatus) -> None:
     print_result(
-        f"branch {branch.name}: {branch.commits} commits, head {branch.head_commit_id}, "
+        f"branch {branch.name}: {counted(branch.commits, 'commit')}, head {branch.head_commit_id}, "
         f"manifest {readable_bytes(branch.manifest_bytes)}"
     )
     for table in branch.tables:
         size = readable_bytes(table.bytes) if table.owned else "shared"
         print_result(
-            f"  {table.kind} {table.type_name}: {table.rows} rows, {table.fragments} fragments, "
-            f"{table.deleted_rows} deleted, {table.unindexed_rows} unindexed, "
-            f"{table.versions} versions, {size}"
+            f"  {table.kind} {table.type_name}: {counted(table.rows, 'row')}, "
+            f"{counted(table.fragments, 'fragment')}, {table.deleted_rows:,} deleted, "
+            f"{table.unindexed_rows:,} unindexed, {counted(table.versions, 'version')}, {size}"
         )
 
 
 def _print_rest(found: GraphStatus) -> None:
     print_result(
-        f"{found.tags} tags, {found.history_objects} history objects "
-        f"({readable_bytes(found.history_bytes)}), {found.schemas} schemas, "
+        f"{counted(found.tags, 'tag')}, {counted(found.history_objects, 'history object')} "
+        f"({readable_bytes(found.history_bytes)}), {counted(found.schemas, 'schema')}, "
         f"{readable_bytes(found.bytes)} in all"
     )
     for intent in found.pending_intents:

@@ -42,7 +42,9 @@ def verify(
     \b
       omnigraph verify people.omni
     """
-    report = open_to_read(session, address(session, uri, store)).verify(commits, full=full)
+    graph = open_to_read(session, address(session, uri, store))
+    with session.working("verifying"):
+        report = graph.verify(commits, full=full)
     if session.json:
         print_json(report.to_dict())
     else:

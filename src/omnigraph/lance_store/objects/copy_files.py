@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import obstore
 from obstore.store import LocalStore, S3Store
@@ -10,6 +10,7 @@ from obstore.store import LocalStore, S3Store
 from omnigraph.lance_store.objects.control_files import object_store
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.objects.storage_location import StorageLocation
+from omnigraph.progress import tell
 
 _PIECE_BYTES = 8 * 1024 * 1024
 
@@ -21,7 +22,7 @@ Change = Callable[[bytes, str], bytes]
 def copy_files(
     source: StorageLocation,
     target: StorageLocation,
-    paths: Iterable[str],
+    paths: Sequence[str],
     change: tuple[Callable[[str], bool], Change] | None = None,
 ) -> int:
     """Copy objects in this order; how many bytes. A file that is gone is an error.
@@ -30,7 +31,8 @@ def copy_files(
     """
     origin, destination = open_any(source), open_any(target)
     copied = 0
-    for path in paths:
+    for number, path in enumerate(paths):
+        tell("copying", number, len(paths), "files")
         with storage_errors(f"copying {path}"):
             if change is not None and change[0](path):
                 data = change[1](bytes(obstore.get(origin, path).bytes()), path)
