@@ -10,7 +10,7 @@ from omnigraph import failpoints
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
 from omnigraph.commit.staging_hold import StagingHold
-from omnigraph.errors import AlreadyExists, CommitRejected, InvalidName, NotFound
+from omnigraph.errors import AlreadyExists, CommitRejected, InvalidArgument, InvalidName, NotFound
 from omnigraph.lance_store.dataset_branches import create_branch, physical_name
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -83,10 +83,29 @@ class BranchLifecycle:
         """(where it comes from, the branch that is to be)."""
         checked = _new_branch_name(name)
         self._refuse_taken(checked)
-        source_ref, _ = self._reader.branch(source)
+        source_ref = self._source(source)
         incarnation = physical_name(checked, self._clock.new_ulid())
         ref = BranchRef(checked, incarnation, source_ref.name, self._clock.now_micros())
         return source_ref, ref
+
+    def _source(self, name: str) -> BranchRef:
+        try:
+            return self._reader.branch(name)[0]
+        except (NotFound, InvalidName):
+            if not self._is_older_state(name):
+                raise
+        raise InvalidArgument(
+            f"{name!r} is no branch, and a branch starts at the head of another one: read an "
+            "older state with `at`, undo commits with `revert`",
+            source=name,
+        )
+
+    def _is_older_state(self, name: str) -> bool:
+        try:
+            self._commits.snapshot_at(name)
+        except (NotFound, InvalidArgument):
+            return False
+        return True
 
     def _fork(self, source_ref: BranchRef, ref: BranchRef, actor_id: str | None) -> str:
         """Make the branch; the commit it starts from."""

@@ -144,5 +144,6 @@ def _parse_moment(text: str) -> int | None:
     except ValueError:
         return None
     if moment.tzinfo is None:
-        raise InvalidArgument(f"{text!r} needs an offset, for example {text}Z", at=text)
+        example = f"{moment.isoformat()}Z"
+        raise InvalidArgument(f"{text!r} needs an offset, like {example}", at=text)
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)

@@ -70,6 +70,9 @@ def _print_report(report: CleanupReport) -> None:
             f"{removal.kind:9} {removal.place}{versions}: "
             f"{counted(len(removal.files), 'file')}, {readable_bytes(removal.bytes)}"
         )
+    if not report.removals:
+        print_result("nothing to remove")
+        return
     verb = "removed" if report.confirmed else "would be removed"
     print_result(f"{counted(report.files, 'file')}, {readable_bytes(report.bytes)} {verb}")
     if report.files and not report.confirmed:

@@ -101,7 +101,7 @@ def show(session: Session, commit_id: Id, store: Store = None) -> None:
     For example:
 
     \b
-      omnigraph commit show 01JD2YF8Q6Z3 --store people.omni
+      omnigraph commit show 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
     """
     graph = open_to_read(session, address(session, None, store))
     commit = graph.commits.show(commit_id)
@@ -129,7 +129,7 @@ def changes(
     For example:
 
     \b
-      omnigraph commit changes 01JD2YF8Q6Z3 --store people.omni
+      omnigraph commit changes 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
     """
     graph = open_to_read(session, address(session, None, store))
     page = graph.commits.changes(commit_id, types, limit=limit, cursor=cursor)

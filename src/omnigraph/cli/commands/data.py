@@ -234,7 +234,7 @@ def embed(
     if session.json:
         print_json(receipt.to_dict())
     elif receipt.write.commit is None:
-        print_result("every vector is there and fits its text, nothing changed")
+        print_result("nothing to do: no @embed property lacks a vector")
     else:
         made = f"commit {receipt.write.commit.graph_commit_id}"
         known = f" ({receipt.resumed:,} known from an earlier run)" if receipt.resumed else ""

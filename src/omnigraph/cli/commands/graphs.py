@@ -67,7 +67,7 @@ def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = N
         )
         return
     types = f"{counted(len(nodes), 'node type')}, {counted(len(edges), 'edge type')}"
-    print_result(f"created {graph.uri}: {types}")
+    print_result(f"created {where}: {types}")
 
 
 def snapshot(

@@ -165,7 +165,7 @@ def revert(
     For example:
 
     \b
-      omnigraph commit revert 01JD2YF8Q6Z3 --store people.omni
+      omnigraph commit revert 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
     """
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
     with session.working("reverting"):
@@ -192,7 +192,7 @@ def cherry_pick(
     For example:
 
     \b
-      omnigraph commit cherry-pick 01JD2YF8Q6Z3 --onto main --store people.omni
+      omnigraph commit cherry-pick 01M7H8QRSTGJB9M89XSVK2F5M5 --onto main --store people.omni
     """
     graph = open_to_write(session, address(session, None, store), on_branch(onto))
     with session.working("picking"):

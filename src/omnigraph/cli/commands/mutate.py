@@ -32,7 +32,7 @@ def mutate(
     \b
       omnigraph mutate -e 'query q() { insert Person { name: "Ada" } }' --store people.omni
       omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
-      omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01JD2YF8Q6Z3 --store people.omni
+      omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01M7H8QRSTGJB9M89XSVK2F5M5
     """
     source = call.read()
     graph = open_to_write(session, address(session, None, store), on_branch(branch))

@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.commands.status import readable_bytes
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.output import EXIT_FAILED, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
@@ -51,11 +51,21 @@ def verify(
         for finding in report.findings:
             branch = f"branch {finding.branch} " if finding.branch else ""
             print_result(f"{finding.check}: {branch}{finding.place}: {finding.message}")
-        done = ", ".join(f"{count} {what}" for what, count in report.checked.items() if count)
+        done = ", ".join(_number_of(what, n) for what, n in report.checked.items() if n)
         total = sum(report.counts.values())
-        print_result(f"{total or 'no'} findings; checked {done}")
-        print_result(
-            f"{report.orphan_files} files ({readable_bytes(report.orphan_bytes)}) nobody needs"
-        )
+        found = counted(total, "finding") if total else "no findings"
+        print_result(f"{found}; checked {done}")
+        if report.orphan_files:
+            files = f"{counted(report.orphan_files, 'file')}, {readable_bytes(report.orphan_bytes)}"
+            print_result(f"{files}: nobody needs them, `omnigraph cleanup` removes them")
     if not report.ok:
         raise typer.Exit(EXIT_FAILED)
+
+
+_ONE = {"branches": "branch", "indexes": "index"}
+
+
+def _number_of(what: str, number: int) -> str:
+    """`checked` counts things by their plural."""
+    one = _ONE.get(what, what.removesuffix("s"))
+    return f"{number:,} {(one if number == 1 else what).replace('_', ' ')}"
