@@ -13,7 +13,8 @@ Paint = Callable[[int, str], str]
 
 def painter(stream: TextIO) -> Paint:
     """Paints on a terminal, unless `NO_COLOR` asks for plain text (https://no-color.org)."""
-    wanted = stream.isatty() and not os.environ.get("NO_COLOR")
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    wanted = stream.isatty() and not dull
     return _paint if wanted else plain
 
 

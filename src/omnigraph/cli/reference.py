@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from omnigraph.cli.commands.query import DEFAULT_COMMAND
 from omnigraph.cli.help import SHARED, help_record
-from omnigraph.cli.main import app
+from omnigraph.cli.main import Omnigraph, app
 
 MARKER = "<!-- Everything below is made by `make docs`. -->\n"
 
@@ -27,21 +28,26 @@ def with_reference(page: str) -> str:
 def reference() -> str:
     root = get_command(app)
     context = typer.Context(root, info_name="omnigraph")
-    return "".join(_describe(command, ctx) for command, ctx in _commands(root, context))
+    parts = []
+    for title, names in Omnigraph.sections:
+        parts.append(f"\n## {title}\n")
+        parts += [_describe(command, ctx) for command, ctx in _commands(root, context, names)]
+    return "".join(parts)
 
 
-def _commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    for name, command in group.commands.items():
+def _commands(group: Any, context: Any, names: Iterable[str]) -> Iterator[tuple[Any, Any]]:
+    for name in names:
+        command = group.commands[name]
         ctx = typer.Context(command, info_name=name, parent=context)
         if isinstance(command, TyperGroup):
-            yield from _commands(command, ctx)
+            yield from _commands(command, ctx, command.commands)
         else:
             yield command, ctx
 
 
 def _describe(command: Any, ctx: Any) -> str:
     text, _, examples = inspect.cleandoc(command.help).partition("\nFor example:\n")
-    usage = ctx.command_path + _arguments(command)
+    usage = ctx.command_path.removesuffix(f" {DEFAULT_COMMAND}") + _arguments(command)
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {help} |"
         for parameter in command.params
