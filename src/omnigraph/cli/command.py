@@ -19,7 +19,9 @@ from omnigraph.cli.session import Session
 from omnigraph.cli.usage_errors import clarify
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
-As = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who acts.")]
+As = Annotated[
+    str | None, typer.Option("--as", metavar="ACTOR", help="Who acts; kept in the history.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results, no notes.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]

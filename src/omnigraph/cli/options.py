@@ -38,6 +38,14 @@ Timeout = Annotated[
 ]
 
 
+class LoadEngine(StrEnum):
+    """Who runs a load."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class WorkEngine(StrEnum):
     """Who does the work: this process, or executors of Spark."""
 
@@ -59,7 +67,7 @@ Cursor = Annotated[
     typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier answer stopped."),
 ]
 Message = Annotated[
-    str | None, typer.Option("--message", "-m", metavar="TEXT", help="Says why, in the history.")
+    str | None, typer.Option("--message", "-m", metavar="TEXT", help="Why; kept in the history.")
 ]
 IfCommit = Annotated[
     str | None,
@@ -69,7 +77,7 @@ IfCommit = Annotated[
 ]
 IdempotencyKey = Annotated[
     str | None,
-    typer.Option("--idempotency-key", metavar="KEY", help="A repeated key changes nothing twice."),
+    typer.Option("--idempotency-key", metavar="KEY", help="The same key again changes nothing."),
 ]
 
 

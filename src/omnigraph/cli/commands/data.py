@@ -16,6 +16,7 @@ from omnigraph.cli.options import (
     Engine,
     IdempotencyKey,
     IfCommit,
+    LoadEngine,
     Message,
     Store,
     Types,
@@ -34,14 +35,6 @@ class Mode(StrEnum):
     APPEND = "append"
     MERGE = "merge"
     OVERWRITE = "overwrite"
-
-
-class LoadEngineName(StrEnum):
-    """What runs a load."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 class ExportFormat(StrEnum):
@@ -72,13 +65,15 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
 ]
-LoadEngine = Annotated[
-    LoadEngineName,
+Loading = Annotated[
+    LoadEngine,
     typer.Option("--engine", help="Where the load runs; auto: Spark for very large inputs."),
 ]
 TypeName = Annotated[
     str | None,
-    typer.Option("--type", "-t", metavar="T", help="The type of a file whose name is not it."),
+    typer.Option(
+        "--type", "-t", metavar="T", help="The type of a file that is not named after it."
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
@@ -105,7 +100,7 @@ def load(
     mode: LoadMode = Mode.APPEND,
     branch: Branch = "main",
     source: From = None,
-    engine: LoadEngine = LoadEngineName.AUTO,
+    engine: Loading = LoadEngine.AUTO,
     type: TypeName = None,
     column: Columns = None,
     message: Message = None,
@@ -145,7 +140,7 @@ def load(
     if session.json:
         print_json(receipt.to_dict())
         return
-    if receipt.engine == LoadEngineName.SPARK:
+    if receipt.engine == LoadEngine.SPARK:
         session.note(f"loaded by Spark: {receipt.engine_reason}")
     for row in (*receipt.nodes, *receipt.edges):
         print_result(f"{row['name']}: {row['entities_loaded']:,}")

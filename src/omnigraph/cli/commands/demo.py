@@ -9,21 +9,22 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.command import command
+from omnigraph.cli.options import LoadEngine
 from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 
 Folder = Annotated[
-    str | None, typer.Option("--dir", metavar="DIR", help="An empty or new directory to use.")
+    str | None,
+    typer.Option(
+        "--dir", metavar="DIR", help="A new or empty directory for it; default: a temporary one."
+    ),
 ]
 Size = Annotated[
     int,
     typer.Option("--size", min=300, max=50_000_000, metavar="N", help="About how many entities."),
 ]
-
-
 Engine = Annotated[
-    str,
-    typer.Option("--engine", metavar="NAME", help="Who loads: spark or local; auto: who is there."),
+    LoadEngine, typer.Option("--engine", help="Where the load runs; auto: on Spark if it can.")
 ]
 
 
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = "auto"
+    session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = LoadEngine.AUTO
 ) -> None:
     """See a graph being made, loaded, searched, branched, merged and recovered, with timings.
 
@@ -45,7 +46,7 @@ def demo(
     from omnigraph.cli.demo.story import tell
     from omnigraph.cli.demo.world import world_of
 
-    tell(session, _place(folder), world_of(size), engine)
+    tell(session, _place(folder), world_of(size), engine.value)
 
 
 def _place(folder: str | None) -> Path:

@@ -38,7 +38,9 @@ class Deciding:
 
     strategy: Annotated[
         MergeStrategy,
-        typer.Option("--strategy", help="Who wins every conflict: nobody, or a side."),
+        typer.Option(
+            "--strategy", help="Every conflict: fail, ours (the target wins), theirs (the source)."
+        ),
     ] = MergeStrategy.FAIL
     resolutions: Annotated[
         str | None,

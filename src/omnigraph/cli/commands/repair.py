@@ -30,12 +30,12 @@ def repair(
     confirm: Confirm = False,
     force: Force = False,
 ) -> None:
-    """Show tables that somebody changed past the graph, unreadable intents, and a moved graph.
+    """Show what no write explains: tables changed from outside, broken intents, a moved graph.
 
-    With --confirm the rows of the manifest are put back; the foreign version stays, tagged
-    `orphan-<id>`, until cleanup. Branches of a graph that was moved or copied name the files they
-    share by the old address; --confirm changes it. --force moves unreadable intents to
-    `_quarantine/`.
+    With --confirm a table gets the rows back that the graph knows; what was written from outside
+    stays, tagged `orphan-<id>`, until cleanup. Branches of a graph that was moved or copied name
+    the files they share by the old address; --confirm changes it. An intent is what a writer notes
+    before it commits; --force moves those that cannot be read to `_quarantine/`.
 
     For example:
 
