@@ -236,6 +236,8 @@ CASES = [
     Case("branch create main --store {g}", "main"),
     Case("branch create side --store {g}", "side"),
     Case("branch create x --from nope --store {g}", "'nope'"),
+    Case("branch create x --from sdie --store {g}", "did you mean 'side'?"),
+    Case("branch create x --from v1 --store {g}", "starts at the head of another"),
     *(
         Case(f"branch create {shlex.quote(name)} --store {{g}}", "is not allowed: segments")
         for name in ("", "a b", "../x", "a/../b", "/a", "a/", "a//b", "__x", "a\nb", "x" * 200)

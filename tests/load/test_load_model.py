@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from omnigraph import init
 from omnigraph.errors import ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.testing.engine_parts import with_parts
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge E: P -> P { w: I32? }"
 NAMES = st.sampled_from("abcd")
@@ -69,8 +70,7 @@ def test_loads_mean_what_the_model_says(batches: list[Any], joined: bool) -> Non
     with tempfile.TemporaryDirectory() as folder:
         graph = init(Path(folder) / "g.omni", SCHEMA)
         if joined:
-            loader = replace(graph.engine.loader, small_input=-1)
-            graph = Graph(replace(graph.engine, loader=loader), None, read_only=False)
+            graph = with_parts(graph, loader=replace(graph.engine.loader, small_input=-1))
         model: Model = {"P": {}, "E": {}}
         path = Path(folder) / "in.ndjson"
         for mode, batch in batches:

@@ -14,6 +14,7 @@ from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, Validati
 from omnigraph.graph.handle import Graph
 from omnigraph.load import key_index
 from omnigraph.testing.crash import start
+from omnigraph.testing.engine_parts import with_parts
 from omnigraph.testing.good_loads import GOOD_INPUTS, GoodInput, check_good
 from omnigraph.testing.load_suite import (
     BAD_GRAPHS,
@@ -33,8 +34,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 def joining(graph: Graph) -> Graph:
     """The same graph with the checks for large inputs."""
-    engine = replace(graph.engine, loader=replace(graph.engine.loader, small_input=-1))
-    return Graph(engine, graph.actor, read_only=False)
+    return with_parts(graph, loader=replace(graph.engine.loader, small_input=-1))
 
 
 @pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.name[:40])

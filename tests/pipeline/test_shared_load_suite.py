@@ -13,6 +13,7 @@ from engines import SMALL_PIECES
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import Settings
+from omnigraph.testing.engine_parts import with_parts
 from omnigraph.testing.good_loads import GOOD_INPUTS, GoodInput, check_good
 from omnigraph.testing.load_suite import (
     BAD_FILES,
@@ -47,8 +48,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 def joining(graph: Graph) -> Graph:
     """The same graph with the checks for large inputs."""
-    engine = replace(graph.engine, spark_loader=replace(graph.engine.spark_loader, small_input=-1))
-    return Graph(engine, graph.actor, read_only=False)
+    return with_parts(graph, spark_loader=replace(graph.engine.spark_loader, small_input=-1))
 
 
 def said(error: OmnigraphError) -> str:
@@ -60,7 +60,7 @@ def in_pieces(graph: Graph, case: BadInput) -> Graph:
     loader = graph.engine.spark_loader
     if sum(map(len, case.files.values())) > 10_000:
         loader = replace(loader, settings=Settings())
-    return Graph(replace(graph.engine, spark_loader=loader), graph.actor, read_only=False)
+    return with_parts(graph, spark_loader=loader)
 
 
 @pytest.mark.parametrize("case", cases())

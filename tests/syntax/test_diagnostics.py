@@ -13,7 +13,6 @@ from omnigraph.syntax.diagnostics import (
     render,
 )
 from omnigraph.syntax.span import SourceText, Span
-from omnigraph.values.near_names import did_you_mean
 
 
 def test_caret_stands_under_the_span() -> None:
@@ -48,13 +47,6 @@ def test_a_long_line_is_shown_around_the_span() -> None:
     shown = render(Diagnostic("T1", "no", Span(5000, 5001)), source).splitlines()
     assert len(shown[1]) < 200
     assert shown[1][shown[2].index("^")] == "b"
-
-
-def test_names_close_enough_are_suggested() -> None:
-    assert did_you_mean("naem", ["name", "age"]) == "did you mean 'name'?"
-    assert did_you_mean("KNOWS", ["knows"]) == "did you mean 'knows'?"
-    assert did_you_mean("zzz", ["name", "age"]) == "known here: age, name"
-    assert did_you_mean("zzz", []) is None
 
 
 def test_the_exception_is_json_and_survives_a_process_boundary() -> None:

@@ -34,8 +34,8 @@ def _of_value(found: dict[str, Any]) -> str | None:
         case "float_parsing":
             return f"{given!r} is not a number"
         case "greater_than_equal":
-            return f"{given} is less than {context['ge']}"
+            return f"{given} is less than {context['ge']:g}"
         case "less_than_equal":
-            return f"{given} is more than {context['le']}"
+            return f"{given} is more than {context['le']:,}"
         case _:
             return None

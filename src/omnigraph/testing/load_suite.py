@@ -197,7 +197,11 @@ BAD_GRAPHS = (
         "F:2: Knows 'e': .*twice",
     ),
     _lines("exists", BASE, "F:1: Person 'ada': exists already", error=KeyConflict),
-    _lines("no such source", '{"edge":"Knows","from":"zoe","to":"ada"}', "F:1: .*Person 'zoe'"),
+    _lines(
+        "no such source",
+        '{"edge":"Knows","from":"zoe","to":"ada"}',
+        "F:1: Knows 'zoe' -> 'ada': .*Person 'zoe'",
+    ),
     _lines("no such target", '{"edge":"Wrote","from":"ada","to":"n9"}', "F:1: .*Note 'n9'"),
     _lines(
         "target of another type", '{"edge":"Wrote","from":"ada","to":"bob"}', "F:1: .*Note 'bob'"
@@ -208,7 +212,11 @@ BAD_GRAPHS = (
         "F:3: Person 'y': @unique",
     ),
     _lines("unique in the graph", f"{_P_CODE_A}\n{_HOME_X}", "F:1: .*'ada' already"),
-    _lines("parallel edges", '{"edge":"Knows","from":"ada","to":"bob"}', "F:1: Knows.*@unique"),
+    _lines(
+        "parallel edges",
+        '{"edge":"Knows","from":"ada","to":"bob"}',
+        "F:1: Knows 'ada' -> 'bob': @unique",
+    ),
     _lines(
         "too many edges",
         '{"edge":"Knows","from":"ada","to":"ada"}\n{"type":"Person","data":{"name":"z"}}\n'

@@ -1,0 +1,107 @@
+"""Long work says what it does: to whoever listens, and as one line on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.progress import Step, heard_by, shown, tell
+
+SLOW = """
+import time
+from omnigraph.cli.session import Session
+from omnigraph.progress import tell
+with Session({flags}).working("looking"):
+    for done in range(15):
+        tell("reading 7 rows", done * 1_000_000, 15_000_000, "MB")
+        time.sleep(0.1)
+print("done")
+"""
+
+
+@pytest.fixture
+def steps() -> list[Step]:
+    return []
+
+
+def names(steps: list[Step]) -> list[str]:
+    return list(dict.fromkeys(step.what for step in steps))
+
+
+def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[Step]) -> None:
+    file = tmp_path / "more.jsonl"
+    file.write_text('{"type": "Person", "data": {"name": "Dee"}}\n')
+    with heard_by(steps.append):
+        people.load(file)
+    assert names(steps) == ["reading 1 rows", "checking 1 rows", "writing 1 rows of Person"]
+    assert (steps[0].done, steps[0].total) == (file.stat().st_size, file.stat().st_size)
+
+
+def test_export_optimize_and_backup_count(people: Graph, tmp_path: Path, steps: list[Step]) -> None:
+    with heard_by(steps.append):
+        people.export(tmp_path / "all.ndjson", types=["Person"])
+    assert (names(steps), steps[-1].count) == (["exporting Person"], "3 of 3 rows")
+    with heard_by(steps.append):
+        people.optimize()
+        people.backup(tmp_path / "copy")
+        omnigraph.restore(tmp_path / "copy", tmp_path / "again")
+    assert {"optimizing Person on main", "optimizing Knows on main", "copying"} < set(names(steps))
+
+
+def test_nobody_has_to_listen(steps: list[Step]) -> None:
+    tell("something", 1, 2, "rows")
+    with heard_by(steps.append), shown("an outer line is enough"):
+        tell("inside", 2, 3, "rows")
+    assert steps == [Step("inside", 2, 3, "rows")]
+
+
+def on_terminal(flags: str = "", **variables: str) -> str:
+    """What a terminal as stderr receives."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **variables}
+    command = [sys.executable, "-c", SLOW.format(flags=flags)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=environment) as child:
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+        assert child.stdout is not None
+        assert child.stdout.read() == b"done\n"
+        assert child.wait(60) == 0
+    os.close(master)
+    return seen.decode()
+
+
+def test_a_line_on_a_terminal_that_is_gone_afterwards() -> None:
+    seen = on_terminal()
+    assert "reading 7 rows" in seen
+    assert "of 15.0 MB" in seen
+    assert seen.endswith("\x1b[2K")  # the line is taken back
+
+
+@pytest.mark.parametrize("flags", ["json=True", "quiet=True"])
+def test_not_where_only_results_are_wanted(flags: str) -> None:
+    assert on_terminal(flags) == ""
+
+
+def test_not_on_a_terminal_that_cannot_take_a_line_back() -> None:
+    assert on_terminal(TERM="dumb") == ""
+
+
+def test_nothing_in_a_pipe() -> None:
+    command = [sys.executable, "-c", SLOW.format(flags="")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("done\n", "")
