@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import threading
 
 import pytest
 from typer.testing import CliRunner
@@ -99,6 +101,26 @@ def test_export_of_a_type_and_of_the_past(cli, people, rows, tmp_path) -> None:
     assert "8 entities written" in written.out
 
 
+def test_export_into_a_pipe_leaves_it_a_pipe(cli, people, tmp_path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert cli("export", people.uri, "-o", pipe).code == 0
+    reader.join(30)
+    assert pipe.is_fifo()
+    assert read == [cli("export", people.uri, "--quiet").out]
+
+
+def test_export_to_a_full_disk(cli, people, tmp_path) -> None:
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    answer = cli("export", people.uri, "-o", full)
+    assert answer.code == 1
+    assert "No space left" in answer.err
+
+
 def test_blobs(cli, people, rows, tmp_path) -> None:
     cli("load", "--data", rows, people.uri)
     words = ["Note", "n1", "photo", "--store", people.uri]
@@ -123,4 +145,6 @@ def test_embed(cli, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
     graph.apply({"Doc": {"insert": [{"name": "a", "text": "a cat"}]}})
     assert cli("embed", graph.uri, "--json").json["embedded"] == 1
-    assert cli("embed", graph.uri).code == 0
+    assert cli("embed", graph.uri).out == "nothing to do: no @embed property lacks a vector\n"
+    graph.apply({"Doc": {"insert": [{"name": "b", "text": "a dog"}]}})
+    assert cli("embed", graph.uri).out.startswith("1 vector made, commit 01")

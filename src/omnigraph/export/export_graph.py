@@ -85,6 +85,10 @@ class Exporter:
     def _to_file(self, target: Path) -> None:
         if target.is_dir():
             raise InvalidArgument(f"{target} is a directory; NDJSON is one file", file=str(target))
+        if target.exists() and not target.is_file():  # a pipe or a device stays what it is
+            with target.open("wb") as stream:
+                self.to_stream(stream)
+            return
         fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         unfinished = Path(name)
         try:
