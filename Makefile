@@ -13,8 +13,8 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "installing into .venv, a minute or two ..."
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[spark,dev]'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --use-pep517 --disable-pip-version-check -c requirements.lock -e '.[spark,dev]'
 	@touch $@
 
 setup: $(INSTALLED) ## make .venv and install

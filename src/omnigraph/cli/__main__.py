@@ -1,5 +1,5 @@
 """`python -m omnigraph.cli`."""
 
-from omnigraph.cli.main import run
+from omnigraph.cli.entry import run
 
 run()

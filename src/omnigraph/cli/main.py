@@ -118,7 +118,7 @@ for family in FAMILIES:
 
 
 def run() -> Any:
-    """Entry point of the console script."""
+    """What the console script does once it can be interrupted."""
     for stream in (sys.stdout, sys.stderr):
         # A file name or a value that is no valid text must not end in a traceback.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]

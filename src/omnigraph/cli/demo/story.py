@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,27 +50,29 @@ ASKED: tuple[tuple[str, str, dict[str, object]], ...] = (
     ),
 )
 _INDENT = " " * 13
+_LONGEST_LINE = 100
 
 
 class Story:
     """Tells what happens and keeps the figures."""
 
     def __init__(self, session: Session) -> None:
-        self._silent = session.json
+        self._session = session
         self.steps: list[dict[str, Any]] = []
 
     def chapter(self, title: str) -> None:
         self.say(f"\n{title}")
 
     def say(self, text: str) -> None:
-        if not self._silent:
-            print_result(f"{text}\n")
+        if not self._session.json:
+            print_result(f"{_wrapped(text)}\n")
             sys.stdout.flush()
 
     @contextmanager
     def step(self, title: str, entities: int | None = None) -> Iterator[None]:
         began = time.perf_counter()
-        yield
+        with self._session.working(title):
+            yield
         seconds = time.perf_counter() - began
         self.steps.append({"step": title, "milliseconds": round(seconds * 1000, 1)})
         rate = f"  ({entities / seconds:,.0f} a second)" if entities else ""
@@ -77,6 +81,19 @@ class Story:
     def show(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             self.say(_INDENT + "  ".join(f"{name}: {value}" for name, value in row.items()))
+
+
+def _wrapped(text: str) -> str:
+    """Folded between words on a terminal, below where the words begin."""
+    if not sys.stdout.isatty():
+        return text
+    fold = textwrap.TextWrapper(
+        max(40, shutil.get_terminal_size().columns),
+        subsequent_indent=_INDENT if text.startswith(" ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(fold.fill(line) if line else line for line in text.split("\n"))
 
 
 def _duration(seconds: float) -> str:
@@ -98,8 +115,11 @@ def tell(session: Session, folder: Path, world: World, engine: str = "auto") -> 
         print_json({**body, "milliseconds": round(seconds * 1000, 1)})
         return
     story.chapter(f"All of that took {_duration(seconds)}. The graph stays; go on from here:")
-    story.say(f"  omnigraph commit list {graph.uri}")
-    story.say(f"  omnigraph query hybrid -q {folder / 'library.gq'} -p q='tea' --store {graph.uri}")
+    started_by_path = Path(sys.argv[0]).name == "omnigraph" and not shutil.which("omnigraph")
+    program = sys.argv[0] if started_by_path else "omnigraph"
+    print_result(f"  {program} commit list {graph.uri}")
+    queries = folder / "library.gq"
+    print_result(f"  {program} query hybrid -q {queries} -p q='tea' --store {graph.uri}")
 
 
 def _make(story: Story, folder: Path, world: World, engine: str) -> Graph:
@@ -164,13 +184,17 @@ def _branch(story: Story, graph: Graph) -> None:
         changes = graph.diff("main", BRANCH)
     nodes = [change for change in changes if change.kind == "node"]
     for change in nodes:
-        story.say(f"{_INDENT}{change_line(change)[:100]}")
+        story.say(f"{_INDENT}{_first_words(change_line(change))}")
     story.say(f"{_INDENT}and {len(changes) - len(nodes)} edges")
     with story.step("meanwhile main changes another property of the same paper"):
         graph.mutate(QUERIES, "resummarize", {"code": paper_code(1)}, message="a new summary")
     with story.step("merge: property by property, so both changes stay"):
         graph.merge(BRANCH, message="reviewed")
     story.show(graph.query(QUERIES, "paper", {"code": paper_code(1)}).to_pylist())
+
+
+def _first_words(line: str) -> str:
+    return textwrap.shorten(line, _LONGEST_LINE, placeholder=" …")
 
 
 def _look_back(story: Story, graph: Graph) -> None:
