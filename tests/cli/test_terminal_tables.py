@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from rich.cells import cell_len
 
 from omnigraph.cli.tables import print_table
 
@@ -24,6 +25,22 @@ def test_what_one_copies_is_never_broken(
     assert COMMIT in out
     assert MOMENT in out
     assert ("────" in out) == (width >= 90), out
+
+
+@pytest.mark.parametrize("width", range(30, 121, 6))
+def test_no_character_of_a_value_is_lost(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    fact = "Tram 28 climbs from Baixa to the castle and is crowded at noon"
+    row = ["lisbon", fact, 0.95, ["city-guide.example"], "陳" * 20]
+    print_table(["topic", "fact", "confidence", "sources", "wide"], [row])
+    out = capsys.readouterr().out
+    letters = sorted("".join([*map(str, row[:3]), '["city-guide.example"]', row[4]]).split())
+    for letter in set("".join(letters)):
+        assert out.count(letter) >= "".join(letters).count(letter), out
+    assert all(cell_len(line) <= width for line in out.splitlines() if "─" in line), out
 
 
 def test_a_short_overview_is_never_cut(cli) -> None:

@@ -258,7 +258,7 @@ def test_the_command(graph: Graph, uri: str) -> None:
     write(graph, 1)
     shown = CliRunner().invoke(app, ["cleanup", uri, "--keep", "1"])
     assert shown.exit_code == 0
-    assert "would be removed" in shown.output
+    assert shown.output.startswith("nothing to remove")  # all of it is young
     done = CliRunner().invoke(app, ["cleanup", uri, "--older-than", "7d", "--confirm", "--json"])
     assert '"confirmed": true' in done.output
     bad = CliRunner().invoke(app, ["cleanup", uri, "--older-than", "x"])

@@ -57,10 +57,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
         _print_plain(headers, shown, numeric)
         return cut
     narrowest = _narrowest(headers, shown)
-    if sum(narrowest) + _GAP * (len(headers) - 1) > shutil.get_terminal_size().columns:
+    room = shutil.get_terminal_size().columns - _GAP * (len(headers) - 1)
+    if sum(narrowest) > room:
         print_records(headers, shown)
     else:
-        _print_rich(headers, shown, numeric, narrowest)
+        _print_rich(headers, shown, numeric, _fitted(_widest(headers, shown), narrowest, room))
     return cut
 
 
@@ -73,6 +74,24 @@ def _narrowest(headers: list[str], rows: list[list[str]]) -> list[int]:
         return max((cell_len(word) for text in texts for word in text.split()), default=1)
 
     return [min(longest_word(column), _LONGEST_WORD) for column in range(len(headers))]
+
+
+def _widest(headers: list[str], rows: list[list[str]]) -> list[int]:
+    from rich.cells import cell_len
+
+    lines = [headers, *rows]
+    return [max(cell_len(line[column]) for line in lines) for column in range(len(headers))]
+
+
+def _fitted(widest: list[int], narrowest: list[int], room: int) -> list[int]:
+    """Widths that use the room: columns grow from their narrowest side by side, as they need it."""
+    widths = [min(pair) for pair in zip(widest, narrowest, strict=True)]
+    spare = room - sum(widths)
+    while spare > 0 and (growing := [i for i, w in enumerate(widths) if w < widest[i]]):
+        for column in growing[:spare]:
+            widths[column] += 1
+        spare -= len(growing)
+    return widths
 
 
 def print_records(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -118,7 +137,7 @@ def _print_plain(headers: list[str], rows: list[list[str]], numeric: list[bool])
 
 
 def _print_rich(
-    headers: list[str], rows: list[list[str]], numeric: list[bool], narrowest: list[int]
+    headers: list[str], rows: list[list[str]], numeric: list[bool], widths: list[int]
 ) -> None:
     from rich import box
     from rich.console import Console
@@ -126,9 +145,9 @@ def _print_rich(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name, right, least in zip(headers, numeric, narrowest, strict=True):
+    for name, right, width in zip(headers, numeric, widths, strict=True):
         side: Literal["right", "left"] = "right" if right else "left"
-        table.add_column(Text(name), justify=side, overflow="fold", min_width=least)
+        table.add_column(Text(name), justify=side, overflow="fold", width=width)
     for row in rows:
         table.add_row(*(Text(text, style="dim" if text == _NULL else "") for text in row))
     Console().print(table)
