@@ -12,7 +12,7 @@ import pyarrow as pa
 from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge.merger import CHUNK_BYTES
+from omnigraph.merge.table_merge import CHUNK_BYTES
 from omnigraph.testing.crash import start
 from omnigraph.testing.workloads import small_catalog
 

@@ -22,6 +22,7 @@ from omnigraph.lance_store.search.index_segments import find_index
 from omnigraph.lance_store.search.search_calls import bm25, text_matches
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
+from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes
 from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
@@ -193,7 +194,8 @@ def _p50(search: Callable[[Any], Any], queries: Any) -> float:
 
 def _indexed(folder: Path, name: str, dataset: Any, spec: IndexSpec) -> Any:
     store = Store(parse_location(str(folder), {}))
-    staged = stage_indexes(store, DatasetVersion(name, None, dataset.version), [spec])
+    at = DatasetVersion(name, None, dataset.version)
+    staged = stage_indexes(store, at, build_indexes(store, at, plan_indexes(store, at, [spec])))
     assert staged is not None
     return lance.LanceDataset.commit(dataset, staged.transaction, max_retries=0)
 

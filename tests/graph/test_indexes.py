@@ -17,10 +17,16 @@ from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search import vector_search
 from omnigraph.lance_store.search.search_calls import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
-from omnigraph.lance_store.staging import stage_indexes
+from omnigraph.lance_store.staging import index_builds
+from omnigraph.lance_store.staging.index_builds import build_segment
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.maintain.maintenance import Pace, index_table
+from omnigraph.maintain.table_work import LocalWork
+from omnigraph.pipeline.spark_upkeep import cut_build
 from omnigraph.testing import workloads
 from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.values.indexes import BuiltIndex, IndexBuild
 
 SCHEMA = """
 node Doc {
@@ -73,7 +79,7 @@ def changed(number: int) -> dict[str, Any]:
 
 @pytest.fixture
 def docs(uri: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
-    monkeypatch.setattr(stage_indexes, "FLAT_ROWS", 50)
+    monkeypatch.setattr(index_builds, "FLAT_ROWS", 50)
     monkeypatch.setattr(vector_search, "FLAT_ROWS", 50)
     graph = init(uri, SCHEMA, settings=workloads.settings())
     insert(graph, range(200))
@@ -237,3 +243,37 @@ def test_racing_writer(docs: Graph, uri: str) -> None:
     assert pending(docs) == {}
     assert answers(docs) == before
     assert_at_rest(docs)
+
+
+class _InParts(LocalWork):
+    """What executors do: an index in as many parts as there are fragments."""
+
+    def index(
+        self, store: Store, at: DatasetVersion, builds: tuple[IndexBuild, ...]
+    ) -> tuple[BuiltIndex, ...]:
+        found = []
+        for build in builds:
+            parts = [build_segment(store, at, part) for part in cut_build(build, 100)]
+            found.append(BuiltIndex(build, tuple(part for part in parts if part is not None)))
+        return tuple(found)
+
+
+def test_an_index_built_in_parts_is_the_one_built_at_once(docs: Graph) -> None:
+    pace = Pace(work=_InParts())
+    keys = [entity.table_key for entity in docs.snapshot().catalog.entity_types()]
+    for numbers in (range(200, 260), range(260, 300), range(30, 60)):
+        insert(docs, numbers)
+    docs.apply({"Doc": {"upsert": [changed(7)], "delete": ["d0201"]}})
+    before = answers(docs)
+    for key in keys:
+        assert index_table(docs.engine.transaction, "main", key, None, pace)
+    assert pending(docs) == {}
+    assert answers(docs) == before
+    insert(docs, range(300, 340))
+    docs.apply({"Doc": {"upsert": [changed(301)]}})
+    before = answers(docs)
+    for key in keys:
+        assert index_table(docs.engine.transaction, "main", key, None, pace)
+    assert pending(docs) == {}
+    assert answers(docs) == before
+    assert docs.verify(full=True).ok

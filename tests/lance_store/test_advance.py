@@ -11,8 +11,8 @@ from omnigraph.errors import StorageFailure
 from omnigraph.lance_store import advance as module
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_version, transaction_at
 from omnigraph.lance_store.staging.stage import stage_overwrite
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
+from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
@@ -88,7 +88,7 @@ def test_a_restore_fences_what_was_staged_before(store: Store, rows, name: str) 
     at = rows.create(a=1, b=2)
     at = advance(store, rows.append(at, c=3))
     if name == "index":
-        staged = stage_indexes(store, at, ID_INDEX)
+        staged = staged_indexes(store, at, ID_INDEX)
     elif name == "compaction":
         staged = rows.compact(at)
     else:
@@ -181,7 +181,7 @@ def test_the_transaction_of_a_compaction_is_unknown_not_an_error(store: Store, r
     at = rows.create(a=1)
     for number in range(3):
         at = advance(store, rows.append(at, **{f"x{number}": 1}))
-    index = stage_indexes(store, at, ID_INDEX)
+    index = staged_indexes(store, at, ID_INDEX)
     at = advance(store, index)
     compaction = rows.compact(at)
     after = advance(store, compaction)

@@ -13,7 +13,8 @@ from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.maintain.maintenance import optimize_table
+from omnigraph.maintain.maintenance import Pace, optimize_table
+from omnigraph.maintain.table_work import LocalWork
 from omnigraph.testing.invariants import assert_at_rest, content
 from omnigraph.values.identifiers import node_table
 
@@ -79,16 +80,18 @@ def test_tasks_may_run_in_other_processes(grown: Graph) -> None:
     before = content(grown, "b")
     ran: list[str] = []
 
-    def elsewhere(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        ran.extend(tasks)
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            uris, ats = [store.location.uri] * len(tasks), [pickle.dumps(at)] * len(tasks)
-            return tuple(pool.map(_run_elsewhere, uris, ats, tasks))
+    class Elsewhere(LocalWork):
+        def compact(
+            self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]
+        ) -> tuple[str, ...]:
+            ran.extend(tasks)
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                uris, ats = [store.location.uri] * len(tasks), [pickle.dumps(at)] * len(tasks)
+                return tuple(pool.map(_run_elsewhere, uris, ats, tasks))
 
+    pace = Pace(work=Elsewhere())
     for branch in ("main", "b"):
-        assert optimize_table(
-            grown.engine.transaction, branch, node_table("Note"), None, run_tasks=elsewhere
-        )
+        assert optimize_table(grown.engine.transaction, branch, node_table("Note"), None, pace)
     assert len(ran) >= 2
     assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
     assert content(grown, "b") == before
@@ -96,12 +99,15 @@ def test_tasks_may_run_in_other_processes(grown: Graph) -> None:
 
 
 def test_tasks_that_run_while_the_table_moves_are_not_adopted(grown: Graph) -> None:
-    def late(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        results = tuple(run_compaction(store, at, task) for task in tasks)
-        grown.apply({"Note": {"upsert": [{"id": "main0", "text": "meanwhile"}]}})
-        return results
+    class Late(LocalWork):
+        def compact(
+            self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]
+        ) -> tuple[str, ...]:
+            results = super().compact(store, at, tasks)
+            grown.apply({"Note": {"upsert": [{"id": "main0", "text": "meanwhile"}]}})
+            return results
 
-    key = node_table("Note")
-    assert not optimize_table(grown.engine.transaction, "main", key, None, run_tasks=late)
+    key, pace = node_table("Note"), Pace(work=Late())
+    assert not optimize_table(grown.engine.transaction, "main", key, None, pace)
     assert content(grown)["Note"]["main0"]["text"] == "meanwhile"
     assert_at_rest(grown)

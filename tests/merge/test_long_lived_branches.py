@@ -16,7 +16,7 @@ from omnigraph.errors import MergeConflicts
 from omnigraph.graph import history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge import merger
+from omnigraph.merge import table_merge
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.testing.workloads import small_catalog
 
@@ -32,13 +32,13 @@ def note(graph: Graph, branch: str, *names: str) -> None:
 def considered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many ids each chunk of a merge looked at."""
     counts: list[int] = []
-    real = merger.merge_rows
+    real = table_merge.merge_rows
 
     def counting(three: Any, *rest: Any) -> Any:
         counts.append(len(three.ids))
         return real(three, *rest)
 
-    monkeypatch.setattr(merger, "merge_rows", counting)
+    monkeypatch.setattr(table_merge, "merge_rows", counting)
     return counts
 
 

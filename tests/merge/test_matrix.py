@@ -109,10 +109,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.mark.parametrize("ours", OPERATIONS)
-def test_one_operation_against_all_others(world: Graph, ours: str) -> None:
+def test_one_operation_against_all_others(world: Graph, ours: str, both_engines: str) -> None:
     names = list(OPERATIONS)
     for theirs in names:
-        target = f"t{names.index(ours)}-{names.index(theirs)}"
+        target = f"{both_engines}{names.index(ours)}-{names.index(theirs)}"
         source = f"their{names.index(theirs)}"
         world.branches.create(target, f"our{names.index(ours)}")
         wanted, conflicts = merge_contents(BASE, after(BASE, ours), after(BASE, theirs), "fail")

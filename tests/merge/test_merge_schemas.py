@@ -17,6 +17,8 @@ from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.testing.workloads import small_catalog
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 TEXT = ScalarType(ScalarKind.STRING)
 I32, I64 = ScalarType(ScalarKind.I32), ScalarType(ScalarKind.I64)
 NAME = Property("name", TEXT)

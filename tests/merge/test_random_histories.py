@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from omnigraph.diff.change import Change
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge import in_turn, merger, table_output
+from omnigraph.merge import changed_rows, in_turn, table_merge
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.testing.merge_model import Content, ModelHistory
+from omnigraph.testing.merge_tasks_here import tasks_here
 
 SCHEMA = """
 node Thing {
@@ -115,6 +116,13 @@ def test_merged_content_is_the_models(steps: list[Any]) -> None:
         play(init(Path(folder) / "g", SCHEMA, settings=SMALL), steps)
 
 
+@settings(max_examples=12)
+@given(st.lists(WRITE | MERGE, min_size=4, max_size=14), st.sampled_from((1, 2)))
+def test_merged_by_the_tasks_of_workers(steps: list[Any], ids_per_task: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, tasks_here(ids_per_task):
+        play(init(Path(folder) / "g", SCHEMA, settings=SMALL), steps)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
@@ -129,8 +137,8 @@ def test_long_histories_in_small_pieces(
     """Merges beside others and through scratch files, diffs of all pairs, feeds from the start."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_turn, "LARGE", rows_in_memory)
-        patch.setattr(table_output, "ROWS_IN_MEMORY", rows_in_memory)
-        patch.setattr(merger, "CHUNK_IDS", chunk_ids)
+        patch.setattr(changed_rows, "ROWS_IN_MEMORY", rows_in_memory)
+        patch.setattr(table_merge, "CHUNK_IDS", chunk_ids)
         graph = init(Path(folder) / "g", SCHEMA, settings=SMALL)
         model = play(graph, steps)
         commits = list(model.commits)

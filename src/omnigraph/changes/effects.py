@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from omnigraph.changes.change_list import ChangeList
 from omnigraph.values.identifiers import TableKey
-from omnigraph.values.indexes import IndexSpec
+from omnigraph.values.indexes import BuiltIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,16 @@ class AdoptCompaction:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendIndexes:
-    """Bring these indexes to cover every fragment; no row changes."""
+class AdoptIndexes:
+    """Take index segments that were built over exactly this version; no row changes."""
 
     key: TableKey
-    specs: tuple[IndexSpec, ...]
+    location: str
+    branch: str | None
+    version: int
+    built: tuple[BuiltIndex, ...]
 
 
 ContentEffect = EditRows | ReplaceRows | AdoptRows
-PhysicalEffect = AdoptCompaction | ExtendIndexes
+PhysicalEffect = AdoptCompaction | AdoptIndexes
 Effect = ContentEffect | PhysicalEffect

@@ -38,7 +38,9 @@ class WriteRequest:
     tables_of: Callable[[Snapshot], tuple[TableKey, ...]] | None = None
     """With `on_exact_head`: which tables it may change, known only once the head is."""
     long_build: bool = False
-    """Building takes long: do not keep others waiting meanwhile."""
+    """Building takes long: cleanup is held off, and others need not wait meanwhile."""
+    in_turn: bool = False
+    """With `long_build`: others wait all the same, because one of them got in between before."""
     stream_batch: StreamBatch | None = None
     """A batch that its stream's mark has reached already is repeated, not written again."""
 

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from omnigraph.changes.change_list import ChangeList, Op, encode_changes
 from omnigraph.changes.effects import (
     AdoptCompaction,
+    AdoptIndexes,
     AdoptRows,
     EditRows,
     Effect,
-    ExtendIndexes,
     ReplaceRows,
 )
 from omnigraph.changes.row_compare import differing_rows
@@ -78,9 +78,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_adoption(store, pin, effect)
         case AdoptCompaction():
             return _stage_compaction(store, pin, effect)
-        case ExtendIndexes(specs=specs):
-            indexes = stage_indexes(store, pin.at, specs)
-            return StagedTable(pin, indexes, None) if indexes else None
+        case AdoptIndexes():
+            return _stage_indexes(store, pin, effect)
 
 
 def record_first_rows(
@@ -179,14 +178,24 @@ def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTab
 
 
 def _stage_compaction(store: Store, pin: TablePin, effect: AdoptCompaction) -> StagedTable:
+    _require_unmoved(pin, effect)
+    return StagedTable(pin, stage_compaction(store, pin.at, effect.results), None)
+
+
+def _stage_indexes(store: Store, pin: TablePin, effect: AdoptIndexes) -> StagedTable | None:
+    _require_unmoved(pin, effect)
+    staged = stage_indexes(store, pin.at, effect.built)
+    return StagedTable(pin, staged, None) if staged else None
+
+
+def _require_unmoved(pin: TablePin, effect: AdoptCompaction | AdoptIndexes) -> None:
     if (pin.location, pin.branch, pin.version) != (effect.location, effect.branch, effect.version):
         raise ExpectedVersionMismatch(
-            f"{pin.key} moved while it was compacted",
+            f"{pin.key} moved while it was compacted or indexed",
             table=str(pin.key),
             expected=effect.version,
             actual=pin.version,
         )
-    return StagedTable(pin, stage_compaction(store, pin.at, effect.results), None)
 
 
 def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTable | None:

@@ -129,7 +129,7 @@ class Transaction:
                     raise
 
     def _attempt(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
-        if request.long_build:
+        if request.long_build and not request.in_turn:
             prepared = self._prepare(request, build, operation_id)
             if not isinstance(prepared, _Prepared):
                 return prepared

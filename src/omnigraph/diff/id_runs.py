@@ -63,6 +63,11 @@ class IdRuns:
         if self._open_count >= self._run_ids:
             self._runs.append(self._spilled(self._close_run()))
 
+    @property
+    def most(self) -> int:
+        """There are no more ids than this; fewer if some were added twice."""
+        return self._open_count + sum(map(len, self._runs))
+
     def chunks(
         self, after: str | None = None, size: Callable[[], int] = lambda: CHUNK_IDS
     ) -> Iterator[pa.Array]:
@@ -81,7 +86,13 @@ class IdRuns:
             ends = [_position_after(run, last) for run in runs]
             parts = [run[a:b] for run, a, b in zip(runs, starts, ends, strict=True)]
             starts = ends
-            yield _sorted_distinct(pa.concat_arrays(parts))
+            found = _sorted_distinct(pa.concat_arrays(parts))
+            # Runs that overlap give as many each: no chunk is larger for that.
+            given = 0
+            while given < len(found):
+                piece = found.slice(given, size())
+                given += len(piece)
+                yield piece
 
     def _close_run(self) -> pa.Array:
         run = _sorted_distinct(pa.concat_arrays(self._open))

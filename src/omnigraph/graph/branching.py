@@ -63,6 +63,7 @@ class Branching:
         preview: bool = False,
         delete_branch: bool = False,
         message: str | None = None,
+        engine: str = "auto",
     ) -> MergeResult | MergePreview:
         """Bring what `source` changed into `into`, property by property, as one commit.
 
@@ -71,14 +72,16 @@ class Branching:
         entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. What is left
         raises `MergeConflicts`. `preview=True` returns the list of conflicts instead, with
         `outcome` and `changes`, and writes nothing. `delete_branch=True` removes `source`
-        afterwards, unless it moved meanwhile.
+        afterwards, unless it moved meanwhile. `engine="spark"` has executors merge the rows of
+        very large merges; `auto` takes them from `PipelineSettings.spark_merge_from_rows` on, if
+        a session is up. The result is the same.
 
         Example:
             >>> graph.merge("review/x", into="main", strategy="theirs").outcome
         """
         from omnigraph.graph import merging
 
-        options = merging.MergeOptions(strategy, resolutions, self.actor, message)
+        options = merging.MergeOptions(strategy, resolutions, self.actor, message, engine)
         if preview:
             return self.preview_merge(source, into, strategy, resolutions)
         return merging.merge(self.writable(), source, into, options, delete_branch=delete_branch)

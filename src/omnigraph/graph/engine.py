@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from omnigraph.maintain.repair import Repair
     from omnigraph.mutate.mutation import Mutator
     from omnigraph.pipeline.embed import Embedder
-    from omnigraph.pipeline.spark_compaction import SparkCompactor
     from omnigraph.pipeline.spark_load import SparkLoader
+    from omnigraph.pipeline.spark_merge import SparkMerger
+    from omnigraph.pipeline.spark_upkeep import SparkUpkeep
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,16 @@ class Engine:
         return SparkLoader(self.reader, self.commits, self.transaction, self.settings)
 
     @built_once
-    def spark_compactor(self) -> SparkCompactor:
-        from omnigraph.pipeline.spark_compaction import SparkCompactor
+    def spark_upkeep(self) -> SparkUpkeep:
+        from omnigraph.pipeline.spark_upkeep import SparkUpkeep
 
-        return SparkCompactor(self.settings.pipeline)
+        return SparkUpkeep(self.settings.pipeline)
+
+    @built_once
+    def spark_merger(self) -> SparkMerger:
+        from omnigraph.pipeline.spark_merge import SparkMerger
+
+        return SparkMerger(self.settings.pipeline)
 
     @built_once
     def spark_queries(self) -> SparkQueryRunner:

@@ -268,18 +268,27 @@ class Graph(Branching):
         """Compact and index one branch, or all; the types that writers kept us from.
 
         Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
-        the files of a table side by side.
+        the files of a table, and build its indexes, side by side.
         """
         from omnigraph.graph import upkeep
 
         how = upkeep.Upkeep(types, self.actor, engine)
         return upkeep.optimize(self.writable(), branch, how)
 
-    def ensure_indices(self, branch: str = MAIN, types: Sequence[str] | None = None) -> list[str]:
-        """Build what the schema declares; the names of the types writers kept us from."""
+    def ensure_indices(
+        self,
+        branch: str = MAIN,
+        types: Sequence[str] | None = None,
+        *,
+        engine: str = "local",
+    ) -> list[str]:
+        """Build what the schema declares; the names of the types writers kept us from.
+
+        With `engine="spark"` executors build the parts of an index side by side.
+        """
         from omnigraph.graph import indexes
 
-        return indexes.ensure_indices(self.writable(), branch, types, self.actor)
+        return indexes.ensure_indices(self.writable(), branch, types, self.actor, engine)
 
     def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
         """Every declared index: how many rows it covers and how many it does not yet."""

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.index_plan import wanted_indexes
+from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.search.index_segments import coverage
-from omnigraph.maintain.maintenance import index_table
+from omnigraph.maintain.maintenance import Pace, index_table
+from omnigraph.maintain.table_work import HERE, TableWork
+from omnigraph.values.engine_names import LOCAL, SPARK
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexKind
 
@@ -47,15 +50,27 @@ class IndexStatus:
 
 
 def ensure_indices(
-    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None
+    engine: Engine, branch: str, types: Sequence[str] | None, actor: str | None, where: str
 ) -> list[str]:
-    """Names of the types that concurrent writers kept us from."""
+    """Names of the types that concurrent writers kept us from; `where` names an engine."""
     behind = []
+    pace = Pace(work=table_work(engine, where))
     for key in tables(engine, branch, types):
-        done = any(index_table(engine.transaction, branch, key, actor) for _ in range(_ATTEMPTS))
-        if not done:
+        attempts = (
+            index_table(engine.transaction, branch, key, actor, pace) for _ in range(_ATTEMPTS)
+        )
+        if not any(attempts):
             behind.append(key.type_name)
     return behind
+
+
+def table_work(engine: Engine, name: str) -> TableWork:
+    """Who rewrites files and builds indexes."""
+    if name == LOCAL:
+        return HERE
+    if name == SPARK:
+        return engine.spark_upkeep
+    raise InvalidArgument(f"no engine {name!r} for this; there is: {LOCAL}, {SPARK}", engine=name)
 
 
 def index_status(engine: Engine, branch: str) -> list[IndexStatus]:

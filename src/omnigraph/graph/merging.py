@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit.request import WriteReceipt
@@ -11,7 +11,10 @@ from omnigraph.merge.branches import MergeParts, MergeRequest, merge_branches, p
 from omnigraph.merge.conflicts import MergePreview, MergeResult
 from omnigraph.merge.decisions import Decisions, read_resolutions
 from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
+from omnigraph.merge.row_work import LOCAL_ENGINE, RowEngine
+from omnigraph.pipeline.merge_choice import choose_merge_engine
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.engine_names import LOCAL, SPARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,21 @@ class MergeOptions:
     resolutions: Any
     actor: str | None
     message: str | None
+    engine: str = LOCAL
 
 
 def merge(
     engine: Engine, source: str, target: str, options: MergeOptions, *, delete_branch: bool
 ) -> MergeResult:
-    return merge_branches(_parts(engine), _request(source, target, options, delete_branch))
+    def choose(changed_rows: int | None) -> RowEngine:
+        pipeline = engine.settings.pipeline
+        name, reason = choose_merge_engine(options.engine, changed_rows, pipeline)
+        if name == SPARK:
+            return engine.spark_merger.engine(reason)
+        return replace(LOCAL_ENGINE, reason=reason)
+
+    parts = replace(_parts(engine), choose_engine=choose)
+    return merge_branches(parts, _request(source, target, options, delete_branch))
 
 
 def preview(engine: Engine, source: str, target: str, options: MergeOptions) -> MergePreview:

@@ -8,34 +8,28 @@ from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine, open_store
-from omnigraph.graph.indexes import tables
+from omnigraph.graph.indexes import table_work, tables
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.backup import BackupReport, restore
-from omnigraph.maintain.maintenance import RunTasks, optimize_table, run_here
+from omnigraph.maintain.maintenance import Pace, optimize_table
 from omnigraph.maintain.needed import Retention
 from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
 from omnigraph.values.durations import duration_micros
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.engine_names import LOCAL
 from omnigraph.values.identifiers import MAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """Who optimizes which types, and on which engine the files are rewritten."""
+    """Who optimizes which types, and on which engine files are rewritten and indexes built."""
 
     types: Sequence[str] | None
     actor: str | None
     engine: str = LOCAL
 
-    def run_tasks(self, engine: Engine) -> RunTasks:
-        if self.engine == LOCAL:
-            return run_here
-        if self.engine == SPARK:
-            return engine.spark_compactor.run_tasks
-        raise InvalidArgument(
-            f"no engine {self.engine!r} for this; there is: {LOCAL}, {SPARK}", engine=self.engine
-        )
+    def pace(self, engine: Engine) -> Pace:
+        return Pace(work=table_work(engine, self.engine))
 
 
 def optimize(engine: Engine, branch: str | None, how: Upkeep) -> list[str]:
@@ -61,11 +55,11 @@ def optimize(engine: Engine, branch: str | None, how: Upkeep) -> list[str]:
 
 
 def _optimize_branch(engine: Engine, branch: str, how: Upkeep) -> list[str]:
-    run_tasks = how.run_tasks(engine)
+    pace = how.pace(engine)
     behind = []
     for key in tables(engine, branch, how.types):
         tell(f"optimizing {key.type_name} on {branch}")
-        if not optimize_table(engine.transaction, branch, key, how.actor, run_tasks=run_tasks):
+        if not optimize_table(engine.transaction, branch, key, how.actor, pace):
             behind.append(key.type_name)
     return behind
 

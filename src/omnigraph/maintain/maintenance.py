@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptCompaction, ExtendIndexes
+from omnigraph.changes.effects import AdoptCompaction, AdoptIndexes
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.lance_store.staging.stage_maintenance import plan_compaction, run_compaction
-from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.lance_store.staging.index_builds import plan_indexes
+from omnigraph.lance_store.staging.stage_maintenance import plan_compaction
+from omnigraph.maintain.table_work import HERE, TableWork
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How thoroughly, and whether writers of this host wait meanwhile."""
+    """How thoroughly, who does the work, and whether writers of this host wait meanwhile."""
 
     rows_per_fragment: int | None = None
     """Larger fragments are left alone; None: all that can be merged are."""
     in_turn: bool = False
     """Queue up like a write: nobody gets in between, for as long as it takes."""
+    work: TableWork = HERE
 
 
 THOROUGH = Pace()
-
-RunTasks = Callable[[Store, DatasetVersion, tuple[str, ...]], tuple[str, ...]]
-"""Runs compaction tasks, here or on other machines; `run_compaction` runs one."""
-
-
-def run_here(store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(run_compaction(store, at, task) for task in tasks)
 
 
 def optimize_table(
@@ -44,7 +38,6 @@ def optimize_table(
     key: TableKey,
     actor_id: str | None,
     pace: Pace = THOROUGH,
-    run_tasks: RunTasks = run_here,
 ) -> bool:
     """Extend the indexes, then compact; False when a writer got in between and won.
 
@@ -59,7 +52,7 @@ def optimize_table(
         tasks = plan_compaction(store, at, pace.rows_per_fragment)
         if not tasks:
             return ChangeSet(())
-        results = run_tasks(store, at, tasks)
+        results = pace.work.compact(store, at, tasks)
         return ChangeSet((AdoptCompaction(key, at.location, at.branch, at.version, results),))
 
     return (
@@ -77,10 +70,15 @@ def index_table(
     pace: Pace = THOROUGH,
 ) -> bool:
     """Build what the schema declares and is not there yet; False as above."""
+    store = transaction.store
 
     def build(snapshot: Snapshot) -> ChangeSet:
-        entity = snapshot.catalog.entity_type(key)
-        return ChangeSet((ExtendIndexes(key, wanted_indexes(entity)),))
+        at = snapshot.pin(key).at
+        builds = plan_indexes(store, at, wanted_indexes(snapshot.catalog.entity_type(key)))
+        if not builds:
+            return ChangeSet(())
+        built = pace.work.index(store, at, builds)
+        return ChangeSet((AdoptIndexes(key, at.location, at.branch, at.version, built),))
 
     return _run(transaction, _request("index", branch, key, actor_id, pace), build)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph import failpoints
@@ -10,6 +11,7 @@ from omnigraph.commit.branch_lifecycle import BranchLifecycle
 from omnigraph.commit.request import WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import ChangePage
+from omnigraph.diff.entity_rows import same_content
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.diff.recorded_ids import count_between
 from omnigraph.diff.snapshots import take
@@ -27,7 +29,10 @@ from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
 from omnigraph.merge.other_parent import OtherParent
-from omnigraph.merge.resolve import Merged, merge_sides, schema_text
+from omnigraph.merge.preview_changes import preview_changes
+from omnigraph.merge.resolve import Merged, OutputT, merge_sides, schema_text
+from omnigraph.merge.row_work import LOCAL_ENGINE, Findings, LocalRows, RowEngine, RowWork
+from omnigraph.merge.table_output import Output
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
@@ -45,6 +50,8 @@ class MergeParts:
     lifecycle: BranchLifecycle
     history: HistorySettings
     clock: Clock
+    choose_engine: Callable[[int | None], RowEngine] = lambda _: LOCAL_ENGINE
+    """By how many rows both sides changed; None when nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,16 @@ def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
             on_exact_head=True,
             tables_of=attempt.tables,
         )
-        receipt = run_merge(parts.transaction, write, attempt.build, attempt.changed_rows)
+        engine = attempt.engine
+        if engine.writes_ahead:
+            attempt.own_tables()
+        receipt = run_merge(
+            parts.transaction,
+            write,
+            attempt.build,
+            attempt.changed_rows,
+            writes_ahead=engine.writes_ahead,
+        )
     failpoints.hit("merge.before_branch_delete")
     deleted = None
     if request.delete_branch:
@@ -82,23 +98,31 @@ def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
         )
         deleted = True
     return MergeResult(
-        request.source, request.target, attempt.outcome.value, receipt.commit, deleted
+        request.source,
+        request.target,
+        attempt.outcome.value,
+        receipt.commit,
+        deleted,
+        engine.name,
+        engine.reason,
     )
 
 
 def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
     """What `merge_branches` would do now; nothing is written."""
     with Scratch() as scratch:
+        store = parts.reader.store
         attempt = _Attempt(parts, request, scratch)
-        merged = attempt.merge(parts.reader.snapshot(*parts.reader.branch(request.target)))
-        changes = merged.changes(parts.reader.store) if merged else iter(())
-        first, more = take(changes, MOST_CHANGES)
+        ours = parts.reader.snapshot(*parts.reader.branch(request.target))
+        merged = attempt.merge(ours, LocalRows(store, scratch))
+        first, more = take(preview_changes(store, merged) if merged else iter(()), MOST_CHANGES)
+        findings = merged.findings if merged else Findings()
         return MergePreview(
             (request.source, request.target),
             attempt.outcome.value,
-            merged.conflicts if merged else [],
+            findings.conflicts,
             ChangePage(first),
-            merged.conflict_count if merged else 0,
+            findings.conflict_count,
             more_changes=more,
         )
 
@@ -116,8 +140,9 @@ class _Attempt:
         lineage = Lineage(parts.reader, (state, self.theirs))
         heads = (state.head_commit_id, self.theirs.head_commit_id)
         self.changed_rows = count_between(lineage, *heads)
+        self.engine = parts.choose_engine(self.changed_rows)
         self.outcome = Outcome.ALREADY_UP_TO_DATE
-        self._merged: Merged | None = None
+        self._merged: Merged[Output] | None = None
         self._lineage: Lineage | None = None
 
     def _look_at_source(self) -> BranchRef:
@@ -125,8 +150,29 @@ class _Attempt:
         self._their_snapshot = self._parts.reader.snapshot(ref, self.theirs)
         return ref
 
+    def own_tables(self) -> None:
+        """Fork what the target does not own and theirs has otherwise: files have one lineage."""
+        reader, request = self._parts.reader, self._request
+        ref, state = reader.branch(request.target)
+        lineage = Lineage(reader, (state, self.theirs))
+        heads = state.head_commit_id, self.theirs.head_commit_id
+        if best_common_ancestors(lineage, heads[:1], heads[1]) == [heads[1]]:
+            return
+        theirs = self._their_snapshot.tables
+        foreign = tuple(
+            key
+            for key, pin in state.tables.items()
+            if pin.owner != ref.incarnation and key in theirs and not same_content(pin, theirs[key])
+        )
+        if foreign:
+            fork = WriteRequest(request.target, "merge", foreign, actor_id=request.actor_id)
+            self._parts.transaction.run(fork, lambda _: ChangeSet(()))
+
     def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
-        merged = self.merge(ours)
+        reader = self._parts.reader
+        owner = reader.ref(self._request.target).incarnation
+        rows = self.engine.start(reader.store, self._scratch, owner)
+        merged = self._merged = self.merge(ours, rows)
         if merged is None:
             return ()
         merged.refuse_conflicts((self._request.source, self._request.target))
@@ -146,7 +192,7 @@ class _Attempt:
             merged.effects(store, ours), schema=merged.schema_change(source_text), merged=head
         )
 
-    def merge(self, ours: Snapshot) -> Merged | None:
+    def merge(self, ours: Snapshot, rows: RowWork[OutputT]) -> Merged[OutputT] | None:
         """None when ours has everything already."""
         reader = self._parts.reader
         # Again: what was the source's head before a long wait could be gone when we are done.
@@ -156,7 +202,7 @@ class _Attempt:
         our_id, their_id = ours.graph_commit_id, self.theirs.head_commit_id
         found = best_common_ancestors(lineage, (our_id,), their_id)
         bases = require_common(found, our_id, their_id)
-        self._merged, self._lineage = None, lineage
+        self._lineage = lineage
         if bases == [their_id]:
             self.outcome = Outcome.ALREADY_UP_TO_DATE
             return None
@@ -166,11 +212,11 @@ class _Attempt:
             merger.ancestor(our_id, their_id), Content(ours), Content(self._their_snapshot)
         )
         decisions = self._request.decisions
-        self._merged = merge_sides(reader.store, merger, sides, decisions, self._scratch)
+        merged = merge_sides(reader.store, merger, sides, decisions, rows)
         decisions.refuse_unused()
-        return self._merged
+        return merged
 
-    def _merged_head(self, lineage: Lineage, merged: Merged, our_id: str) -> MergedHead:
+    def _merged_head(self, lineage: Lineage, merged: Merged[Output], our_id: str) -> MergedHead:
         """What the target must remember: the source's commits that only the source had."""
         head = self.theirs.head_commit_id
         theirs_only = only_theirs(lineage, our_id, head)
@@ -191,7 +237,9 @@ class _Attempt:
             differs=() if fast_forward else self._differences(lineage, merged),
         )
 
-    def _differences(self, lineage: Lineage, merged: Merged) -> tuple[TableChanges, ...] | None:
+    def _differences(
+        self, lineage: Lineage, merged: Merged[Output]
+    ) -> tuple[TableChanges, ...] | None:
         parts = self._parts
         other = OtherParent(parts.reader.store, lineage, self._scratch, parts.history, parts.clock)
         return other.differences(merged)

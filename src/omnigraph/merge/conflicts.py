@@ -74,6 +74,9 @@ class MergeResult:
     outcome: str
     commit: Commit | None
     branch_deleted: bool | None = None
+    engine: str = "local"
+    """Who merged the rows."""
+    engine_reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {

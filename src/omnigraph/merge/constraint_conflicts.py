@@ -125,7 +125,7 @@ class ConstraintConflicts:
         return forced.take_all(_table(found), sorted(holders), take)
 
     def _holders(self, key: TableKey, values: dict[str, Any]) -> set[str]:
-        table = self._sides.ours.table(identity_of(self._catalog.entity_type(key)))
+        table = self._sides.ours.of(identity_of(self._catalog.entity_type(key))).table
         if table is None:
             return set()
         schema = table_schema(table.entity)
@@ -138,7 +138,7 @@ class ConstraintConflicts:
         """Edges of one type from one node, on our side or on theirs."""
         found: set[str] = set()
         for side in (self._sides.ours, self._sides.theirs):
-            table = side.table(identity_of(self._catalog.entity_type(key)))
+            table = side.of(identity_of(self._catalog.entity_type(key))).table
             if table is not None:
                 dataset = self._store.open(table.pin.at)
                 rows = find_rows(dataset, pa.array([source]), ["id"], key=SOURCE)
@@ -147,7 +147,7 @@ class ConstraintConflicts:
 
     def _value(self, side: Content, found: Violation, kind: ConflictKind, name: str | None) -> Any:
         if kind is ConflictKind.CARDINALITY_VIOLATION:
-            table = side.table(identity_of(self._catalog.entity_type(_table(found))))
+            table = side.of(identity_of(self._catalog.entity_type(_table(found)))).table
             if table is None:
                 return []
             rows = find_rows(
@@ -166,7 +166,7 @@ class ConstraintConflicts:
     def _row(self, side: Content, key: TableKey, entity_id: str) -> dict[str, Any] | None:
         entity = self._catalog.entity_type(key)
         ids = pa.array([entity_id], pa.string())
-        found = side.rows(self._store, identity_of(entity), ids, table_schema(entity))
+        found = side.of(identity_of(entity)).rows(self._store, ids, table_schema(entity))
         return found.rows.to_pylist()[0] if found.present[0] else None
 
 

@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from omnigraph.diff.entity_rows import (
-    AlignedRows,
-    TableAt,
-    rows_of,
     same_content,
     tables_by_identity,
 )
 from omnigraph.diff.id_runs import IdRuns
 from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
-from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.overlays import Overlay
-from omnigraph.merge.three_way import Disputed
+from omnigraph.merge.table_merge import SideTable
 
 Identity = tuple[str, str]
 
@@ -36,34 +30,17 @@ class Content:
     overlays: Mapping[Identity, tuple[Overlay, ...]] = field(default_factory=dict)
     """By type, the lowest first."""
 
-    def table(self, identity: Identity) -> TableAt | None:
-        return tables_by_identity(self.snapshot).get(identity)
-
-    def disputed(self, identity: Identity, ids: pa.Array) -> Disputed:
-        found: dict[str, frozenset[str]] = {}
-        for overlay in self.overlays.get(identity, ()):
-            found.update(overlay.disputed(ids))
-        return found
+    def of(self, identity: Identity) -> SideTable:
+        """One type of it."""
+        table = tables_by_identity(self.snapshot).get(identity)
+        return SideTable(table, tuple(self.overlays.get(identity, ())))
 
     def has_rows_of(self, other: Content, identity: Identity) -> bool:
         """Both hold the same rows of a type, known without looking at them."""
-        mine, yours = self.table(identity), other.table(identity)
-        if mine is None or yours is None or {**self.overlays, **other.overlays}.get(identity):
+        mine, yours = self.of(identity), other.of(identity)
+        if mine.table is None or yours.table is None or mine.overlays or yours.overlays:
             return False
-        return same_content(mine.pin, yours.pin)
-
-    def rows(
-        self,
-        store: Store,
-        identity: Identity,
-        ids: pa.Array,
-        schema: pa.Schema,
-        since: TableAt | None = None,
-    ) -> AlignedRows:
-        found = rows_of(store, self.table(identity), ids, schema, since)
-        for overlay in self.overlays.get(identity, ()):
-            found = overlay.over(found, ids)
-        return found
+        return same_content(mine.table.pin, yours.table.pin)
 
 
 def differing(a: Content, b: Content) -> Iterator[TablePair]:
@@ -72,8 +49,9 @@ def differing(a: Content, b: Content) -> Iterator[TablePair]:
     yield from pairs
     seen = {pair.identity for pair in pairs}
     for identity in {**a.overlays, **b.overlays}:
-        if identity not in seen and (a.table(identity) or b.table(identity)):
-            yield TablePair(identity, a.table(identity), b.table(identity))
+        tables = a.of(identity).table, b.of(identity).table
+        if identity not in seen and any(tables):
+            yield TablePair(identity, *tables)
 
 
 def candidate_ids(changed: ChangedIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:

@@ -63,12 +63,12 @@ class Decisions:
         if strategy not in STRATEGIES:
             raise InvalidArgument(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
         self._strategy = None if strategy == "fail" else Take(Side(strategy))
-        self._by_entity: dict[tuple[str, str], list[Resolution]] = {}
-        self._unused: dict[int, Resolution] = {}
-        for resolution in resolutions:
+        self._resolutions = tuple(resolutions)
+        self._by_entity: dict[tuple[str, str], list[int]] = {}
+        for number, resolution in enumerate(self._resolutions):
             key = (resolution.type_name, resolution.entity_id)
-            self._by_entity.setdefault(key, []).append(resolution)
-            self._unused[id(resolution)] = resolution
+            self._by_entity.setdefault(key, []).append(number)
+        self._used: set[int] = set()
 
     @property
     def uniform(self) -> Side | None:
@@ -76,15 +76,24 @@ class Decisions:
         return self._strategy.side if self._strategy and not self._by_entity else None
 
     def decide(self, conflict: Conflict) -> Take | None:
-        for resolution in self._by_entity.get((conflict.type_name, conflict.entity_id), ()):
-            if resolution.fits(conflict):
-                self._unused.pop(id(resolution), None)
-                return resolution.take
+        for number in self._by_entity.get((conflict.type_name, conflict.entity_id), ()):
+            if self._resolutions[number].fits(conflict):
+                self._used.add(number)
+                return self._resolutions[number].take
         return self._strategy
 
+    @property
+    def used(self) -> frozenset[int]:
+        """Numbers of the resolutions that decided something; a copy elsewhere reports its own."""
+        return frozenset(self._used)
+
+    def note_used(self, numbers: Iterable[int]) -> None:
+        self._used.update(numbers)
+
     def refuse_unused(self) -> None:
-        if self._unused:
-            names = [str(resolution) for resolution in self._unused.values()]
+        unused = [r for number, r in enumerate(self._resolutions) if number not in self._used]
+        if unused:
+            names = [str(resolution) for resolution in unused]
             raise InvalidArgument(
                 f"no conflict for the resolution of {', '.join(names[:10])}: "
                 "look at a preview, then name its conflicts",

@@ -20,11 +20,21 @@ LARGE = 50_000
 
 
 def run_merge(
-    transaction: Transaction, request: WriteRequest, build: Build, changed_rows: int | None
+    transaction: Transaction,
+    request: WriteRequest,
+    build: Build,
+    changed_rows: int | None,
+    *,
+    writes_ahead: bool = False,
 ) -> WriteReceipt:
-    """`changed_rows` is None when nobody knows how many there are."""
-    if changed_rows is None or changed_rows > LARGE:
-        beside_others = replace(request, long_build=True, repreparable=False)
+    """`changed_rows` is None when nobody knows how many there are.
+
+    `writes_ahead`: files are written long before the commit, so cleanup is held off in any case.
+    """
+    if writes_ahead:
+        request = replace(request, long_build=True, in_turn=True)
+    if writes_ahead or changed_rows is None or changed_rows > LARGE:
+        beside_others = replace(request, long_build=True, in_turn=False, repreparable=False)
         try:
             return transaction.run(beside_others, build)
         except ExpectedVersionMismatch as moved:

@@ -1,4 +1,4 @@
-"""Merge contents table by table, and build the ancestor a merge is made against."""
+"""What a merge has to look at, table by table, and the ancestor it is made against."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.diff.chunk_size import ChunkSize
-from omnigraph.diff.entity_rows import common_schema
-from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
+from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.reads.scan import id_batches
@@ -19,15 +17,12 @@ from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
 from omnigraph.merge.content import Content, Identity, candidate_ids, differing
-from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.missing_columns import completed
 from omnigraph.merge.overlays import write_overlay
-from omnigraph.merge.three_way import Forced, MergedRows, ThreeSides, merge_rows
+from omnigraph.merge.table_merge import TableMerge
+from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
 NOTHING_FORCED = Forced()
-
-CHUNK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +38,8 @@ class Sides:
         return self.base, self.ours, self.theirs
 
 
-@dataclass(frozen=True, slots=True)
-class _TablePlan:
-    """How one type is merged: which ids to look at, and whether all rows are written anew."""
-
-    identity: Identity
-    entity: EntityType
-    runs: IdRuns
-    whole: bool
-
-
 class Merger:
-    """Merges whatever the commit graph can show, in chunks of ids."""
+    """Finds what there is to merge between whatever the commit graph can show."""
 
     def __init__(self, store: Store, lineage: Lineage, scratch: Scratch) -> None:
         self._store = store
@@ -77,14 +62,10 @@ class Merger:
             content = self._merged_ancestors(sides)
         return content
 
-    def merge(
-        self,
-        sides: Sides,
-        catalog: MergedCatalog,
-        decisions: Decisions | None,
-        forced: Mapping[TableKey, Forced],
-    ) -> Iterator[tuple[EntityType, Iterator[MergedRows]]]:
-        """Per type that theirs changed since the base: its merged chunks in id order."""
+    def tables(
+        self, sides: Sides, catalog: MergedCatalog, forced: Mapping[TableKey, Forced]
+    ) -> Iterator[tuple[TableMerge, IdRuns]]:
+        """Every type that theirs changed since the base, with the ids to look at."""
         by_identity = {identity_of(e): e for e in catalog.catalog.entity_types()}
         reshaped = {identity_of(e) for e in catalog.reshaped}
         base, theirs = sides.base.snapshot, sides.theirs.snapshot
@@ -93,44 +74,31 @@ class Merger:
         for identity, entity in by_identity.items():
             concerned = entity.table_key in forced or identity in reshaped
             if concerned and identity not in pairs:
-                pairs[identity] = TablePair(
-                    identity, sides.base.table(identity), sides.theirs.table(identity)
-                )
+                tables = (side.of(identity).table for side in (sides.base, sides.theirs))
+                pairs[identity] = TablePair(identity, *tables)
         for identity, pair in pairs.items():
             known = by_identity.get(identity)
             if known is not None:
-                settled = forced.get(known.table_key, NOTHING_FORCED)
+                table = TableMerge(
+                    known,
+                    base=sides.base.of(identity),
+                    ours=sides.ours.of(identity),
+                    theirs=sides.theirs.of(identity),
+                    forced=forced.get(known.table_key, NOTHING_FORCED),
+                    untouched=sides.ours.has_rows_of(sides.base, identity),
+                    whole=identity in reshaped,
+                )
                 runs = candidate_ids(changed, pair, sides.all)
-                runs.add(pa.array(settled.ids, pa.string()))
-                plan = _TablePlan(identity, known, runs, identity in reshaped)
-                yield known, self._chunks(plan, sides, decisions, settled)
+                self._add_further(runs, table)
+                yield table, runs
 
-    def _chunks(
-        self, plan: _TablePlan, sides: Sides, decisions: Decisions | None, forced: Forced
-    ) -> Iterator[MergedRows]:
-        identity, entity, runs = plan.identity, plan.entity, plan.runs
-        tables = [side.table(identity) for side in sides.all]
-        schema = common_schema(*(t.entity if t else None for t in tables), entity)
-        if plan.whole and tables[1] is not None:
-            for ids in id_batches(self._store.open(tables[1].pin.at)):
+    def _add_further(self, runs: IdRuns, table: TableMerge) -> None:
+        """Ids that nobody changed and that have to be looked at all the same."""
+        runs.add(pa.array(table.forced.ids, pa.string()))
+        ours = table.ours.table
+        if table.whole and ours is not None:
+            for ids in id_batches(self._store.open(ours.pin.at)):
                 runs.add(ids)
-        untouched = sides.ours.has_rows_of(sides.base, identity)
-        size = ChunkSize(self._store, tables, CHUNK_BYTES, CHUNK_IDS)
-        for ids in runs.chunks(size=size):
-            base = sides.base.rows(self._store, identity, ids, schema)
-            ours = base if untouched else sides.ours.rows(self._store, identity, ids, schema)
-            theirs = sides.theirs.rows(self._store, identity, ids, schema, since=tables[0])
-            size.learn(base, ours, theirs)
-            three = ThreeSides(
-                entity,
-                ids,
-                completed((base, tables[0]), entity),
-                completed((ours, tables[1]), entity, (theirs, tables[2])),
-                completed((theirs, tables[2]), entity, (ours, tables[1])),
-                sides.base.disputed(identity, ids),
-                plan.whole,
-            )
-            yield merge_rows(three, decisions, forced)
 
     def _merged_ancestors(self, sides: Sides) -> Content:
         catalogs = [side.snapshot.catalog for side in sides.all]
@@ -139,10 +107,11 @@ class Merger:
         except SchemaRefused:
             catalog = MergedCatalog(catalogs[1])
         overlays = dict(sides.ours.overlays)
-        for entity, chunks in self.merge(sides, catalog, None, {}):
-            overlay = write_overlay(entity, chunks, self._scratch)
+        for table, ids in self.tables(sides, catalog, {}):
+            chunks = table.chunks(self._store, ids, None)
+            overlay = write_overlay(table.entity, chunks, self._scratch)
             if overlay is not None:
-                identity = identity_of(entity)
+                identity = identity_of(table.entity)
                 overlays[identity] = (*overlays.get(identity, ()), overlay)
         return Content(sides.ours.snapshot, overlays)
 

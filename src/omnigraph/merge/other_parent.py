@@ -18,6 +18,7 @@ from omnigraph.manifest.records import TableChanges
 from omnigraph.merge.content import Identity, add_overlay_ids, differing
 from omnigraph.merge.merger import Sides
 from omnigraph.merge.resolve import Merged
+from omnigraph.merge.table_output import Output
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
@@ -40,7 +41,7 @@ class OtherParent:
         self._history = history
         self._clock = clock
 
-    def differences(self, merged: Merged) -> tuple[TableChanges, ...] | None:
+    def differences(self, merged: Merged[Output]) -> tuple[TableChanges, ...] | None:
         """None when a record is missing: a scan for what nobody may ever ask is not worth it."""
         sides = merged.sides
         base, ours = sides.base.snapshot, sides.ours.snapshot
@@ -74,5 +75,5 @@ class OtherParent:
 
 def _in_one_place(sides: Sides, identity: Identity) -> bool:
     """The rows of a type made twice are in two tables, and ids of one say nothing of the other."""
-    tables = [side.table(identity) for side in sides.all]
+    tables = [side.of(identity).table for side in sides.all]
     return len({table.pin.location if table else None for table in tables}) == 1

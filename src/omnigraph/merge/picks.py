@@ -20,6 +20,8 @@ from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
 from omnigraph.merge.resolve import Merged, merge_sides, schema_text
+from omnigraph.merge.row_work import LocalRows, RowWork
+from omnigraph.merge.table_output import Output
 from omnigraph.values.identifiers import TableKey
 
 REVERT = "revert"
@@ -68,7 +70,7 @@ class _Pick:
         backwards = request.operation == REVERT
         self._base, self._theirs = (after, before) if backwards else (before, after)
         self.changed_rows = sum(c.inserted + c.updated + c.deleted for c in commit.changes)
-        self._merged: Merged | None = None
+        self._merged: Merged[Output] | None = None
         said = f": {commit.message}" if commit.message else ""
         self.message = f"{request.operation.replace('_', '-')} {request.commit_id}{said}"
 
@@ -76,7 +78,8 @@ class _Pick:
         store = self._parts.reader.store
         merger = Merger(store, self._lineage, self._scratch)
         sides = Sides(Content(self._base), Content(ours), Content(self._theirs))
-        merged = merge_sides(store, merger, sides, self._request.decisions, self._scratch)
+        rows: RowWork[Output] = LocalRows(store, self._scratch)
+        merged = merge_sides(store, merger, sides, self._request.decisions, rows)
         self._request.decisions.refuse_unused()
         merged.refuse_conflicts((self._request.commit_id, self._request.branch))
         self._merged = merged

@@ -2,77 +2,66 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import Catalog
-from omnigraph.changes.change_list import Op
 from omnigraph.changes.changeset import SchemaChange
 from omnigraph.changes.effects import Effect
-from omnigraph.diff.change import Change, ChangeOp, TypeRef
-from omnigraph.diff.entity_rows import images, sort_key
-from omnigraph.diff.id_runs import Scratch
 from omnigraph.errors import MergeConflicts, ValidationFailed
-from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.validate import validate_deltas
-from omnigraph.integrity.violations import Report, Violation
+from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.constraint_conflicts import ConstraintConflicts, ForcedTables
 from omnigraph.merge.decisions import Decisions, Take
-from omnigraph.merge.merger import Merger, Sides, identity_of
-from omnigraph.merge.table_output import TableOutput
+from omnigraph.merge.merger import Merger, Sides
+from omnigraph.merge.row_work import Findings, RowWork
+from omnigraph.merge.table_output import Output
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
 _STALLED_ROUNDS = 20
-_VIOLATIONS = 10_000
 _NAMED = 5
-_DELETES_AT_ONCE = 1024
 
-MOST_CONFLICTS = 10_000
-"""So many conflicts are listed; further ones are only counted."""
+OutputT = TypeVar("OutputT", bound=Output)
 
 
 @dataclass
-class Merged:
+class Merged(Generic[OutputT]):
     """The result of merging: what to do to our tables, and what stands in the way."""
 
     sides: Sides
     catalog: MergedCatalog
-    outputs: list[TableOutput] = field(default_factory=list)
-    conflicts: list[Conflict] = field(default_factory=list)
-    conflict_count: int = 0
+    outputs: list[OutputT] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     forced: Mapping[TableKey, Forced] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[TableKey, ...]:
         """Existing tables of ours that change."""
-        return tuple(o.key for o in self.outputs if o.key not in self.new_tables)
+        changed = (output.entity.table_key for output in self.outputs)
+        return tuple(key for key in changed if key not in self.new_tables)
 
     @property
     def new_tables(self) -> frozenset[TableKey]:
         return frozenset(entity.table_key for entity in self.catalog.created)
-
-    def add_conflicts(self, found: list[Conflict]) -> None:
-        self.conflict_count += len(found)
-        self.conflicts += found[: MOST_CONFLICTS - len(self.conflicts)]
 
     def forced_ids(self, key: TableKey) -> list[str]:
         """Entities whose side was decided because a rule was broken."""
         return self.forced[key].ids if key in self.forced else []
 
     def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
-        return tuple(
-            o.first_rows()
-            if o.key in self.new_tables
-            else o.effect(store, ours.pin(o.key), self.sides.ours.snapshot.tables.get(o.key))
-            for o in self.outputs
-        )
+        before = self.sides.ours.snapshot.tables
+        found = []
+        for output in self.outputs:
+            key = output.entity.table_key
+            pin = None if key in self.new_tables else ours.pin(key)
+            found.append(output.effect(store, pin, before.get(key)))
+        return tuple(found)
 
     def schema_change(self, source_text: str) -> SchemaChange | None:
         catalog = self.catalog
@@ -82,25 +71,19 @@ class Merged:
         return SchemaChange(catalog.catalog, source_text, catalog.created, replaced)
 
     def refuse_conflicts(self, names: tuple[str, str]) -> None:
-        if not self.conflicts:
+        conflicts, total = self.findings.conflicts, self.findings.conflict_count
+        if not conflicts:
             return
         source, target = names
-        shown = "; ".join(c.message for c in self.conflicts[:_NAMED])
-        more = self.conflict_count - _NAMED
-        rest = f" and {more} more" if more > 0 else ""
+        shown = "; ".join(c.message for c in conflicts[:_NAMED])
+        rest = f" and {total - _NAMED} more" if total > _NAMED else ""
         raise MergeConflicts(
             f"{source} and {target} are in conflict: {shown}{rest}",
-            conflicts=self.conflicts,
-            total=self.conflict_count,
+            conflicts=conflicts,
+            total=total,
             source=source,
             target=target,
         )
-
-    def changes(self, store: Store) -> Iterator[Change]:
-        """What would change in ours, in the order of a diff."""
-        for output in sorted(self.outputs, key=lambda o: sort_key(o.key)):
-            parts = (_written(store, self.sides, output), _deleted(store, self.sides, output))
-            yield from heapq.merge(*parts, key=lambda change: change.id)
 
 
 def merge_sides(
@@ -108,8 +91,8 @@ def merge_sides(
     merger: Merger,
     sides: Sides,
     decisions: Decisions,
-    scratch: Scratch,
-) -> Merged:
+    rows: RowWork[OutputT],
+) -> Merged[OutputT]:
     """Merge; then settle broken rules as decided, until the graph is right or somebody must look.
 
     Every round starts from the rows, because bringing a node back or dropping an edge can break
@@ -120,8 +103,9 @@ def merge_sides(
     forced, stalled = ForcedTables(), 0
     rules = ConstraintConflicts(store, sides, catalog.catalog)
     while True:
-        merged = Merged(sides, catalog, forced=forced.by_table())
-        violations = _violations(store, merged, _merge_rows(merger, merged, decisions, scratch))
+        merged: Merged[OutputT] = Merged(sides, catalog, forced=forced.by_table())
+        _merge_rows(merger, merged, decisions, rows)
+        violations = _violations(store, merged)
         known = forced.count
         open_ones, moved = _judge(violations, rules, decisions, forced)
         stalled = 0 if forced.count > known else stalled + 1
@@ -130,24 +114,19 @@ def merge_sides(
                 output.discard()
             continue
         # Decisions that undo each other settle nothing: somebody must look at all of them.
-        merged.add_conflicts([rules.conflict(v) for v in violations] if moved else open_ones)
-        merged.conflicts.sort(key=_conflict_order)
+        merged.findings.add([rules.conflict(v) for v in violations] if moved else open_ones)
+        merged.findings.conflicts.sort(key=_conflict_order)
         return merged
 
 
-def _merge_rows(merger: Merger, merged: Merged, decisions: Decisions, scratch: Scratch) -> Report:
-    """Fill `merged` with outputs and conflicts; what is wrong with single rows is reported."""
-    report = Report(_VIOLATIONS)
-    parts = merger.merge(merged.sides, merged.catalog, decisions, merged.forced)
-    for entity, chunks in parts:
-        output = TableOutput(entity, scratch)
-        for chunk in chunks:
-            merged.add_conflicts(chunk.conflicts)
-            check_rows(entity, chunk.written, report)
-            output.add(chunk)
-        if not output.is_empty or output.key in merged.new_tables:
+def _merge_rows(
+    merger: Merger, merged: Merged[OutputT], decisions: Decisions, rows: RowWork[OutputT]
+) -> None:
+    """Fill `merged` with outputs, conflicts and what is wrong with single rows."""
+    for table, ids in merger.tables(merged.sides, merged.catalog, merged.forced):
+        output = rows.merge_table(table, ids, decisions, merged.findings)
+        if not output.is_empty or table.entity.table_key in merged.new_tables:
             merged.outputs.append(output)
-    return report
 
 
 def _judge(
@@ -173,10 +152,14 @@ def _judge(
     return open_ones, moved
 
 
-def _violations(store: Store, merged: Merged, report: Report) -> list[Violation]:
-    deltas = {o.key: o.delta(creates=o.key in merged.new_tables) for o in merged.outputs}
+def _violations(store: Store, merged: Merged[OutputT]) -> list[Violation]:
+    deltas = {}
+    for output in merged.outputs:
+        key = output.entity.table_key
+        deltas[key] = output.delta(creates=key in merged.new_tables)
+    report, image = merged.findings.report, _image(merged.sides, merged.catalog)
     try:
-        validate_deltas(_image(merged.sides, merged.catalog), store, deltas, report=report)
+        validate_deltas(image, store, deltas, report=report)
     except ValidationFailed:
         return report.violations
     return []
@@ -187,40 +170,6 @@ def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
     ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
     created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
     return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
-
-
-def _written(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change]:
-    schema = table_schema(output.entity)
-    for table in output.batches():
-        ids = table.column("id").combine_chunks()
-        before = sides.ours.rows(store, identity_of(output.entity), ids, schema)
-        old = images(before.rows)
-        for row, new in enumerate(images(table)):
-            if not before.present[row]:
-                yield _change(output, new["id"], ChangeOp.INSERT, None, new)
-            elif old[row] != new:  # a table with new columns is written whole
-                yield _change(output, new["id"], ChangeOp.UPDATE, old[row], new)
-
-
-def _deleted(store: Store, sides: Sides, output: TableOutput) -> Iterator[Change]:
-    ids = output.ids(Op.DELETE)
-    schema = table_schema(output.entity)
-    for start in range(0, len(ids), _DELETES_AT_ONCE):
-        some = ids.slice(start, _DELETES_AT_ONCE)
-        before = sides.ours.rows(store, identity_of(output.entity), some, schema)
-        for old in images(before.rows):
-            yield _change(output, old["id"], ChangeOp.DELETE, old, None)
-
-
-def _change(
-    output: TableOutput,
-    entity_id: str,
-    op: ChangeOp,
-    before: dict[str, object] | None,
-    after: dict[str, object] | None,
-) -> Change:
-    type_ref = TypeRef(output.entity.identity, output.entity.name)
-    return Change(output.key.kind.value, type_ref, entity_id, op.value, before, after)
 
 
 def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:

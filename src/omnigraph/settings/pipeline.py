@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """The Spark session of this process, and when a load is worth one."""
+    """The Spark session of this process, and when work is worth one."""
 
     master: str = "local[*,4]"
     """`local[n,tries]`, `local-cluster[…]`, `spark://host:port`, or `sc://host` (Spark Connect)."""
@@ -28,6 +28,9 @@ class PipelineSettings:
     58 per GiB of NDJSON, the local engine 23 per GiB on its one core. So both are equally fast at
     2.4 GiB on four cores, at 1.3 on eight, and on two cores Spark is never the faster one.
     """
+
+    spark_merge_from_rows: int = 20_000_000
+    """A merge with `engine="auto"` takes Spark for so many changed rows, if a session is up."""
 
     task_bytes: int = 64 * 1024**2
     """Input of one task: how finely a load is spread over the workers."""

@@ -13,8 +13,8 @@ import pytest
 
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.search.search_calls import bm25, text_matches
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
 from omnigraph.values.text_terms import default_edits, terms, within_edits
 
@@ -29,7 +29,7 @@ def table(ids: list[str], texts: list[str | None]) -> pa.Table:
 
 def indexed(tmp_path: Path, dataset: Any) -> Any:
     store = Store(parse_location(str(tmp_path), {}))
-    staged = stage_indexes(store, DatasetVersion("t", None, dataset.version), INDEX)
+    staged = staged_indexes(store, DatasetVersion("t", None, dataset.version), INDEX)
     assert staged is not None
     return lance.LanceDataset.commit(dataset, staged.transaction, max_retries=0)
 

@@ -16,9 +16,9 @@ from omnigraph.lance_store.search import vector_calibration, vector_search
 from omnigraph.lance_store.search.index_segments import find_index
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
-from omnigraph.lance_store.staging import stage_indexes as staging
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
+from omnigraph.lance_store.staging import index_builds
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
 WIDTH = 8
@@ -32,7 +32,7 @@ def table(vectors: list[Any], first: int = 0) -> pa.Table:
 
 def indexed(tmp_path: Path, dataset: Any) -> Any:
     store = Store(parse_location(str(tmp_path), {}))
-    staged = stage_indexes(store, DatasetVersion("t", None, dataset.version), INDEX)
+    staged = staged_indexes(store, DatasetVersion("t", None, dataset.version), INDEX)
     if staged is None:
         return dataset
     return lance.LanceDataset.commit(dataset, staged.transaction, max_retries=0)
@@ -48,7 +48,7 @@ def vectors() -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def small_flat_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "FLAT_ROWS", 500)
+    monkeypatch.setattr(index_builds, "FLAT_ROWS", 500)
     monkeypatch.setattr(vector_search, "FLAT_ROWS", 500)
     # Few partitions make every query look hard; the index is what is tested here.
     monkeypatch.setattr(vector_search, "_HARD", 2.0)

@@ -5,8 +5,8 @@ import pyarrow as pa
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.indexes import IndexKind, IndexSpec
@@ -23,11 +23,11 @@ def fragmented(store: Store, rows) -> DatasetVersion:
 
 def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
     at = fragmented(store, rows)
-    staged = stage_indexes(store, at, ID_INDEX)
+    staged = staged_indexes(store, at, ID_INDEX)
     assert staged is not None
     after = advance(store, staged)
     assert after == DatasetVersion(at.location, None, at.version + 1)
-    assert stage_indexes(store, after, ID_INDEX) is None, "nothing is left to do"
+    assert staged_indexes(store, after, ID_INDEX) is None, "nothing is left to do"
     covered = {
         f for i in store.open(after).describe_indices() for s in i.segments for f in s.fragment_ids
     }
@@ -39,7 +39,7 @@ def test_indexes_are_extended_only_where_needed(store: Store, rows) -> None:
 
 def test_compaction_keeps_rows_and_ids(store: Store, rows) -> None:
     at = fragmented(store, rows)
-    at = advance(store, stage_indexes(store, at, ID_INDEX))
+    at = advance(store, staged_indexes(store, at, ID_INDEX))
     columns = ("id", "_rowid"), ("id", "n")
     before = [rows.read(at, pair) for pair in columns]
     staged = rows.compact(at)
@@ -59,7 +59,7 @@ def test_a_compacted_table_does_not_carry_its_past(store: Store, rows) -> None:
     for number in range(300):
         at = advance(store, rows.append(at, **{f"x{number}": number}))
         if number % 100 == 99:
-            at = advance(store, stage_indexes(store, at, ID_INDEX))
+            at = advance(store, staged_indexes(store, at, ID_INDEX))
             at = advance(store, rows.compact(at))
             folder = store.location.path / at.location / "_versions"
             sizes.append(max(folder.iterdir(), key=lambda f: f.stat().st_mtime_ns).stat().st_size)

@@ -114,6 +114,7 @@ def optimize(
     \b
       omnigraph optimize people.omni
       omnigraph optimize people.omni --branch review --type Person
+      omnigraph optimize s3://bucket/people.omni --engine spark
     """
     note = on_branch(branch) if branch else "all branches"
     graph = open_to_write(session, address(session, uri, store), note)

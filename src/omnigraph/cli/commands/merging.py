@@ -14,7 +14,7 @@ from omnigraph.cli.colours import painter
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
 from omnigraph.cli.conflict_lines import conflict_lines, way_out
-from omnigraph.cli.options import Branch, BranchPlace, Message, Store
+from omnigraph.cli.options import Branch, BranchPlace, Engine, Message, Store, WorkEngine
 from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write, read_branch
@@ -76,6 +76,7 @@ def merge(
     preview: Preview = False,
     delete_branch: DeleteBranch = False,
     message: Message = None,
+    engine: Engine = WorkEngine.LOCAL,
     store: Store = None,
 ) -> None:
     """Bring a branch into another, property by property, as one commit; exit 5 on conflicts.
@@ -85,6 +86,7 @@ def merge(
     \b
       omnigraph branch merge review/ages --preview --store people.omni
       omnigraph branch merge review/ages --into main --strategy theirs --store people.omni
+      omnigraph branch merge imports/2026 --engine spark --store s3://bucket/people.omni
     """
     where = address(session, None, store)
     if preview:
@@ -100,6 +102,7 @@ def merge(
             deciding.resolutions,
             delete_branch=delete_branch,
             message=message,
+            engine=engine.value,
         ).to_dict()
     if session.json:
         print_json(result)

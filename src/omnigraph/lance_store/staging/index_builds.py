@@ -1,0 +1,167 @@
+"""Index segments of one dataset: what is missing, and a piece of that built by any process.
+
+A segment covers only fragments that no segment of its index covers yet. When an index has
+gathered many segments, most rows are new to it, or it could be misled by old entries, one segment
+over everything replaces them. Segments belong to nobody until `stage_indexes` names them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.search.index_segments import (
+    PresentIndex,
+    find_index,
+    index_name,
+    probed_name,
+)
+from omnigraph.lance_store.search.vector_search import FLAT_ROWS, partitions
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind, IndexSpec
+
+_SEGMENT_LIMIT = 8
+# New rows beyond this share of the old ones: partitions trained on the old rows fit badly.
+_OUTGROWN = 1.0
+
+# A rewritten row keeps its row id. While the fragment it moved to is uncovered, Lance ignores what
+# older segments say about it; once a second segment covers it, these two kinds of index believe
+# the old entry again (pylance 14).
+_MISLED_BY_REWRITES = (IndexKind.FULL_TEXT, IndexKind.LIST)
+
+_LANCE_TYPES = {
+    IndexKind.SORTED: "BTREE",
+    IndexKind.FULL_TEXT: "INVERTED",
+    IndexKind.SUBSTRING: "NGRAM",
+    IndexKind.LIST: "LABEL_LIST",
+    IndexKind.VECTOR: "IVF_FLAT",
+}
+
+# Terms exactly as in values/text_terms.py. Lance's defaults stem, fold and drop words.
+_FULL_TEXT_OPTIONS: dict[str, Any] = {
+    "base_tokenizer": "simple",
+    "lower_case": True,
+    "stem": False,
+    "remove_stop_words": False,
+    "ascii_folding": False,
+    "max_token_length": None,
+    "with_position": False,
+}
+
+
+def plan_indexes(
+    store: Store, at: DatasetVersion, specs: Sequence[IndexSpec]
+) -> tuple[IndexBuild, ...]:
+    """What brings each wanted index to full coverage; empty when all are there."""
+    dataset = store.open(at)
+    with storage_errors(f"planning the indexes of {at.location}"):
+        rows = {f.fragment_id: f.count_rows() for f in dataset.get_fragments()}
+        planned = (_plan(dataset, spec, rows) for spec in specs)
+        return tuple(build for build in planned if build is not None)
+
+
+def build_indexes(
+    store: Store, at: DatasetVersion, builds: Sequence[IndexBuild]
+) -> tuple[BuiltIndex, ...]:
+    """All of them here, each as one segment."""
+    found = []
+    for build in builds:
+        segment = build_segment(store, at, build)
+        found.append(BuiltIndex(build, () if segment is None else (segment,)))
+    return tuple(found)
+
+
+def build_segment(store: Store, at: DatasetVersion, build: IndexBuild) -> bytes | None:
+    """One segment over the fragments of `build`; None when they hold no vector with a direction."""
+    # Building an index borrows the handle for as long as it takes: readers must not share it.
+    dataset = store.open_private(at)
+    with storage_errors(f"indexing {at.location}"):
+        try:
+            segment = dataset.create_index_uncommitted(
+                build.spec.column,
+                _LANCE_TYPES[build.spec.kind],
+                name=build.name,
+                replace=build.extends,
+                fragment_ids=list(build.fragments),
+                **_options(build),
+            )
+        except RuntimeError as error:
+            if "KMeans cannot train" in str(error):
+                return None
+            raise
+    return pickle.dumps(segment)
+
+
+def _options(build: IndexBuild) -> dict[str, Any]:
+    match build.spec.kind:
+        case IndexKind.FULL_TEXT:
+            return _FULL_TEXT_OPTIONS
+        case IndexKind.VECTOR:
+            return {"metric": "cosine", "num_partitions": partitions(sum(build.rows))}
+        case _:
+            return {}
+
+
+def _plan(dataset: Dataset, spec: IndexSpec, rows: dict[int, int]) -> IndexBuild | None:
+    present = find_index(dataset, spec.column, spec.kind)
+    if present is None:
+        return _first_build(dataset, spec, rows)
+    missing = {f: count for f, count in rows.items() if f not in present.covered}
+    if not missing:
+        return None
+    if not _must_start_over(dataset, spec, present, rows):
+        return _build(spec, present.name, missing, extends=True)
+    name = probed_name(spec.column, 0) if spec.kind is IndexKind.VECTOR else present.name
+    return _build(spec, name, rows, extends=True, starts_over=True)
+
+
+def _first_build(dataset: Dataset, spec: IndexSpec, rows: dict[int, int]) -> IndexBuild | None:
+    if spec.kind is not IndexKind.VECTOR:
+        return _build(spec, index_name(free_stem(dataset, spec), spec.kind), rows)
+    if sum(rows.values()) < FLAT_ROWS:
+        return None
+    # How many partitions a query must look into is measured, and then named, when it is staged.
+    return _build(spec, probed_name(spec.column, 0), rows, extends=True, starts_over=True)
+
+
+def _build(spec: IndexSpec, name: str, rows: dict[int, int], **how: bool) -> IndexBuild:
+    return IndexBuild(spec, name, tuple(rows), tuple(rows.values()), **how)
+
+
+def _must_start_over(
+    dataset: Dataset, spec: IndexSpec, present: PresentIndex, rows: dict[int, int]
+) -> bool:
+    if len(present.segments) >= _SEGMENT_LIMIT:
+        return True
+    if spec.kind is IndexKind.VECTOR:
+        covered = sum(rows.get(f, 0) for f in present.covered)
+        return sum(rows.values()) - covered > covered * _OUTGROWN
+    return spec.kind in _MISLED_BY_REWRITES and _holds_rewrites(dataset, present)
+
+
+def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
+    """Whether uncovered fragments hold new contents of rows that an older segment knows."""
+    known = max(segment.dataset_version_at_last_update for segment in present.segments)
+    uncovered = [f for f in dataset.get_fragments() if f.fragment_id not in present.covered]
+    scanner = dataset.scanner(
+        columns=["id"],
+        fragments=uncovered,
+        filter=f"_row_created_at_version <= {known}",
+        limit=1,
+    )
+    return bool(scanner.to_table().num_rows)
+
+
+def free_stem(dataset: Dataset, spec: IndexSpec) -> str:
+    """The column's name, unless an index of a renamed column still goes by it."""
+    plain = index_name(spec.column, spec.kind)
+    foreign = (i for i in dataset.describe_indices() if i.field_names != [spec.column])
+    if any(i.name.startswith(plain) for i in foreign):
+        return f"{spec.column}_{_field_id(dataset, spec.column)}"
+    return spec.column
+
+
+def _field_id(dataset: Dataset, column: str) -> int:
+    return next(int(f.id()) for f in dataset.lance_schema.fields() if f.name() == column)
