@@ -26,7 +26,7 @@ from omnigraph.values.engine_names import SPARK
 
 
 @contextmanager
-def tasks_here(ids_per_task: int = 2) -> Iterator[list[int]]:
+def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
     """Every merge takes the engine for workers, in tasks of so many ids; how many each wave had."""
     waves: list[int] = []
     to_workers = spark_merge.SparkMerger.engine
