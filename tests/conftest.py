@@ -42,18 +42,28 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The endpoint, with the environment of this test and its children pointing at it alone."""
-    for name in [n for n in os.environ if n.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
+    _point_at(s3_server, monkeypatch)
     return s3_server
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """The one Spark session of this pytest process; small, because several may run at once."""
-    yield spark_session(PipelineSettings(master="local[2,4]", driver_memory="1g"))
+def spark(s3_server: S3Server) -> Iterator[Any]:
+    """The one Spark session of this pytest process; small, because several may run at once.
+
+    Credentials of a bucket are those of the environment that Spark was started in.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        _point_at(s3_server, patch)
+        session = spark_session(PipelineSettings(master="local[2,4]", driver_memory="1g"))
+    yield session
     stop_session()
+
+
+def _point_at(server: S3Server, patch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        patch.delenv(name)
+    for name, value in server.environment().items():
+        patch.setenv(name, value)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spark_processes import standalone
+
+from omnigraph.testing.spark_clusters import LOCAL_CLUSTER, standalone
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
@@ -67,7 +68,7 @@ def test_threads_of_one_process(tmp_path: Path, trouble: str) -> None:
 
 @pytest.mark.parametrize("trouble", ["fail", "worker", "executor"])
 def test_local_cluster(tmp_path: Path, trouble: str) -> None:
-    load_on("local-cluster[2,1,1024]", tmp_path, trouble)
+    load_on(LOCAL_CLUSTER, tmp_path, trouble)
 
 
 @pytest.mark.parametrize("trouble", ["fail", "worker", "executor", "straggler"])

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from spark_processes import connect_server
+
+from omnigraph.testing.spark_clusters import connect_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

@@ -98,13 +98,86 @@ def test_offsets_are_commits(people: Graph) -> None:
     assert middle == {"commit": ids[1]}
     end = reader.latestOffset(middle, None)
     assert end == {"commit": ids[2]} == reader.latestOffset(end, None)
-    assert here(people).initialOffset() == {"commit": ids[2]}
     assert reader.partitions(end, end) == []
     reader.prepareForTriggerAvailableNow()
     people.apply({"Person": Edit(insert=[{"name": "late"}])})
     assert reader.latestOffset(end, None) == end
     (part,) = reader.partitions(middle, end)
     assert [b.column("op").to_pylist() for b in reader.read(part)] == [["delete", "delete"]]
+
+
+def test_the_first_batch_of_a_stream_from_the_head_says_which_head(people: Graph) -> None:
+    *_, head = write(people)
+    for start, rows in (("now", []), ("baseline", [["insert"]])):
+        reader = here(people, start=start)
+        first = reader.initialOffset()
+        end = reader.latestOffset(first, None)
+        assert first != end == {"commit": head, "begun": start}
+        # Spark asks again when it repeats the batch after a crash, and others have written.
+        moved = people.apply({"Person": Edit(upsert=[{"name": "b", "city": start}])}).commit
+        again = here(people, start=start)
+        assert moved is not None
+        assert again.initialOffset()["commit"] == moved.graph_commit_id
+        parts = again.partitions(again.initialOffset(), end)
+        assert [b.column("op").to_pylist() for p in parts for b in again.read(p)] == rows
+        assert again.latestOffset(end, None) == {"commit": moved.graph_commit_id}
+        head = moved.graph_commit_id
+
+
+def follow(spark: Any, graph: Graph, folder: Path, start: str, *names: str) -> list[Any]:
+    """A stream that runs while people are inserted, one by one, until it has them all."""
+    source = spark.readStream.format("omnigraph").option("changes", "true").option("type", "Person")
+    query = (
+        source.option("start", start)
+        .load(graph.uri)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start(str(folder / "out"))
+    )
+    try:
+        for name in names:
+            query.processAllAvailable()
+            graph.apply({"Person": Edit(insert=[{"name": name}])})
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return sorted(
+        (r.id, r.op, r.after.age) for r in spark.read.parquet(str(folder / "out")).collect()
+    )
+
+
+def test_a_baseline_then_the_changes(spark: Any, people: Graph, tmp_path: Path) -> None:
+    people.apply({"Person": Edit(insert=[{"name": "a", "age": 1}, {"name": "b"}])})
+    people.apply({"Person": Edit(upsert=[{"name": "b", "age": 2}])})
+    expected = [
+        ("a", "insert", 1),
+        ("b", "insert", 2),
+        ("c", "insert", None),
+        ("d", "insert", None),
+    ]
+    assert follow(spark, people, tmp_path, "baseline", "c", "d") == expected
+    (tmp_path / "all").mkdir()
+    everything = drain(spark, people, tmp_path / "all", "all", start="baseline")
+    assert sorted((r.type, r.op, json.loads(r.after)["id"]) for r in everything) == [
+        ("Person", "insert", name) for name in "abcd"
+    ]
+    assert len(drain(spark, people, tmp_path / "all", "all", start="baseline")) == 4
+
+
+def test_a_stream_from_now_sees_what_comes(spark: Any, people: Graph, tmp_path: Path) -> None:
+    people.apply({"Person": Edit(insert=[{"name": "a"}])})
+    assert follow(spark, people, tmp_path, "now", "b", "c") == [
+        ("b", "insert", None),
+        ("c", "insert", None),
+    ]
+    # It stopped; what came meanwhile is not lost.
+    people.apply({"Person": Edit(insert=[{"name": "d"}])})
+    assert [name for name, *_ in follow(spark, people, tmp_path, "now", "e")] == [
+        "b",
+        "c",
+        "d",
+        "e",
+    ]
 
 
 def test_bad_starts(people: Graph) -> None:

@@ -41,6 +41,8 @@ class WriteRequest:
     """Building takes long: cleanup is held off, and others need not wait meanwhile."""
     in_turn: bool = False
     """With `long_build`: others wait all the same, because one of them got in between before."""
+    staged_since: int | None = None
+    """With `long_build`: since when there are files of this write, if others wrote them before."""
     stream_batch: StreamBatch | None = None
     """A batch that its stream's mark has reached already is repeated, not written again."""
 

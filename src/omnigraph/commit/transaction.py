@@ -109,7 +109,10 @@ class Transaction:
             return self._run(request, build, operation_id)
         ref = self._reader.ref(request.branch)
         intent = staging_intent(ref, request.actor_id, operation_id, self._settings.write)
-        with StagingHold(self._board, intent) as hold:
+        # Old files may be on the list of a cleanup under way: not before it is through with it.
+        since = request.staged_since
+        old = since is not None and outstayed(since, self._clock, self._settings)
+        with StagingHold(self._board, intent, self._arming.arm if old else None) as hold:
             return self._run(request, hold.guarding(build), operation_id)
 
     def _run(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:

@@ -21,7 +21,12 @@ def commit_load(
 ) -> LoadReceipt:
     keeps = options.mode is not LoadMode.OVERWRITE
     request = options.request("load", claimed.tables, claimed.reads, repreparable=keeps)
-    request = replace(request, long_build=True, stream_batch=options.stream_batch)
+    request = replace(
+        request,
+        long_build=True,
+        staged_since=prepared.staged_since,
+        stream_batch=options.stream_batch,
+    )
     receipt = transaction.run(request, build)
     # Counted after the build: Spark knows what it read only then.
     counts = sorted((key, spool.rows) for key, spool in prepared.spools.items())

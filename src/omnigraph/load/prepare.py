@@ -46,6 +46,8 @@ class PreparedInput:
     spools: dict[TableKey, Spool] = field(default_factory=dict)
     given_ids: set[TableKey] = field(default_factory=set)
     """Types some of whose rows came with an id or a key: only those can clash."""
+    staged_since: int | None = None
+    """Microseconds: since when there are files of it in the graph, before it asks to write."""
 
     @property
     def total(self) -> int:

@@ -18,3 +18,5 @@ class Handoff:
     source: Source
     plan: LoadPlan
     homes: Mapping[TableKey, DatasetVersion]
+    begun_at: int
+    """Microseconds: no file of it is older."""

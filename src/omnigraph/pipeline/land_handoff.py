@@ -27,6 +27,7 @@ from omnigraph.pipeline.handoff import Handoff
 from omnigraph.pipeline.load_tasks import TaskResult
 from omnigraph.pipeline.spark_load import ENGINE, SparkLoader, load_plan
 from omnigraph.pipeline.written_rows import in_order, take_written
+from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import EntityKind
 
 
@@ -36,7 +37,7 @@ def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:
     snapshot, entity = _owned(loader, options, source)
     key = entity.table_key
     plan = load_plan(loader, snapshot, (key,), options)
-    return Handoff(source, plan, {key: snapshot.pin(key).at})
+    return Handoff(source, plan, {key: snapshot.pin(key).at}, SYSTEM_CLOCK.now_micros())
 
 
 def _owned(
@@ -61,6 +62,7 @@ def land(
     with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=load.temp_directory) as folder:
         index = KeyIndex(catalog, Path(folder), load.memory_bytes)
         prepared = PreparedInput(catalog, index, Path(folder), [handoff.source.name])
+        prepared.staged_since = handoff.begun_at
         landing = Landing(
             prepared,
             loader.reader.store,

@@ -11,22 +11,27 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.diff.change import Change, ChangeFilter
-from omnigraph.errors import FeedGap, InvalidArgument
+from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
+from omnigraph.diff.entity_rows import images
+from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
 from omnigraph.feed.poll import BEGINNING, NOW, poll
 from omnigraph.feed.poll import FeedRequest as Poll
 from omnigraph.feed.records import FeedBlock
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.lance_store.reads.fragment_reads import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark_source.change_rows import change_schema
-from omnigraph.spark_source.options import FeedRequest
+from omnigraph.spark_source.options import FeedRequest, TableRequest
+from omnigraph.spark_source.pin_table import pin
+from omnigraph.spark_source.pinned_table import PinnedTable
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.json_values import json_value
 
 _CHANGES_PER_TASK = 50_000
 _CHANGES_PER_PAGE = 16_384
 _AFTER = "after:"
+BASELINE = "baseline"
 Span = tuple[str | None, str]
 """(commit that was seen last, commit up to which is read)."""
 
@@ -37,15 +42,19 @@ def feed_schema(request: FeedRequest) -> Any:
     return change_schema(_open(request).snapshot(request.branch).catalog.resolve(request.type_name))
 
 
+def begins_at_head(request: FeedRequest) -> bool:
+    """Where such a stream begins depends on when somebody asks."""
+    return request.start in (NOW, BASELINE)
+
+
 def first_position(request: FeedRequest) -> str | None:
-    """The commit behind which a new stream begins; None: it begins with the first one."""
+    """The commit behind which other streams begin; None: with the first one."""
     if request.start == BEGINNING:
         return None
-    if request.start == NOW:
-        return head_commit(request)
     if not request.start.startswith(_AFTER):
         raise InvalidArgument(
-            f"start {request.start!r} is none of now, beginning, after:<commit id>", option="start"
+            f"start {request.start!r} is none of now, baseline, beginning, after:<commit id>",
+            option="start",
         )
     commit = request.start.removeprefix(_AFTER)
     _behind(_open(request), request, commit)
@@ -82,9 +91,40 @@ def ranges(request: FeedRequest, after: str | None, until: str | None) -> list[S
 def change_batches(request: FeedRequest, span: Span, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The changes of some commits as Spark takes them."""
     for commit, changes in _changes(request, span):
-        rows = [_row(commit, change, typed=request.type_name is not None) for change in changes]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=wanted)
+        if changes:
+            yield _rows(request, commit, changes, wanted)
+
+
+def baseline_tables(request: FeedRequest, commit: str) -> list[PinnedTable]:
+    """Every wanted type as it was at a commit, cut into tasks."""
+    try:
+        catalog = _open(request).snapshot(request.branch, at=commit).catalog
+        names = (e.name for e in catalog.entity_types())
+        wanted = [request.type_name] if request.type_name else names
+        return [pin(TableRequest(request.uri, name, at=commit)) for name in wanted]
+    except SnapshotReclaimed as error:
+        raise FeedGap(
+            f"cleanup removed the baseline of this stream ({error.message}): begin again with a "
+            "new checkpoint",
+            branch=request.branch,
+        ) from error
+
+
+def baseline_batches(
+    request: FeedRequest, table: PinnedTable, fragments: Sequence[int], wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The entities of some fragments as changes that insert them."""
+    commit = _open(request).commits.show(table.graph_commit_id)
+    kind, named = (
+        table.entity.table_key.kind.value,
+        TypeRef(table.entity.identity, table.entity.name),
+    )
+    for rows in read_fragments(table.target, fragments, table.columns):
+        inserts = [
+            Change(kind, named, image["id"], ChangeOp.INSERT.value, None, image)
+            for image in images(rows)
+        ]
+        yield _rows(request, commit, inserts, wanted)
 
 
 def _changes(request: FeedRequest, span: Span) -> Iterator[tuple[Commit, Sequence[Change]]]:
@@ -116,8 +156,8 @@ def _behind(graph: Graph, request: FeedRequest, after: str | None) -> list[Commi
         newest_first.append(stored.commit)
     if after is not None:
         raise FeedGap(
-            f"commit {after} is not in the history of branch {request.branch!r}: read the branch "
-            "once, then start a new stream after:<the commit you read>",
+            f"commit {after} is not in the history of branch {request.branch!r}: begin again with "
+            'a new checkpoint and .option("start", "baseline")',
             branch=request.branch,
         )
     return newest_first[::-1]
@@ -134,6 +174,14 @@ def _up_to(commits: Sequence[Commit], request: FeedRequest, until: str) -> list[
 
 def _open(request: FeedRequest) -> Graph:
     return open_graph(request.uri, read_only=True)
+
+
+def _rows(
+    request: FeedRequest, commit: Commit, changes: Sequence[Change], wanted: pa.Schema
+) -> pa.RecordBatch:
+    typed = request.type_name is not None
+    rows = [_row(commit, change, typed=typed) for change in changes]
+    return pa.RecordBatch.from_pylist(rows, schema=wanted)
 
 
 def _row(commit: Commit, change: Change, *, typed: bool) -> dict[str, Any]:

@@ -22,15 +22,18 @@ LOCAL_CLUSTER = "local-cluster[2,1,700]"
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """A master and two workers; gives the master's address. Logs and work go to `folder`."""
+    """A master and two workers; gives the master's address. Logs and work go to `folder`.
+
+    The workers have two addresses: only so does Spark run a copy of a straggler.
+    """
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
-    worker = (f"{deploy}.worker.Worker", "-c", "1", "-m", "700m", "--host", "127.0.0.1")
+    worker = (f"{deploy}.worker.Worker", "-c", "1", "-m", "700m", "--host")
     commands = (
         (f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)),
-        (*worker, master),
-        (*worker, master),
+        (*worker, "127.0.0.1", master),
+        (*worker, "127.0.0.2", master),
     )
     with _running(folder, "standalone") as start:
         for command in commands:

@@ -15,7 +15,7 @@ _NOT_WRITABLE = re.compile(
     re.IGNORECASE,
 )
 _FILE_IS_GONE = re.compile(
-    r"not found.*(/data/|/_deletions/|/_indices/|/_versions/)|no such file|os error 2\\b|NoSuchKey",
+    r"not found.*(/data/|/_deletions/|/_indices/|/_versions/)|no such file|os error 2\b|NoSuchKey",
     re.IGNORECASE | re.DOTALL,
 )
 _SOURCE_POSITION = re.compile(r",? ?/\S+\.rs:\d+:\d+")
@@ -44,13 +44,18 @@ def snapshot_errors(action: str) -> Iterator[None]:
         with storage_errors(action):
             yield
     except StorageFailure as failure:
-        if _FILE_IS_GONE.search(failure.message) is None:
+        if not is_gone(failure):
             raise
         raise SnapshotReclaimed(
             f"a file of this snapshot is not in storage any more ({action}): cleanup removed it, "
             "or files were deleted from outside. Read a newer snapshot",
             action=action,
         ) from failure
+
+
+def is_gone(failure: StorageFailure) -> bool:
+    """A file that was there is not: storage itself works."""
+    return _FILE_IS_GONE.search(failure.message) is not None
 
 
 def translate(error: Exception, action: str) -> StorageFailure:
