@@ -18,7 +18,7 @@ from omnigraph.spark_query import answer, graph_tables
 from omnigraph.spark_source.source import OmnigraphSource
 from omnigraph.spark_source.table_reader import TableReader
 
-DEADLY = (0, 3, 7)
+DEADLY = (0, 2, 5)
 """Of all batches that are read, however many processes read them."""
 
 

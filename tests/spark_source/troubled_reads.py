@@ -17,11 +17,11 @@ from omnigraph.settings.models import Settings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.spark_query import graph_tables, spark_executor
 
-COMMITS, EACH = 8, 100
+COMMITS, EACH = 4, 100
 PEOPLE = COMMITS * EACH
 QUERY = """query q() {
-  match { $p: P  $p k{1,3} $q  $q.n > 5 }
-  return { $p.name, count($q) as met, sum($q.n) as total }
+  match { $p: P  $p k{1,2} $q  $q.n > 5 }
+  return { $p.n, $p.name, count($q) as met, sum($q.n) as total }
   order { $p.n }
 }"""
 
