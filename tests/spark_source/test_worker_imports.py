@@ -35,7 +35,7 @@ found = task(given)
 rows = sum(batch.num_rows for batch in found) if keep else 0
 print(json.dumps([rows, [name for name in sys.modules if name.startswith("omnigraph")]]))
 """
-READS = {"catalog", "errors", "lance_store", "pipeline", "spark_source", "values"}
+READS = {"catalog", "errors", "lance_store", "pipeline", "progress", "spark_source", "values"}
 ANSWERS = READS - {"lance_store", "spark_source"} | {"execute", "ir", "spark_query"}
 WRITES = READS | {"changes", "embed", "failpoints", "integrity", "load", "manifest", "settings"}
 
