@@ -119,25 +119,29 @@ class _Log:
         self._seen: set[str] = set()
 
     def add(self, state: BranchState) -> None:
-        self._add_page(CommitPage(state.commits, tuple(state.tables.values())))
+        pages = [CommitPage(state.commits, tuple(state.tables.values()))]
         for segment, page in self._history.with_children(state.history):
             self._needed.objects.add(history_object(segment.segment_id))
             if page is not None and segment.segment_id not in self._seen:
-                self._add_page(page)
+                pages.append(page)
             self._seen.add(segment.segment_id)
+        while pages:  # merges brought in merges, thousands deep
+            pages += self._merged_into(pages.pop())
 
-    def _add_page(self, page: CommitPage) -> None:
+    def _merged_into(self, page: CommitPage) -> list[CommitPage]:
+        """Take a page in; what its merges brought is next."""
         for pins in _snapshots_of(page, self._wanted):
             self._needed.add_pins(pins)
+        objects, merged = self._needed.objects, []
         for stored in page.commits:
             named = stored.references
-            merged = named.merged_history
-            if merged is not None and merged not in self._seen:
-                self._seen.add(merged)
-                self._needed.objects.add(history_object(merged))
-                self._add_page(self._history.page(merged))
-            self._needed.objects.add(schema_object(named.schema_id))
-            self._needed.objects.update(change_list_object(f) for f in named.listed_files)
+            objects.add(schema_object(named.schema_id))
+            objects.update(change_list_object(f) for f in named.listed_files)
+            if named.merged_history is not None and named.merged_history not in self._seen:
+                self._seen.add(named.merged_history)
+                objects.add(history_object(named.merged_history))
+                merged.append(self._history.page(named.merged_history))
+        return merged
 
 
 def _snapshots_of(page: CommitPage, wanted: set[str]) -> Iterator[tuple[TablePin, ...]]:
