@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from omnigraph.cli.tables import print_table
+from omnigraph.cli.tables import print_records, print_table
 
 COMMIT, MOMENT = "01M7H8QRSTGJB9M89XSVK2F5M5", "2026-11-16T04:09:40.943250Z"
 COLUMNS = ["commit", "created_at", "operation", "message"]
@@ -41,6 +41,22 @@ def test_no_character_of_a_value_is_lost(
     for letter in set("".join(letters)):
         assert out.count(letter) >= "".join(letters).count(letter), out
     assert all(cell_len(line) <= width for line in out.splitlines() if "─" in line), out
+
+
+def test_records_fold_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = ["in which order", "first reduce what the house loses " * 3, "x" * 90]
+    monkeypatch.setenv("COLUMNS", "60")
+    print_records(["title", "text", "long"], [values])
+    assert len(capsys.readouterr().out.splitlines()) == 3, "a pipe gets one line each"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_records(["title", "text", "long"], [values])
+    title, text, more, *_, long = capsys.readouterr().out.splitlines()
+    assert title == "title  in which order"
+    assert text == "text   first reduce what the house loses first reduce what"
+    assert more == "       the house loses first reduce what the house loses"
+    assert long.strip().endswith("x" * 90)
 
 
 def test_a_short_overview_is_never_cut(cli) -> None:

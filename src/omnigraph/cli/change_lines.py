@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.cli.colours import GREEN, RED, YELLOW, Paint, painter, plain
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import CELL_LIMIT, cell_text
+from omnigraph.cli.tables import CELL_LIMIT, cell_text, folded
 
 if TYPE_CHECKING:
     from omnigraph.diff.change import Change, ChangePage
@@ -24,7 +24,7 @@ def print_changes(session: Session, page: ChangePage, head: dict[str, Any]) -> N
         return
     paint = painter(sys.stdout)
     for change in page:
-        print_result(change_line(change, paint))
+        print_result(folded(change_line(change, paint), 4))
     counts = {op: sum(change.op == op for change in page) for op in _SIGNS}
     session.note(", ".join(f"{number} {op}" for op, number in counts.items()))
     if page.next_cursor is not None:

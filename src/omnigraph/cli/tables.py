@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from textwrap import TextWrapper
 from typing import Any, Literal
 
 from omnigraph.cli.output import json_text, print_result
@@ -103,7 +104,22 @@ def print_records(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None
         if number:
             print_result("\n")
         for name, text in zip(columns, row, strict=True):
-            print_result(f"{name}{' ' * (width - cell_len(name))}  {text}")
+            print_result(folded(f"{name}{' ' * (width - cell_len(name))}  {text}", width + 2))
+
+
+def folded(text: str, indent: int) -> str:
+    """On a terminal: folded between words, further lines indented. Words stay whole, to copy."""
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(text) <= columns or columns < 2 * indent:
+        return text
+    fold = TextWrapper(
+        columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return fold.fill(text)
 
 
 def _cut(text: str) -> str:

@@ -13,6 +13,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import BranchPlace, Cursor, Page, Types
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
+from omnigraph.cli.tables import folded
 from omnigraph.cli.target import read_branch
 
 if TYPE_CHECKING:
@@ -81,6 +82,6 @@ def _show_page(session: Session, page: FeedPage) -> None:
             f"{what} {block.commit.graph_commit_id}  {block.commit.message or ''}".rstrip()
         )
         for change in block.changes:
-            print_result(f"  {change_line(change, paint)}")
+            print_result(folded(f"  {change_line(change, paint)}", 6))
     more = "there is more" if page.has_more else "to go on later"
     session.note(f"{more}: --cursor {page.cursor}")

@@ -17,6 +17,7 @@ from omnigraph.cli.conflict_lines import conflict_lines, way_out
 from omnigraph.cli.options import Branch, BranchPlace, Engine, Message, Store, WorkEngine
 from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_result
 from omnigraph.cli.session import Session
+from omnigraph.cli.tables import folded
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write, read_branch
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _show_preview(
     else:
         paint = painter(sys.stdout)
         for change in found.changes:
-            print_result(change_line(change, paint))
+            print_result(folded(change_line(change, paint), 4))
         total = counted(found.conflict_count, "conflict")
         if found:
             print_result(f"{names[0]} into {names[1]}: {total}")

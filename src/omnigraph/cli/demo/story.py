@@ -19,6 +19,7 @@ from omnigraph.cli.demo.queries import QUERIES
 from omnigraph.cli.demo.world import SCHEMA, World, author_name, data_lines, paper_code
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
+from omnigraph.cli.tables import folded
 from omnigraph.errors import SparkUnavailable
 from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.pipeline import PipelineSettings
@@ -61,11 +62,12 @@ class Story:
         self.steps: list[dict[str, Any]] = []
 
     def chapter(self, title: str) -> None:
-        self.say(f"\n{title}")
+        self.say("")
+        self.say(title)
 
     def say(self, text: str) -> None:
         if not self._session.json:
-            print_result(f"{_wrapped(text)}\n")
+            print_result(f"{folded(text, len(_INDENT) if text.startswith(' ') else 0)}\n")
             sys.stdout.flush()
 
     @contextmanager
@@ -81,19 +83,6 @@ class Story:
     def show(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             self.say(_INDENT + "  ".join(f"{name}: {value}" for name, value in row.items()))
-
-
-def _wrapped(text: str) -> str:
-    """Folded between words on a terminal, below where the words begin."""
-    if not sys.stdout.isatty():
-        return text
-    fold = textwrap.TextWrapper(
-        max(40, shutil.get_terminal_size().columns),
-        subsequent_indent=_INDENT if text.startswith(" ") else "",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(fold.fill(line) if line else line for line in text.split("\n"))
 
 
 def _duration(seconds: float) -> str:
