@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import omnigraph
 from omnigraph import Edit
+from omnigraph.testing.invariants import assert_at_rest
 
 CLI = [sys.executable, "-m", "omnigraph.cli"]
 NAMES = "query q() { match { $p: P } return { $p.name } }"
@@ -95,10 +97,50 @@ def test_ctrl_c_ends_with_130_and_no_traceback(many: str) -> None:
         assert "Traceback" not in child.stderr.read()
 
 
+def test_ctrl_c_in_the_middle_of_a_load_leaves_nothing(many: str, tmp_path: Path) -> None:
+    data = tmp_path / "more.ndjson"
+    data.write_text('{"type": "P", "data": {"name": "new"}}\n')
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "OMNIGRAPH_FAILPOINTS": "load.after_prepare=sleep:60",
+    }
+    words = ["load", "--data", str(data), many, "--branch", "new", "--from", "main"]
+    with subprocess.Popen(
+        [*CLI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        for _ in range(1200):
+            if any(scratch.glob("omnigraph-load-*/*")):
+                break
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert err == f"graph {many}  branch new\n"
+    assert list(scratch.iterdir()) == []
+    graph = omnigraph.open(many)
+    assert [branch.name for branch in graph.branches.list()] == ["main"]
+    assert_at_rest(graph)
+
+
+def test_ctrl_c_while_modules_are_imported() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from omnigraph.cli.entry import run\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def _wait_until_it_reads(pid: int) -> None:
     """Until the pipe to the child is empty and the child sleeps in a read of it."""
-    import time
-
     for _ in range(600):
         state = Path(f"/proc/{pid}/syscall")
         if state.exists() and state.read_text().startswith("0 0x0 "):
