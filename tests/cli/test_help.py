@@ -32,6 +32,13 @@ def test_help_with_an_example(cli, path: tuple[str, ...]) -> None:
     assert "--json" in answer.out
 
 
+def test_help_as_a_word_and_of_a_query(cli) -> None:
+    assert cli("help").out == cli("--help").out == cli().out
+    assert cli("help", "branch", "merge").out == cli("branch", "merge", "--help").out
+    assert cli("query").out == cli("query", "run", "--help").out
+    assert "--params JSON" in cli("query").out
+
+
 def test_every_command_is_in_a_section_of_the_overview(cli) -> None:
     overview = cli("--help").out
     for path in EVERY:

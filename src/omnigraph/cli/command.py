@@ -101,6 +101,8 @@ class RootGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
+        if words[:1] == ["help"]:  # what one types first
+            words = [*words[1:], "--help"]
         if not standalone_mode:
             return super().main(words, prog_name, complete_var, False, **extra)
         sys.exit(self._run(words, prog_name, complete_var, extra))

@@ -25,6 +25,8 @@ def _told(sources: Sequence[Source]) -> Progress:
     def watch(bytes_read: int, rows: int) -> None:
         seen["bytes"] += bytes_read
         seen["rows"] += rows
-        tell(f"reading {seen['rows']:,} rows", seen["bytes"], total, "MB")
+        # Spark knows how many rows there were when it has read them all.
+        rows_read = f" {seen['rows']:,} rows" if seen["rows"] else ""
+        tell(f"reading{rows_read}", seen["bytes"], total, "MB")
 
     return watch

@@ -28,8 +28,9 @@ class DefaultCommandGroup(TyperGroup):
     """A group whose unknown first words and options belong to its default command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        named = bool(args) and args[0] in self.commands
-        if args and not named and DEFAULT_COMMAND in self.commands:
+        if not args:
+            args = ["--help"]
+        if args[0] not in self.commands and DEFAULT_COMMAND in self.commands:
             args = [DEFAULT_COMMAND, *args]
         return super().parse_args(ctx, args)
 
@@ -37,7 +38,6 @@ class DefaultCommandGroup(TyperGroup):
 group = typer.Typer(
     help="Run a query. (`query fmt` formats files.)",
     cls=DefaultCommandGroup,
-    no_args_is_help=True,
 )
 
 
