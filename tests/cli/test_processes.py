@@ -36,7 +36,7 @@ def test_help_does_not_load_the_engine() -> None:
     code = (
         "import sys; from omnigraph.cli.main import app; "
         "app(['--help'], standalone_mode=False); "
-        "heavy = {'lance', 'pyarrow', 'numpy', 'rich', 'lark', 'ruamel.yaml', 'httpx'}; "
+        "heavy = {'lance', 'pyarrow', 'numpy', 'rich', 'lark', 'ruamel.yaml', 'httpx', 'ulid'}; "
         "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from io import StringIO
 
 import pytest
 from rich.cells import cell_len
 
+from omnigraph.cli.colours import GREEN, painter
 from omnigraph.cli.tables import print_records, print_table
 
 COMMIT, MOMENT = "01M7H8QRSTGJB9M89XSVK2F5M5", "2026-11-16T04:09:40.943250Z"
@@ -63,3 +65,20 @@ def test_a_short_overview_is_never_cut(cli) -> None:
     for words in ([], ["branch"], ["query"]):
         answer = cli(*words, "--help")
         assert "..." not in answer.out.replace("[ARGS]...", ""), answer.out
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"NO_COLOR": ""}, True)],
+)
+def test_colours_only_where_they_are_wanted(
+    variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    terminal, pipe = StringIO(), StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    assert ("\x1b" in painter(terminal)(GREEN, "new")) == coloured
+    assert painter(pipe)(GREEN, "new") == "new"

@@ -34,6 +34,14 @@ def cell_text(value: Any) -> str:
             return visible(json_text(value).strip('"'))
 
 
+def moment_text(micros: int) -> str:
+    """RFC 3339; `-` for what has no time, like the main branch."""
+    # The clock also makes ids, and what makes those is slow to import.
+    from omnigraph.values.clock import micros_to_rfc3339
+
+    return micros_to_rfc3339(micros) if micros else "-"
+
+
 def visible(text: str) -> str:
     """Control characters spelled out: data must not steer a terminal or break a line."""
     if text.isprintable():

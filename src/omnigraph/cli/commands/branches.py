@@ -11,9 +11,8 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import print_table
+from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.cli.target import address, open_to_read, open_to_write
-from omnigraph.values.clock import micros_to_rfc3339
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]
@@ -64,14 +63,10 @@ def list_branches(session: Session, uri: Uri = None, store: Store = None) -> Non
     print_table(
         ("name", "head", "forked_from", "created_at"),
         [
-            (b["name"], b["head_commit_id"], b["forked_from"] or "-", _when(b["created_at"]))
+            (b["name"], b["head_commit_id"], b["forked_from"] or "-", moment_text(b["created_at"]))
             for b in found
         ],
     )
-
-
-def _when(micros: int) -> str:
-    return micros_to_rfc3339(micros) if micros else "-"
 
 
 @command(group, "delete")

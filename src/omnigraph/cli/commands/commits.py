@@ -11,10 +11,9 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Branch, Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import print_table
+from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.cli.target import address, on_branch, open_to_read
 from omnigraph.errors import InvalidArgument
-from omnigraph.values.clock import micros_to_rfc3339
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
@@ -69,7 +68,7 @@ def list_commits(
         [
             (
                 commit.graph_commit_id,
-                micros_to_rfc3339(commit.created_at),
+                moment_text(commit.created_at),
                 commit.operation,
                 commit.actor_id or "-",
                 commit.message or "-",
@@ -109,7 +108,7 @@ def show(session: Session, commit_id: Id, store: Store = None) -> None:
         print_json(commit.to_dict())
         return
     for name, value in commit.to_dict().items():
-        shown = micros_to_rfc3339(value) if name == "created_at" else value
+        shown = moment_text(value) if name == "created_at" else value
         print_result(f"{name:24} {'-' if shown is None else shown}")
     for change in commit.changes:
         print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")

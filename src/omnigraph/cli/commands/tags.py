@@ -10,9 +10,8 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import print_table
+from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.cli.target import address, open_to_read, open_to_write
-from omnigraph.values.clock import micros_to_rfc3339
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
 Target = Annotated[
@@ -65,7 +64,7 @@ def list_tags(session: Session, uri: Uri = None, store: Store = None) -> None:
                 tag["name"],
                 tag["graph_commit_id"],
                 tag["graph_branch"],
-                micros_to_rfc3339(tag["created_at"]),
+                moment_text(tag["created_at"]),
             )
             for tag in found
         ],
