@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from obstore.store import S3Store
 
 from omnigraph import init, open
 from omnigraph.errors import InvalidArgument, NotFound, ValidationFailed
+from omnigraph.testing.engine_parts import with_parts
 from omnigraph.testing.invariants import assert_at_rest
 
 pytestmark = [
@@ -97,4 +99,23 @@ def test_mistakes_name_the_object(folder: str, put: Put, tmp_path: Path, engine:
     with pytest.raises(InvalidArgument, match="Parquet"):
         graph.load(put("Person.9.parquet", b"rubbish" * 9), engine=engine)
     assert graph.read("Person").num_rows == 0
+    assert_at_rest(graph)
+
+
+def test_a_branch_is_merged_and_indexed_in_a_bucket(put: Put) -> None:
+    made = init("s3://pipeline/merged", SCHEMA, settings=SMALL_PIECES)
+    merger = replace(made.engine.spark_merger, ids_per_task=9, few_ids=0)
+    upkeep = replace(made.engine.spark_upkeep, rows_per_part=1)
+    graph = with_parts(made, spark_merger=merger, spark_upkeep=upkeep)
+    people = [{"name": f"p{i}", "age": i} for i in range(30)]
+    graph.apply({"Person": {"insert": people[:20]}})
+    graph.branches.create("b")
+    graph.apply({"Person": {"insert": people[20:], "delete": ["p3"]}}, "b")
+    graph.apply({"Person": {"upsert": [{"name": "p4", "age": 99}]}})
+    assert graph.merge("b", engine="spark").outcome == "merged"
+    ages = {row["id"]: row["age"] for row in graph.read("Person").to_pylist()}
+    assert (len(ages), ages["p4"], ages["p29"]) == (29, 99, 29)
+    assert graph.optimize(engine="spark") == []
+    assert all(row.pending_rows == 0 for row in graph.index_status())
+    assert graph.verify(full=True).ok
     assert_at_rest(graph)
