@@ -12,7 +12,7 @@ from bench.query import QUERIES
 from omnigraph.execute.result import QueryResult
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.graph import queries
-from omnigraph.graph.queries import QueryBounds, QueryText
+from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.ir import reads
 from omnigraph.plan.physical import with_input
 

@@ -43,18 +43,29 @@ def test_help_does_not_load_the_engine() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_query_loads_no_other_operation(many: str) -> None:
+QUERYING = "query plan execute ir"
+WRITING = "commit changes schema load export merge feed maintain mutate integrity diff pipeline"
+
+
+@pytest.mark.parametrize(
+    ("words", "unneeded", "said"),
+    [
+        (["query", "-e", NAMES], f"{WRITING} spark_query", "20,000 rows"),
+        (["branch", "list"], f"{QUERYING} {WRITING} spark_query", "graph {many}"),
+        (["commit", "list"], f"{QUERYING} {WRITING} spark_query", "graph {many}  branch main"),
+    ],
+)
+def test_a_read_loads_what_it_needs(many: str, words: list[str], unneeded: str, said: str) -> None:
     """Imports are most of the time of a short command."""
     code = (
         "import sys; from omnigraph.cli.main import app; "
-        f"app(['query', '-e', {NAMES!r}, '--store', {many!r}], standalone_mode=False); "
-        "others = {f'omnigraph.{n}' for n in 'schema load export merge feed maintain mutate "
-        "integrity diff pipeline spark_query'.split()}; "
+        f"app({[*words, '--store', many]!r}, standalone_mode=False); "
+        f"others = {{f'omnigraph.{{name}}' for name in {unneeded!r}.split()}}; "
         "others |= {'duckdb', 'rich.console', 'ruamel.yaml'}; "
         "sys.exit(str(sorted(others & set(sys.modules))) if others & set(sys.modules) else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "20,000 rows")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, said.format(many=many))
 
 
 def test_a_day_with_a_graph(tmp_path: Path) -> None:

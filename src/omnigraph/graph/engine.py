@@ -7,19 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.arming import Arming
-from omnigraph.commit.branch_lifecycle import BranchLifecycle
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.observed import ObservedTransaction
-from omnigraph.commit.recovery.act import RecoveryActions
-from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.topology.stored_topology import open_stored_topology
-from omnigraph.execute.views.snapshot_views import ViewCache
 from omnigraph.graph.built_once import built_once
-from omnigraph.graph.queries import QueryRunner
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -29,6 +20,12 @@ from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 
 if TYPE_CHECKING:
+    from omnigraph.commit.arming import Arming
+    from omnigraph.commit.branch_lifecycle import BranchLifecycle
+    from omnigraph.commit.intent_board import IntentBoard
+    from omnigraph.commit.recovery.sweep import Recovery
+    from omnigraph.commit.transaction import Transaction
+    from omnigraph.graph.queries import QueryRunner
     from omnigraph.graph.spark_queries import SparkQueryRunner
     from omnigraph.load.local_load import LocalLoader
     from omnigraph.maintain.backup import Backup
@@ -46,23 +43,69 @@ if TYPE_CHECKING:
 class Engine:
     """Everything a `Graph` delegates to.
 
-    What every process needs is wired at once. The operations above it are made when the first call
-    asks for them: a process that only queries should not wait for the code that merges and loads.
+    What every process needs is there at once. The other parts are made when the first call asks for
+    them: a process that lists branches should not wait for the code that queries, one that queries
+    not for the code that writes, merges and loads.
     """
 
     store: Store
     reader: ManifestReader
     commits: CommitGraph
-    publisher: Publisher
-    board: IntentBoard
-    arming: Arming
-    recovery: Recovery
-    transaction: ObservedTransaction
-    lifecycle: BranchLifecycle
     provider: EmbeddingProvider
-    queries: QueryRunner
     settings: Settings
     clock: Clock
+
+    @built_once
+    def queries(self) -> QueryRunner:
+        from omnigraph.execute.topology.stored_topology import open_stored_topology
+        from omnigraph.execute.views.snapshot_views import ViewCache
+        from omnigraph.graph.queries import QueryRunner
+
+        read = self.settings.read
+        stored = open_stored_topology(read, os.environ)
+        views = ViewCache(self.reader, read.cache_bytes, stored)
+        return QueryRunner(views, read, self.provider, self.clock)
+
+    @built_once
+    def publisher(self) -> Publisher:
+        return Publisher(self.reader, self.commits, self.settings.history, self.clock)
+
+    @built_once
+    def board(self) -> IntentBoard:
+        from omnigraph.commit.intent_board import IntentBoard
+
+        return IntentBoard(self.store.files, self.clock)
+
+    @built_once
+    def recovery(self) -> Recovery:
+        from omnigraph.commit.recovery.act import RecoveryActions
+        from omnigraph.commit.recovery.sweep import Recovery
+
+        actions = RecoveryActions(self.reader, self.publisher, self.clock)
+        return Recovery(self.board, self.reader, self.publisher, actions)
+
+    @built_once
+    def arming(self) -> Arming:
+        from omnigraph.commit.arming import Arming
+
+        patience = self.settings.write.wait_limit_seconds
+        return Arming(self.board, self.clock, self.recovery.recover, patience)
+
+    @built_once
+    def transaction(self) -> Transaction:
+        from omnigraph.commit.observed import ObservedTransaction
+
+        parts = (self.reader, self.publisher, self.board, self.arming)
+        transaction = ObservedTransaction(*parts, self.settings, self.clock)
+        transaction.observer = lambda commit: self.reconciler.committed(commit)
+        return transaction
+
+    @built_once
+    def lifecycle(self) -> BranchLifecycle:
+        from omnigraph.commit.branch_lifecycle import BranchLifecycle
+
+        parts = (self.reader, self.publisher, self.arming)
+        return BranchLifecycle(*parts, self.settings.write, self.clock)
 
     @built_once
     def loader(self) -> LocalLoader:
@@ -160,29 +203,5 @@ def _refuse_file(path: Path) -> None:
 
 def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     reader = ManifestReader(store)
-    commits = CommitGraph(reader)
-    publisher = Publisher(reader, commits, settings.history, clock)
-    board = IntentBoard(store.files, clock)
-    recovery = Recovery(board, reader, publisher, RecoveryActions(reader, publisher, clock))
-    arming = Arming(board, clock, recovery.recover, settings.write.wait_limit_seconds)
     provider = choose_provider(settings.embedding, os.environ, clock)
-    views = ViewCache(
-        reader, settings.read.cache_bytes, open_stored_topology(settings.read, os.environ)
-    )
-    engine = Engine(
-        store=store,
-        reader=reader,
-        commits=commits,
-        publisher=publisher,
-        board=board,
-        arming=arming,
-        recovery=recovery,
-        transaction=ObservedTransaction(reader, publisher, board, arming, settings, clock),
-        lifecycle=BranchLifecycle(reader, publisher, arming, settings.write, clock),
-        provider=provider,
-        queries=QueryRunner(views, settings.read, provider, clock),
-        settings=settings,
-        clock=clock,
-    )
-    engine.transaction.observer = lambda commit: engine.reconciler.committed(commit)
-    return engine
+    return Engine(store, reader, CommitGraph(reader), provider, settings, clock)

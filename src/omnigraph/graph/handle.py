@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import ReadOnlyGraph
 from omnigraph.graph import reads
 from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.queries import QueryBounds, QueryText
 from omnigraph.graph.query_engines import query_engine
+from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
@@ -166,6 +164,7 @@ class Graph(Branching):
         Example:
             >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
         """
+        from omnigraph.commit.request import CommitTerms
         from omnigraph.graph import writes
 
         terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)
@@ -384,6 +383,8 @@ class Graph(Branching):
 
     def recoveries(self) -> list[RecoveryAudit]:
         """One record per recovery, newest first."""
+        from omnigraph.commit.recovery.audit import read_audits
+
         return read_audits(self._engine.store)
 
     def writable(self) -> Engine:

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.commit.creation import create_graph
-from omnigraph.commit.migration import migrate
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
@@ -32,6 +30,8 @@ def init(
 
     `schema` is schema text, the path of a `.pg` file, or a catalog.
     """
+    from omnigraph.commit.creation import create_graph
+
     catalog, source = _read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
@@ -52,6 +52,8 @@ def open_graph(
     store = open_store(uri, chosen)
     check_readable(_stamp(store))
     if not read_only:
+        from omnigraph.commit.migration import migrate
+
         prove_put_if_absent(store.files, SYSTEM_CLOCK)
         migrate(store, lambda: _stamp(store))
     graph = Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=read_only)

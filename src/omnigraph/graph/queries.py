@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from omnigraph.execute.operators.operator_binding import Run, Step
 from omnigraph.execute.operators.spill import SpillSpace
 from omnigraph.execute.result import LateRows, QueryResult
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.ir.reads import ReadOp
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.physical import PhysicalOp
@@ -30,23 +30,6 @@ from omnigraph.settings.models import ReadSettings
 from omnigraph.values.clock import Clock
 
 _PLANS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class QueryText:
-    """Which query of which text, with its parameters."""
-
-    source: str
-    name: str | None = None
-    params: Mapping[str, object] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueryBounds:
-    """How long one run may take, and who may call it off."""
-
-    timeout: float | None = None
-    cancel: threading.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.result import QueryResult
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.queries import QueryBounds, QueryText
+from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.engine_names import LOCAL, SPARK
+
+if TYPE_CHECKING:
+    from omnigraph.execute.result import QueryResult
 
 
 class QueryEngine(Protocol):

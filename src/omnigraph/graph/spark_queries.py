@@ -7,7 +7,8 @@ from importlib import import_module
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.result import QueryResult
-from omnigraph.graph.queries import QueryBounds, QueryText, compile_read, statistics_of
+from omnigraph.graph.queries import compile_read, statistics_of
+from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.session import spark_session

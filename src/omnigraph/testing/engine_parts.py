@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 from omnigraph.graph.handle import Graph
@@ -10,6 +10,6 @@ from omnigraph.graph.handle import Graph
 
 def with_parts(graph: Graph, **parts: Any) -> Graph:
     """The same graph for writing; the parts of its engine that are named are these."""
-    engine = replace(graph.engine)
+    engine = copy(graph.engine)
     engine.__dict__.update(parts)
     return Graph(engine, graph.actor, read_only=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.graph.queries import QueryText
+from omnigraph.graph.query_request import QueryText
 from omnigraph.ir.reads import ReadOp
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.planner import plan_read

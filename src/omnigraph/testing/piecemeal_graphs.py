@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from omnigraph.graph.open import init
 from omnigraph.graph.queries import QueryRunner
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import ReadSettings
+from omnigraph.testing.engine_parts import with_parts
 from omnigraph.testing.executor_suite import Answer
 from omnigraph.testing.graph_data import GraphData
 from omnigraph.testing.local_graphs import LocalGraphs
@@ -72,7 +72,7 @@ class TightGraphs(LocalGraphs):
 def with_cache(graph: Graph, cache: ViewCache, settings: ReadSettings | None = None) -> Graph:
     provider = choose_provider(EmbeddingSettings(), {}, SYSTEM_CLOCK)
     queries = QueryRunner(cache, settings or ReadSettings(), provider, SYSTEM_CLOCK)
-    return Graph(replace(graph.engine, queries=queries), None, read_only=False)
+    return with_parts(graph, queries=queries)
 
 
 def _eager_cache(graph: Graph, files: CacheFiles) -> ViewCache:
