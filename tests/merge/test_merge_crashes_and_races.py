@@ -36,8 +36,14 @@ LANDED = {
 }
 
 
-@pytest.mark.parametrize("workload", ["merge_review", "merge_review_beside_others"])
-@pytest.mark.parametrize("point", POINTS)
+CASES = [
+    *((point, "merge_review") for point in POINTS),
+    *((point, "merge_review_beside_others") for point in POINTS),
+    *((point, "merge_review_by_tasks") for point in ("merge.after_rows", "commit.after_advance")),
+]
+
+
+@pytest.mark.parametrize(("point", "workload"), CASES)
 def test_a_merge_is_all_or_nothing(graph: Graph, point: str, workload: str) -> None:
     graph.branches.create("review")
     graph.apply(workloads.THREE_TABLES, "review")

@@ -1,10 +1,11 @@
-"""A load, a refused load, a DataFrame and an export through Spark Connect. Run as a program."""
+"""A load, a refused one, a DataFrame, an export and a merge through Connect. Run as a program."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import omnigraph
@@ -12,6 +13,7 @@ from omnigraph.errors import ValidationFailed
 from omnigraph.pipeline.session import running_session, spark_session, stop_session
 from omnigraph.settings.models import Settings
 from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.testing.engine_parts import with_parts
 
 SCHEMA = "node P { name: String @key  age: I32? } edge K: P -> P"
 
@@ -42,14 +44,22 @@ def main(folder: str, master: str) -> None:
     graph.export(f"{folder}/out", format="parquet", engine="spark")
     again = omnigraph.init(f"{folder}/again", SCHEMA)
     again.load(f"{folder}/out", engine="local")
+    round_trip = lines(again) == lines(graph)
+    again.branches.create("b")
+    again.apply({"P": {"insert": [{"name": "r1"}, {"name": "r2"}], "delete": ["q1"]}}, "b")
+    remote = omnigraph.open(again.uri, settings=settings)
+    few = replace(remote.engine.spark_merger, few_ids=0, ids_per_task=1)
+    merged = with_parts(remote, spark_merger=few).merge("b", engine="spark")
+    busy = remote.optimize(engine="spark")
     stop_session()
     found = {
+        "merged": [merged.outcome, merged.engine, again.diff("b", "main") == [], busy],
         "kind": type(session).__module__,
         "loaded": loaded.total_entities,
         "engine": [loaded.engine, framed.engine, framed.engine_reason],
         "refused": refused.partition(": ")[2],
         "people": len(lines(graph)),
-        "round trip": lines(again) == lines(graph),
+        "round trip": round_trip,
         "edges": again.read("K").num_rows,
     }
     sys.stdout.write(json.dumps(found))

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.ti
 PROGRAM = Path(__file__).with_name("connect_load.py")
 
 
-def test_load_and_export(tmp_path: Path) -> None:
+def test_load_export_and_merge(tmp_path: Path) -> None:
     with connect_server(tmp_path) as address:
         done = subprocess.run(
             [sys.executable, str(PROGRAM), str(tmp_path), address],
@@ -36,4 +36,5 @@ def test_load_and_export(tmp_path: Path) -> None:
         "people": 302,
         "round trip": True,
         "edges": 300,
+        "merged": ["fast_forward", "spark", True, []],
     }

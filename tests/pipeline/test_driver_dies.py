@@ -1,4 +1,4 @@
-"""The process that runs a load on Spark is killed or interrupted, whatever its workers did."""
+"""The process of a load or merge on Spark is killed or interrupted, whatever its workers did."""
 
 from __future__ import annotations
 
@@ -110,3 +110,26 @@ def test_when_the_workers_are_done(uri: str, data: Path, point: str) -> None:
     graph.refresh()
     assert len(content(graph)["Person"]) == 22
     assert_at_rest(graph)
+
+
+@pytest.mark.slow
+def test_while_workers_hold_the_rows_of_a_merge(uri: str) -> None:
+    graph = workloads.create_small_graph(uri)
+    graph.branches.create("review")
+    graph.apply(workloads.THREE_TABLES, "review")
+    graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
+    before, stored = content(graph), fragments(uri)
+    workload = "omnigraph.testing.workloads:merge_review_on_spark"
+    child = start(workload, {"uri": uri}, failpoints="pipeline.task_written=sleep:600")
+    until(lambda: fragments(uri) - stored)
+    child.process.send_signal(signal.SIGKILL)
+    code, reports, stderr = child.finish(400)
+    assert (code, reports) == (-signal.SIGKILL, ["open"]), stderr
+    at_once = MaintenanceSettings(automatic=False, minimum_age_seconds=0)
+    reopened = open_graph(uri, settings=replace(workloads.settings(), maintenance=at_once))
+    reopened.refresh()
+    assert content(reopened) == before
+    reopened.cleanup(confirm=True)
+    assert fragments(uri) <= stored
+    assert reopened.merge("review").outcome == "merged"
+    assert reopened.verify().ok

@@ -17,6 +17,8 @@ from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.crash import Report
+from omnigraph.testing.engine_parts import with_parts
+from omnigraph.testing.merge_tasks_here import tasks_here
 from omnigraph.testing.peak_memory import PeakMemory
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
@@ -97,6 +99,22 @@ def merge_review_beside_others(report: Report, uri: str) -> None:
     in_turn.LARGE = 0
     changed_rows.ROWS_IN_MEMORY = 0
     merge_review(report, uri)
+
+
+def merge_review_by_tasks(report: Report, uri: str) -> None:
+    """As Spark merges: files of every table are written before it is the merge's turn."""
+    with tasks_here() as waves:
+        merge_review(report, uri)
+        report(len(waves))
+
+
+def merge_review_on_spark(report: Report, uri: str) -> None:
+    spark = PipelineSettings(master="local[2,4]", driver_memory="600m")
+    opened = open_graph(uri, actor="victim", settings=replace(settings(), pipeline=spark))
+    merger = replace(opened.engine.spark_merger, few_ids=0)
+    graph = with_parts(opened, spark_merger=merger)
+    report("open")
+    report(graph.merge("review", engine="spark").outcome)
 
 
 def merge_review_measured(report: Report, uri: str, bytes_at_once: int) -> None:
