@@ -32,7 +32,7 @@ def test_conformance_large_answers_and_errors(tmp_path: Path) -> None:
         "wrong": [],
         "large answer": True,
         "division by zero": "invalid_argument",
-        "no such property": "type_check",
+        "no such property": "type_check_error",
         "too late": "resource_limit",
         "session": True,
     }
