@@ -38,7 +38,8 @@ class _Started:
 
     session: Session
     workspace: tempfile.TemporaryDirectory[str] | None
-    log_file: Path
+    log_file: Path | None
+    """None with Spark Connect: the JVM is the server's."""
 
 
 def spark_session(settings: PipelineSettings) -> Session:
@@ -94,7 +95,9 @@ def parallelism(session: Session) -> int:
 
 def log_file_of(session: Session) -> str | None:
     """Where the JVM of a session started here writes what it has to say."""
-    return str(_ours.log_file) if _ours is not None and _ours.session is session else None
+    if _ours is None or _ours.session is not session or _ours.log_file is None:
+        return None
+    return str(_ours.log_file)
 
 
 def memory_default(total_bytes: int) -> str:
@@ -171,7 +174,6 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
 
 
 def _connect(settings: PipelineSettings) -> _Started:
-    log_file = Path(settings.log_file or os.devnull)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         builder = import_module("pyspark.sql").SparkSession.builder.remote(settings.master)
@@ -183,7 +185,7 @@ def _connect(settings: PipelineSettings) -> _Started:
             f"Spark Connect at {settings.master}: {_first_line(error)}", master=settings.master
         ) from error
     atexit.register(stop_session)
-    return _Started(session, None, log_file)
+    return _Started(session, None, None)
 
 
 def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str]:

@@ -60,7 +60,9 @@ def _start(pattern: Any, rows: SparkRows) -> SparkRows:
     bindings = {v.id: rows.bindings[v.id] for v in shared if v.id in rows.bindings}
     paths = {v.id: rows.paths[v.id] for v in shared if v.id in rows.paths}
     columns = [*(c for bound in bindings.values() for c in bound.columns), *paths.values()]
-    frame = rows.frame.select(*columns).dropDuplicates(_identity(shared, rows))
+    frame, identity = rows.frame.select(*columns), _identity(shared, rows)
+    # With nothing shared there is one combination, if there is a row; Connect wants to hear it so.
+    frame = frame.dropDuplicates(identity) if identity else frame.limit(1)
     return SparkRows(frame, bindings, paths, at_most=rows.at_most)
 
 
