@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ HEAVY = (
 )
 def test_module_size(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LIMIT
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Without packages pytest knows a file by its name alone, and runs only one of two."""
+    names = Counter(path.name for path in Path(__file__).parents[1].rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_import_is_light() -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -229,28 +226,3 @@ def test_a_schema_of_ones_own_needs_a_commit(people: Graph) -> None:
 def test_no_graph(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(NotFound), typed_errors():
         spark.read.format("omnigraph").option("type", "T").load(str(tmp_path / "nothing"))
-
-
-WORKER = """
-import pickle, sys
-reader, part = pickle.load(open(sys.argv[1], "rb"))
-rows = sum(batch.num_rows for batch in reader.read(part))
-print(rows, *sorted({m.split(".")[1] for m in sys.modules if m.startswith("omnigraph.")}))
-"""
-
-
-def test_executors_import_no_graph(people: Graph, tmp_path: Path) -> None:
-    """A fresh worker that reads rows has no commit path, no compiler and no facade in it."""
-    add(people, "a")
-    source = OmnigraphSource({"path": people.uri, "type": "Person"})
-    reader = source.reader(source.schema())
-    task = tmp_path / "task"
-    task.write_bytes(pickle.dumps((reader, reader.partitions()[0])))
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, str(task)], capture_output=True, text=True, check=True
-    )
-    rows, *packages = done.stdout.split()
-    assert rows == "1"
-    assert set(packages) == {
-        "catalog", "errors", "lance_store", "pipeline", "spark_source", "values",
-    }  # fmt: skip
