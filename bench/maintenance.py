@@ -21,7 +21,7 @@ from omnigraph.testing.workloads import small_catalog
 AGES = {"small": (10, 1000), "full": (10, 1000, 10_000)}
 SAMPLES = 60
 THRESHOLDS = (8, 16, 32, 64, 128)
-THRESHOLD_COMMITS = {"small": 200, "full": 600}
+THRESHOLD_COMMITS = {"small": 0, "full": 600}
 HOP = "query q($n: String) { match { $p: Person { name: $n } $p knows $f } return { $f.name } }"
 
 
@@ -39,7 +39,8 @@ def run(scale: str) -> None:
             figures += ages(graph, Path(folder) / f"young{age}", age)
             made += 2 * SAMPLES  # those of the measurement
         figures += upkeep(graph, uri, made)
-        figures += thresholds(Path(folder), THRESHOLD_COMMITS[scale])
+        if THRESHOLD_COMMITS[scale]:
+            figures += thresholds(Path(folder), THRESHOLD_COMMITS[scale])
     notes = [
         "reference of reads and commits: a new graph with the same rows, turn by turn",
         "reference of optimize and cleanup: Lance alone on the tables of a copy",

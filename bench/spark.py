@@ -23,7 +23,7 @@ from omnigraph.graph.open import init
 from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.pipeline import PipelineSettings
 
-ROWS = {"small": 500_000, "full": 5_000_000}
+ROWS = {"small": 200_000, "full": 5_000_000}
 _REPEATS = 3
 _BATCHES = 8
 

@@ -16,7 +16,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.pipeline import PipelineSettings
 
-PERSONS = {"small": 100_000, "full": 1_000_000}
+PERSONS = {"small": 50_000, "full": 1_000_000}
 NAMES = ("f", "g", "h", "i", "j")
 
 
