@@ -20,7 +20,7 @@ from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import ReadSettings, Settings
 
-SIZES = {"small": (5_000, 150), "full": (200_000, 5_000)}
+SIZES = {"small": (5_000, 150), "full": (200_000, 2_000)}
 ROUNDS = 12
 SCHEMA = """
 node Doc { name: String @key  text: String @index  n: I64 @index }
