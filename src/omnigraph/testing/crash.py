@@ -98,6 +98,8 @@ def start(
 
 
 def _main() -> None:
+    # A suite started in the background of a shell hands down that interrupts are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     module, _, function = sys.argv[1].partition(":")
     workload = getattr(importlib.import_module(module), function)
 
