@@ -28,7 +28,9 @@ IDS = (1, 10, 100, 500, 2_000)
 SOURCES = (1, 16, 64, 256)
 CHANGES = (1, 100, 1_000, 5_000, 20_000, 50_000)
 REPEATS = 3
-ALWAYS = DeriveLimits(smallest_table=0, most_ids=10**9, most_share=1e9, settle_ids=10**9)
+ALWAYS = DeriveLimits(
+    smallest_table=0, most_ids=10**9, most_share=1e9, settle_ids=10**9, steps_share=1e9
+)
 PERSON, KNOWS = node_table("Person"), edge_table("Knows")
 COLUMNS = ["pid", "name", "age", "city"]
 
@@ -108,7 +110,9 @@ def after_changes(graph: omnigraph.Graph, changed: int) -> dict[str, float]:
     """A commit of so many rewritten persons and new friendships, then the state after it."""
     derived = ViewCache(graph.engine.reader, 1 << 34, limits=ALWAYS)
     alone = ViewCache(
-        graph.engine.reader, 1 << 34, limits=DeriveLimits(0, 10**9, 1e9, settle_ids=0)
+        graph.engine.reader,
+        1 << 34,
+        limits=DeriveLimits(0, 10**9, 1e9, settle_ids=0, steps_share=1e9),
     )
     for cache in (derived, alone):
         touch(views(graph, cache))

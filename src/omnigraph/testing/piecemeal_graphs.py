@@ -76,7 +76,7 @@ def with_cache(graph: Graph, cache: ViewCache, settings: ReadSettings | None = N
 
 
 def _eager_cache(graph: Graph, files: CacheFiles) -> ViewCache:
-    always = DeriveLimits(smallest_table=0, most_share=1e6)
+    always = DeriveLimits(smallest_table=0, most_share=1e6, steps_share=1e6)
     return ViewCache(graph.engine.reader, 1 << 30, StoredTopology(files, smallest=0), always)
 
 

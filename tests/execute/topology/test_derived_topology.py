@@ -45,7 +45,9 @@ COLUMNS = {
 PEOPLE = [f"p{n}" for n in range(8)]
 CITIES = ["berlin", "Zürich", "oslo"]
 EDGES = [f"e{n}" for n in range(10)]
-ALWAYS = DeriveLimits(smallest_table=0, most_ids=10_000, most_share=1000.0, settle_ids=10)
+ALWAYS = DeriveLimits(
+    smallest_table=0, most_ids=10_000, most_share=1000.0, settle_ids=10, steps_share=1000.0
+)
 
 
 @dataclass(frozen=True)

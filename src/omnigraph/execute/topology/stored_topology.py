@@ -40,6 +40,10 @@ class StoredTopology:
         self._files = files
         self._smallest = smallest
 
+    @property
+    def keeps_files(self) -> bool:
+        return self._files.enabled
+
     def has_ids(self, name: ContentName) -> bool:
         return self._files.has(f"ids#{name}")
 
