@@ -21,12 +21,12 @@ class PipelineSettings:
     log_file: str | None = None
     """What the JVM prints; None is a file in the temporary directory, named when it fails."""
 
-    spark_from_bytes: int = 4 * 1024**3
+    spark_from_bytes: int = 2 * 1024**3
     """`engine="auto"` takes Spark for inputs of this size; from half of it when one is up.
 
-    `python -m bench pipeline --scale small`, on a busy machine: Spark takes 23.5 CPU s to start and
-    58 per GiB of NDJSON, the local engine 23 per GiB on its one core. So both are equally fast at
-    2.4 GiB on four cores, at 1.3 on eight, and on two cores Spark is never the faster one.
+    `python -m bench pipeline --scale full`: Spark takes 12 CPU s to start and 21 per GiB of NDJSON,
+    the local engine 19 per GiB on its one core. So both are equally fast at 1.4 GiB on two cores
+    and at 0.9 on four; below the threshold the local engine needs less memory and no JVM.
     """
 
     spark_merge_from_rows: int = 20_000_000
