@@ -102,10 +102,10 @@ class GraphTables:
     def _local(self, entity: EntityType, schema: Any, row_filter: str | None) -> Frame:
         dataset = self.store.open(self.snapshot.pin(entity.table_key).at)
         rows = read_table(dataset, schema.names, row_filter)
+        if not rows.num_rows:
+            return self.empty(schema)  # it may have no chunks, of which Arrow makes no lists
         wanted = spark_arrow_schema(schema)
-        # A table without rows may have no chunks, which Arrow does not cast.
-        batches = to_spark_batches(rows, wanted) if rows.num_rows else ()
-        table = pa.Table.from_batches(batches, wanted)
+        table = pa.Table.from_batches(to_spark_batches(rows, wanted), wanted)
         return self.sessions.frame(table, schema).coalesce(1)
 
     def _distributed(self, entity: EntityType, schema: Any, row_filter: str | None) -> Frame:
