@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.harness import RESULTS, begin
-from bench.tables import write_tables
+from bench.tables import known, write_tables
 
 FAMILIES = {
     "foundation": "commits, writers side by side, branches",
@@ -76,9 +76,19 @@ def _each_by_itself(families: list[str], arguments: list[str], folder: Path) -> 
         if done.returncode:
             failed.append(name)
     print(f"\n{len(families)} families in {time.monotonic() - began:.0f} s, kept in {folder}")
+    print(judged([name for name in families if name not in failed], folder))
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def judged(families: list[str], folder: Path) -> str:
+    """How many targets of kept results are met, and the names of those that are not."""
+    found = [(name, figure) for name in families for figure in known(name, folder)["figures"]]
+    met = [figure["met"] for _, figure in found if figure["met"] is not None]
+    missed = [f"{name}: {figure['name']}" for name, figure in found if figure["met"] is False]
+    text = f"{sum(met)} of {len(met)} targets met"
+    return f"{text}; missed: {', '.join(missed)}" if missed else text
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.testing.crash import start
 from omnigraph.testing.workloads import create_small_graph, small_catalog
 
-SIZES = {"small": {"commits": 300, "rows": 100_000}, "full": {"commits": 3000, "rows": 1_000_000}}
+SIZES = {
+    "small": {"commits": 300, "rows": 100_000, "seconds": 2},
+    "full": {"commits": 3000, "rows": 1_000_000, "seconds": 4},
+}
 WINDOW = 100
 
 
@@ -28,7 +31,7 @@ def run(scale: str) -> None:
         commit_figures, notes = commits(root, size["commits"])
         figures = [
             *commit_figures,
-            *threads(root),
+            *threads(root, size["seconds"]),
             *processes(root),
             *branches(root, size["rows"]),
         ]
@@ -107,7 +110,7 @@ def cold_snapshot(uri: str) -> object:
     return open_graph(uri, read_only=True).snapshot().graph_commit_id
 
 
-def threads(root: Path, workers: int = 8, seconds: float = 4.0) -> list[Figure]:
+def threads(root: Path, seconds: float, workers: int = 8) -> list[Figure]:
     graph = create_small_graph(str(root / "threads"), extra_types=workers, lease=10)
 
     def rate(count: int, tag: str) -> float:

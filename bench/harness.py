@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import operator
 import os
 import platform
 import re
@@ -20,12 +21,19 @@ from bench.noise import Noise
 from bench.plot import draw
 
 RESULTS = Path(__file__).parent / "results"
-_TARGET = re.compile(r"^(<=|<|>=|>) (\d+(?:\.\d+)?)$")
+STATED = "stated"
+"""The target of a figure that has none."""
+_TARGET = re.compile(r"(<=|<|>=|>) (\d+(?:\.\d+)?)(?: (\S+))?")
+
+_SIGNS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured ratio: ours against a floor or peer of the same run."""
+    """One measured ratio: ours against a floor or peer of the same run.
+
+    A target bounds the ratio (`<= 2`), or our own figure when it names its unit (`< 500 ms`).
+    """
 
     name: str
     ours: float
@@ -34,20 +42,23 @@ class Figure:
     target: str
     better: str = "lower"
 
+    def __post_init__(self) -> None:
+        wanted = _TARGET.fullmatch(self.target)
+        if self.target != STATED and (wanted is None or wanted[3] not in (None, self.unit)):
+            raise ValueError(f"{self.name}: the target {self.target!r} judges nothing")
+
     @property
     def ratio(self) -> float:
         return self.ours / self.reference if self.reference else float("nan")
 
     @property
     def met(self) -> bool | None:
-        """Whether a target like `<= 2` holds; None for targets in words."""
-        wanted = _TARGET.match(self.target)
-        if wanted is None or math.isnan(self.ratio):
+        """Whether the target holds; None without one, or where nothing was measured."""
+        wanted = _TARGET.fullmatch(self.target)
+        judged = self.ours if wanted and wanted[3] else self.ratio
+        if wanted is None or math.isnan(judged):
             return None
-        bound, sign = float(wanted[2]), wanted[1]
-        if sign.startswith("<"):
-            return self.ratio <= bound if sign == "<=" else self.ratio < bound
-        return self.ratio >= bound if sign == ">=" else self.ratio > bound
+        return _SIGNS[wanted[1]](judged, float(wanted[2]))
 
     def to_json(self) -> dict[str, Any]:
         numbers = {"ours": self.ours, "reference": self.reference, "ratio": self.ratio}
@@ -112,7 +123,8 @@ def report(family: str, figures: Sequence[Figure], notes: Sequence[str] = ()) ->
 
 def _print(body: dict[str, Any], figures: Sequence[Figure], noise: Noise) -> None:
     width = max(len(f.name) for f in figures)
-    print(f"\n{body['family']} ({body['scale']})")
+    taken = "" if body["seconds"] is None else f", {body['seconds']:.0f} s"
+    print(f"\n{body['family']} ({body['scale']}{taken})")
     print(f"{'':{width}}  {'ours':>10} {'reference':>10} unit       ratio  target")
     for f in figures:
         missed = "  MISSED" if f.met is False else ""

@@ -36,7 +36,7 @@ node Person { name: String @key  age: I32  city: String?  score: F64?  joined: D
 edge Knows: Person -> Person { since: Date?  weight: F64? }
 """
 _ROWS = 250_000
-_REPETITIONS = {"small": 3, "full": 1}
+_REPETITIONS = {"small": 2, "full": 1}
 _BLOCK = 16 * 1024 * 1024
 
 

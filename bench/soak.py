@@ -53,6 +53,6 @@ def _disk(done: SoakReport) -> list[Figure]:
     _, total, log = done.disk[-1]
     return [
         Figure("disk, last quarter against second", late / 1e6, early / 1e6, "MB", "<= 1.5"),
-        Figure("disk at the end", total / 1e6, float("nan"), "MB", "reported"),
-        Figure("commit log", log / done.commits, float("nan"), "B/commit", "reported"),
+        Figure("disk at the end", total / 1e6, float("nan"), "MB", "stated"),
+        Figure("commit log", log / done.commits, float("nan"), "B/commit", "stated"),
     ]

@@ -25,7 +25,7 @@ from omnigraph.settings.pipeline import PipelineSettings
 
 ROWS = {"small": 200_000, "full": 5_000_000}
 _REPEATS = 3
-_BATCHES = 8
+_BATCHES = 5
 
 
 def run(scale: str) -> None:

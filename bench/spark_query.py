@@ -16,7 +16,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.pipeline import PipelineSettings
 
-PERSONS = {"small": 50_000, "full": 1_000_000}
+PERSONS = {"small": 20_000, "full": 1_000_000}
 NAMES = ("f", "g", "h", "i", "j")
 
 
@@ -36,7 +36,7 @@ def compare(graph: Graph, persons: int) -> None:
         local, expected = measured(lambda text=text, g=fresh: g.query(text).to_pylist())
         spark, found = measured(lambda text=text: graph.query(text, engine="spark").to_pylist())
         assert found == expected, name
-        figures.append(Figure(f"{name} {what}", spark, local, "s", "none: Spark is for more data"))
+        figures.append(Figure(f"{name} {what}", spark, local, "s", "stated"))
     notes = [f"{persons:,} persons; reference = the local engine, its first query of the process"]
     report("spark_query", figures, notes)
     stop_session()

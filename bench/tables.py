@@ -59,6 +59,6 @@ def _circumstances(body: dict[str, Any]) -> str:
     return "; ".join(said)
 
 
-def known(family: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{family}.json").read_text(encoding="utf-8"))
+def known(family: str, folder: Path = RESULTS) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{family}.json").read_text(encoding="utf-8"))
     return found
