@@ -21,6 +21,7 @@ from omnigraph.pipeline.load_tasks import run_tasks
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
 from omnigraph.testing.invariants import assert_at_rest
+from omnigraph.testing.spark_trouble import TROUBLES, in_trouble_once
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -163,31 +164,13 @@ def test_a_branch_gets_the_rows_and_main_does_not(tmp_path: Path) -> None:
     assert [b.name for b in graph.branches.list()] == ["main", "review"]
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("how", ["fail", "worker"])
 def test_a_task_that_dies_after_writing_is_tried_again_and_adopted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     marker = str(tmp_path / "died")
-
-    def flaky(plan: Any, pieces: Any) -> Any:
-        run = run_tasks(plan, pieces)
-
-        def once(batches: Any) -> Any:
-            import os
-
-            for result in run(batches):
-                try:
-                    os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    yield result
-                    continue
-                if how == "kill":
-                    os.kill(os.getpid(), 9)
-                raise RuntimeError("worker in trouble")
-
-        return once
-
-    monkeypatch.setattr(spark_load, "run_tasks", flaky)
+    troubled = in_trouble_once(run_tasks, marker, TROUBLES[how])
+    monkeypatch.setattr(spark_load, "run_tasks", troubled)
     graph = new_graph(tmp_path / "g")
     data = tmp_path / "data.ndjson"
     data.write_text("\n".join([*PEOPLE, *FRIENDS]))

@@ -22,6 +22,7 @@ from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.testing.engine_parts import with_parts
 from omnigraph.testing.invariants import assert_at_rest
+from omnigraph.testing.spark_trouble import fail, in_trouble_once
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -240,24 +241,8 @@ def test_resolutions_decide_in_workers(tmp_path: Path) -> None:
 
 def test_a_task_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = str(tmp_path / "failed")
-
-    def troubled(plan: Any) -> Any:
-        run = merge_tasks(plan)
-
-        def attempt(batches: Any) -> Any:
-            import os
-
-            for result in run(batches):
-                try:
-                    os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    yield result
-                    continue
-                raise RuntimeError("after it wrote")
-
-        return attempt
-
     plain, graph = two_branches(tmp_path / "plain"), two_branches(tmp_path / "g")
+    troubled = in_trouble_once(merge_tasks, marker, fail)
     monkeypatch.setattr(spark_merge, "merge_tasks", troubled)
     assert outcome(graph, "spark") == outcome(plain, "local")
     assert Path(marker).exists()

@@ -1,19 +1,11 @@
-"""One merge, and indexes built, on a master; one attempt of one task gets into trouble.
-
-Run as a program: what is defined here then reaches the workers by value.
-"""
+"""One merge, and indexes built, on a master; one attempt of one task gets into trouble."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import troubled_load
-from pyspark import cloudpickle
 
 import omnigraph
 from omnigraph.pipeline import spark_merge
@@ -22,29 +14,9 @@ from omnigraph.pipeline.session import stop_session
 from omnigraph.settings.models import Settings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.testing.engine_parts import with_parts
+from omnigraph.testing.spark_trouble import TROUBLES, in_trouble_once
 
 PEOPLE = 300
-
-
-def once(marker: str, trouble: Callable[[], None]) -> Any:
-    def troubled(plan: Any) -> Any:
-        run = merge_tasks(plan)
-
-        def attempt(batches: Any) -> Any:
-            import os
-
-            for result in run(batches):
-                try:
-                    os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    yield result
-                    continue
-                trouble()
-                yield result
-
-        return attempt
-
-    return troubled
 
 
 def main(folder: str, master: str, trouble: str) -> None:
@@ -68,7 +40,7 @@ def main(folder: str, master: str, trouble: str) -> None:
     newer = people[PEOPLE // 2 :]
     graph.apply({"P": {"insert": newer, "upsert": older}, "K": {"insert": edges}}, "b")
     marker = f"{folder}/troubled"
-    spark_merge.merge_tasks = once(marker, troubled_load.TROUBLES[trouble])
+    spark_merge.merge_tasks = in_trouble_once(merge_tasks, marker, TROUBLES[trouble])
     merged = graph.merge("b", engine="spark")
     busy = graph.ensure_indices(engine="spark")
     names = graph.read("P")["id"].to_pylist()
@@ -85,5 +57,4 @@ def main(folder: str, master: str, trouble: str) -> None:
 
 
 if __name__ == "__main__":
-    cloudpickle.register_pickle_by_value(troubled_load)
     main(*sys.argv[1:])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trouble import DEADLY
+from dying_readers import DEADLY
 from troubled_reads import make_graph, query, scan
 
 from omnigraph.testing.spark_clusters import LOCAL_CLUSTER, standalone

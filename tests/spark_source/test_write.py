@@ -17,6 +17,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark_source.failures import typed_errors
 from omnigraph.spark_source.source import OmnigraphSource
 from omnigraph.testing.invariants import assert_at_rest
+from omnigraph.testing.spark_trouble import claim
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
@@ -161,14 +162,9 @@ def test_a_task_that_fails_is_tried_again_and_adopted_once(
     marker = str(tmp_path / "failed")
 
     def fail_once(batches: Any) -> Any:
-        import os
-
         yield from batches
-        try:
-            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return
-        raise RuntimeError("a task dies behind its last row")
+        if claim(marker):
+            raise RuntimeError("a task dies behind its last row")
 
     frame = people_frame(spark, *(f"p{i}" for i in range(40))).repartition(4)
     save(frame.mapInArrow(fail_once, frame.schema), people)

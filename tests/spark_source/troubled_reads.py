@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dying_readers
 import pytest
-import trouble
 
 import omnigraph
 from omnigraph.graph.handle import Graph
@@ -16,6 +16,7 @@ from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.models import Settings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.spark_query import graph_tables, spark_executor
+from omnigraph.testing.spark_trouble import TROUBLES
 
 COMMITS, EACH = 4, 100
 PEOPLE = COMMITS * EACH
@@ -46,13 +47,13 @@ def scan(session: Any, graph: Graph, folder: Path, name: str) -> dict[str, Any]:
     died = folder / f"scan-{name}"
     died.mkdir()
     session.dataSource.register(
-        trouble.dying_source(f"dying_{name}", str(died), trouble.TROUBLES[name])
+        dying_readers.dying_source(f"dying_{name}", str(died), TROUBLES[name])
     )
     reader = session.read.format(f"dying_{name}").option("type", "P")
     frame = reader.option("rows_per_partition", "1").load(graph.uri)
     rows = sorted(tuple(row) for row in frame.collect())
     assert rows == sorted((f"p{i}", f"p{i}", i) for i in range(PEOPLE))
-    return {"deaths": trouble.deaths(died)}
+    return {"deaths": dying_readers.deaths(died)}
 
 
 def query(graph: Graph, folder: Path, name: str) -> dict[str, Any]:
@@ -63,11 +64,11 @@ def query(graph: Graph, folder: Path, name: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spark_executor, "SMALL_ROWS", -1)
         patch.setattr(graph_tables, "_ROWS_PER_TASK", 1)
-        trouble.make_queries_die(patch, str(died), trouble.TROUBLES[name])
+        dying_readers.make_queries_die(patch, str(died), TROUBLES[name])
         found = graph.query(QUERY, engine="spark").to_arrow()
     assert expected.num_rows == PEOPLE
     assert found.combine_chunks().equals(expected.combine_chunks())
-    return {"deaths": trouble.deaths(died)}
+    return {"deaths": dying_readers.deaths(died)}
 
 
 def main(folder: str, master: str, *names: str) -> None:

@@ -87,6 +87,16 @@ class AdoptIndexes:
     built: tuple[BuiltIndex, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveInheritedIndexes:
+    """A branch does without the index files of the lineage it was forked from; no row changes."""
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+
+
 ContentEffect = EditRows | ReplaceRows | AdoptRows
-PhysicalEffect = AdoptCompaction | AdoptIndexes
+PhysicalEffect = AdoptCompaction | AdoptIndexes | LeaveInheritedIndexes
 Effect = ContentEffect | PhysicalEffect

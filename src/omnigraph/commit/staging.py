@@ -15,6 +15,8 @@ from omnigraph.changes.effects import (
     AdoptRows,
     EditRows,
     Effect,
+    LeaveInheritedIndexes,
+    PhysicalEffect,
     ReplaceRows,
 )
 from omnigraph.changes.row_compare import differing_rows
@@ -22,7 +24,7 @@ from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
 from omnigraph.lance_store.staging.stage_fragments import stage_adoption
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
+from omnigraph.lance_store.staging.stage_indexes import stage_indexes, stage_without_inherited
 from omnigraph.lance_store.staging.stage_maintenance import stage_compaction
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import change_list_object
@@ -80,6 +82,9 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_compaction(store, pin, effect)
         case AdoptIndexes():
             return _stage_indexes(store, pin, effect)
+        case LeaveInheritedIndexes():
+            _require_unmoved(pin, effect)
+            return _if_any(pin, stage_without_inherited(store, pin.at))
 
 
 def record_first_rows(
@@ -184,11 +189,14 @@ def _stage_compaction(store: Store, pin: TablePin, effect: AdoptCompaction) -> S
 
 def _stage_indexes(store: Store, pin: TablePin, effect: AdoptIndexes) -> StagedTable | None:
     _require_unmoved(pin, effect)
-    staged = stage_indexes(store, pin.at, effect.built)
+    return _if_any(pin, stage_indexes(store, pin.at, effect.built))
+
+
+def _if_any(pin: TablePin, staged: StagedWrite | None) -> StagedTable | None:
     return StagedTable(pin, staged, None) if staged else None
 
 
-def _require_unmoved(pin: TablePin, effect: AdoptCompaction | AdoptIndexes) -> None:
+def _require_unmoved(pin: TablePin, effect: PhysicalEffect) -> None:
     if (pin.location, pin.branch, pin.version) != (effect.location, effect.branch, effect.version):
         raise ExpectedVersionMismatch(
             f"{pin.key} moved while it was compacted or indexed",

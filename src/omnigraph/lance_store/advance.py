@@ -8,7 +8,7 @@ from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.optimize import Compaction
 
-from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import is_panic, storage_errors
 from omnigraph.lance_store.staging.stage import StagedWrite
 from omnigraph.lance_store.staging.stage_maintenance import RewriteTasks
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
@@ -33,7 +33,9 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
     dataset = store.open(staged.at)
     try:
         committed = _commit(store, dataset, staged)
-    except (CommitConflictError, OSError) as error:
+    except BaseException as error:
+        if not (isinstance(error, (CommitConflictError, OSError)) or is_panic(error)):
+            raise
         return _after_failure(store, staged, dataset, error)
     if committed.version != staged.result_version:
         return HeadMoved(staged.at, int(committed.version), landed_on_top=True)
@@ -83,7 +85,7 @@ def _commit(store: Store, dataset: Dataset, staged: StagedWrite) -> Dataset:
 
 
 def _after_failure(
-    store: Store, staged: StagedWrite, dataset: Dataset, error: Exception
+    store: Store, staged: StagedWrite, dataset: Dataset, error: BaseException
 ) -> DatasetVersion | HeadMoved:
     head = head_version(dataset)
     ours = DatasetVersion(staged.at.location, staged.at.branch, staged.result_version)
@@ -91,7 +93,7 @@ def _after_failure(
     if recognisable and transaction_at(store, ours) == staged.uuid:
         return ours
     if head == staged.at.version:
-        # Not a race: the store refused (disk full, permission, network).
+        # Not a race: the store refused (disk full, permission, network), or Lance gave up.
         with storage_errors(f"committing {staged.at.location}"):
             raise error
     return HeadMoved(staged.at, head, landed_on_top=False)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptCompaction, AdoptIndexes
+from omnigraph.changes.effects import AdoptCompaction, AdoptIndexes, LeaveInheritedIndexes
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.lance_store.staging.index_builds import plan_indexes
+from omnigraph.lance_store.staging.stage_indexes import inherits_indexes
 from omnigraph.lance_store.staging.stage_maintenance import plan_compaction
 from omnigraph.maintain.table_work import HERE, TableWork
 from omnigraph.manifest.snapshot import Snapshot
@@ -42,10 +43,16 @@ def optimize_table(
     """Extend the indexes, then compact; False when a writer got in between and won.
 
     Indexes first: Lance does not compact fragments of different index coverage together. And once
-    more afterwards: on a branch the first compaction leaves the inherited ones behind.
+    more afterwards: on a branch the first compaction needs the inherited ones out of its way.
     """
     request = _request("optimize", branch, key, actor_id, pace)
     store = transaction.store
+
+    def make_way(snapshot: Snapshot) -> ChangeSet:
+        at = snapshot.pin(key).at
+        if inherits_indexes(store, at) and plan_compaction(store, at, pace.rows_per_fragment):
+            return ChangeSet((LeaveInheritedIndexes(key, at.location, at.branch, at.version),))
+        return ChangeSet(())
 
     def compact(snapshot: Snapshot) -> ChangeSet:
         at = snapshot.pin(key).at
@@ -57,6 +64,7 @@ def optimize_table(
 
     return (
         index_table(transaction, branch, key, actor_id, pace)
+        and _run(transaction, request, make_way)
         and _run(transaction, request, compact)
         and index_table(transaction, branch, key, actor_id, pace)
     )

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
-import pyarrow as pa
+from pathlib import Path
 
+import pyarrow as pa
+import pytest
+from lance import LanceOperation, Transaction
+from lance.optimize import RewriteResult
+
+from omnigraph import init
+from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.staging.stage import StagedWrite
+from omnigraph.lance_store.staging.stage_maintenance import plan_compaction, run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.testing.invariants import assert_at_rest
@@ -107,3 +116,45 @@ def test_compaction_of_a_branch_with_inherited_indexes_stays_readable(graph: Gra
     rows = {i.name: i.num_rows_indexed for i in indexes}
     assert rows["id_idx"] == pin.row_count, "the branch has indexes of its own now"
     assert_at_rest(graph)
+
+
+def test_compaction_of_a_branch_whose_text_index_came_in_pieces(tmp_path: Path) -> None:
+    """Rewriting both pieces at once, with their indexes in place, made Lance panic."""
+    graph = init(str(tmp_path / "g"), "node D { name: String @key  t: String @index }")
+    for first in (0, 30):
+        for start in range(first, first + 30, 10):
+            words = [{"name": f"d{i}", "t": f"word{i} all"} for i in range(start, start + 10)]
+            graph.apply({"D": {"insert": words}})
+        graph.ensure_indices()
+    graph.branches.create("review")
+    gone = [f"d{i}" for i in range(0, 60, 3)]
+    graph.apply({"D": {"delete": gone, "insert": [{"name": "new", "t": "word3 all"}]}}, "review")
+    assert graph.optimize("review") == []
+
+    def found(word: str, branch: str) -> list[str]:
+        text = "query q($w: String) { match { $d: D search($d.t, $w) } return { $d.name } }"
+        rows = graph.query(text, params={"w": word}, branch=branch).to_pylist()
+        return sorted(row["d.name"] for row in rows)
+
+    assert (found("word3", "review"), found("word4", "review")) == (["new"], ["d4"])
+    assert len(found("all", "review")) == 41
+    assert (found("word3", "main"), len(found("all", "main"))) == (["d3"], 60)
+    assert_at_rest(graph)
+
+
+def test_a_panic_of_lance_is_an_error_that_says_so(tmp_path: Path) -> None:
+    """pyo3's panics are no exceptions: nobody would catch them."""
+    graph = init(str(tmp_path / "g"), "node D { name: String @key  t: String @index }")
+    for first in ("a", "b"):
+        for number in range(2):
+            graph.apply({"D": {"insert": [{"name": f"{first}{number}", "t": "x"}]}})
+        graph.ensure_indices()
+    store, at = graph.engine.store, graph.snapshot().pin(node_table("D")).at
+    done = [run_compaction(store, at, task) for task in plan_compaction(store, at)]
+    parts = [RewriteResult.from_json(result) for result in done]
+    groups = [LanceOperation.RewriteGroup(p.original_fragments, p.new_fragments) for p in parts]
+    assert len(groups) == 2
+    transaction = Transaction(at.version, LanceOperation.Rewrite(groups, []))
+    with pytest.raises(StorageFailure, match=r"while committing .*: not implemented"):
+        advance(store, StagedWrite(at, transaction, transaction.uuid, 4))
+    assert int(store.open_head(at.location, at.branch).version) == at.version

@@ -30,9 +30,9 @@ def storage_errors(action: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise translate(error, action) from error
-    except Exception as error:
+    except BaseException as error:
         # obstore's errors derive from Exception directly.
-        if type(error).__module__.startswith("obstore"):
+        if type(error).__module__.startswith("obstore") or is_panic(error):
             raise translate(error, action) from error
         raise
 
@@ -58,7 +58,12 @@ def is_gone(failure: StorageFailure) -> bool:
     return _FILE_IS_GONE.search(failure.message) is not None
 
 
-def translate(error: Exception, action: str) -> StorageFailure:
+def is_panic(error: BaseException) -> bool:
+    """Rust code of Lance gave up. No `Exception`, and its class cannot be imported."""
+    return type(error).__name__ == "PanicException"
+
+
+def translate(error: BaseException, action: str) -> StorageFailure:
     text = _SOURCE_POSITION.sub("", str(error)).partition("\n\nDebug source")[0]
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT) or _NO_SPACE.search(text):

@@ -45,6 +45,35 @@ def stage_indexes(
     return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
 
 
+def inherits_indexes(store: Store, at: DatasetVersion) -> bool:
+    """Whether a branch uses index files of the lineage it was forked from."""
+    return bool(_inherited(store.open(at)))
+
+
+def stage_without_inherited(store: Store, at: DatasetVersion) -> StagedWrite | None:
+    """Leave those of the lineage behind; None when there are none.
+
+    A compaction carries indexes over. Lance would write such a one below the branch and look for it
+    below the original: every later lookup fails. Without them the table is scanned until they are
+    built again.
+    """
+    dataset = store.open(at)
+    inherited = _inherited(dataset)
+    if not inherited:
+        return None
+    transaction = Transaction(at.version, LanceOperation.CreateIndex([], inherited))
+    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
+
+
+def _inherited(dataset: Dataset) -> list[Index]:
+    return [
+        _as_index(index, segment)
+        for index in dataset.describe_indices()
+        for segment in index.segments
+        if segment.base_id is not None
+    ]
+
+
 def _one_segment(dataset: Dataset, index: BuiltIndex) -> Any:
     parts = [pickle.loads(segment) for segment in index.segments]
     if len(parts) == 1 and index.build.spec.kind is not IndexKind.FULL_TEXT:
@@ -71,14 +100,15 @@ def _present_segments(dataset: Dataset, spec: IndexSpec) -> list[Any]:
     if present is None:
         return []
     described = next(i for i in dataset.describe_indices() if i.name == present.name)
-    return [
-        Index(
-            uuid=segment.uuid,
-            name=present.name,
-            fields=list(described.fields),
-            dataset_version=segment.dataset_version_at_last_update,
-            fragment_ids=set(segment.fragment_ids),
-            index_version=segment.index_version,
-        )
-        for segment in present.segments
-    ]
+    return [_as_index(described, segment) for segment in present.segments]
+
+
+def _as_index(described: Any, segment: Any) -> Index:
+    return Index(
+        uuid=segment.uuid,
+        name=described.name,
+        fields=list(described.fields),
+        dataset_version=segment.dataset_version_at_last_update,
+        fragment_ids=set(segment.fragment_ids),
+        index_version=segment.index_version,
+    )

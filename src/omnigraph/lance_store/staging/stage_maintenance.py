@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lance import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from omnigraph.lance_store.objects.protobuf import length_delimited, number_field
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.staging.stage import StagedWrite
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.store import DatasetVersion, Store
 
 _ROWS_PER_FRAGMENT = 1024 * 1024
 
@@ -45,13 +44,8 @@ def run_compaction(store: Store, at: DatasetVersion, task: str) -> str:
 
 def stage_compaction(store: Store, at: DatasetVersion, results: Sequence[str]) -> StagedWrite:
     """What `run_compaction` returned for some of the tasks planned on exactly `at`."""
-    dataset = store.open(at)
     rewrites = [RewriteResult.from_json(result) for result in results]
-    if not _inherits_indexes(dataset):
-        return StagedWrite(at, RewriteTasks(rewrites), None, dataset.count_rows(), steps=2)
-    groups = [LanceOperation.RewriteGroup(r.original_fragments, r.new_fragments) for r in rewrites]
-    transaction = Transaction(at.version, LanceOperation.Rewrite(groups, []))
-    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
+    return StagedWrite(at, RewriteTasks(rewrites), None, store.open(at).count_rows(), steps=2)
 
 
 def _without_row_versions(result: str) -> str:
@@ -73,14 +67,3 @@ def _one_run(rows: int) -> bytes:
     """Lance's `RowDatasetVersionSequence` with a single run: rows 0 to `rows`, version 1."""
     span = length_delimited(1, number_field(2, rows))
     return length_delimited(1, length_delimited(1, span) + number_field(2, 1))
-
-
-def _inherits_indexes(dataset: Dataset) -> bool:
-    """Whether a branch uses index files of the lineage it was forked from.
-
-    Lance's own compaction would carry such an index over, write it below the branch and look for
-    it below the original: every later lookup fails. Rewritten without its indexes the table is
-    scanned until they are built again.
-    """
-    segments = (s for index in dataset.describe_indices() for s in index.segments)
-    return any(segment.base_id is not None for segment in segments)

@@ -5,9 +5,8 @@ Executors do not have the tests: what is defined here reaches them by value.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,13 @@ from pyspark import cloudpickle
 from omnigraph.spark_query import answer, graph_tables
 from omnigraph.spark_source.source import OmnigraphSource
 from omnigraph.spark_source.table_reader import TableReader
+from omnigraph.testing.spark_trouble import Trouble, claim
 
 DEADLY = (0, 2, 5)
 """Of all batches that are read, however many processes read them."""
 
 
-def kill_worker() -> None:
-    os.kill(os.getpid(), 9)
-
-
-def kill_executor() -> None:
-    """Two levels above a worker: its daemon's JVM."""
-    os.kill(_parent(_parent(os.getpid())), 9)
-
-
-TROUBLES: dict[str, Callable[[], None]] = {"worker": kill_worker, "executor": kill_executor}
-
-
-def dying(batches: Iterator[Any], folder: str, trouble: Callable[[], None]) -> Iterator[Any]:
+def dying(batches: Iterator[Any], folder: str, trouble: Trouble) -> Iterator[Any]:
     """Some are handed on, then the process is gone."""
     for batch in batches:
         yield batch
@@ -47,7 +35,7 @@ def deaths(folder: str | Path) -> int:
     return len(numbers & set(DEADLY))
 
 
-def dying_source(name: str, folder: str, trouble: Callable[[], None]) -> type[OmnigraphSource]:
+def dying_source(name: str, folder: str, trouble: Trouble) -> type[OmnigraphSource]:
     """The format under another name, with readers that die."""
 
     class DyingReader(TableReader):
@@ -66,13 +54,13 @@ def dying_source(name: str, folder: str, trouble: Callable[[], None]) -> type[Om
     return DyingSource
 
 
-def make_queries_die(patch: Any, folder: str, trouble: Callable[[], None]) -> None:
+def make_queries_die(patch: Any, folder: str, trouble: Trouble) -> None:
     """Executors of queries die while they read tables, and while they hand over the answer."""
     for module, name in ((graph_tables, "read_tasks"), (answer, "_packed")):
         patch.setattr(module, name, _dying_tasks(getattr(module, name), folder, trouble))
 
 
-def _dying_tasks(original: Any, folder: str, trouble: Callable[[], None]) -> Any:
+def _dying_tasks(original: Any, folder: str, trouble: Trouble) -> Any:
     def made(*arguments: Any) -> Any:
         run = original(*arguments)
 
@@ -86,17 +74,9 @@ def _dying_tasks(original: Any, folder: str, trouble: Callable[[], None]) -> Any
 
 def _next_number(folder: str) -> int:
     for number in count():
-        try:
-            os.close(os.open(f"{folder}/{number}", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            continue
-        return number
+        if claim(f"{folder}/{number}"):
+            return number
     raise AssertionError("unreachable")
-
-
-def _parent(process: int) -> int:
-    stat = Path(f"/proc/{process}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
