@@ -34,15 +34,17 @@ def test_the_loser_died_before_it_could_undo_itself(graph: Graph, uri: str) -> N
     assert fresh.apply(NOTE, idempotency_key="k").commit == first.commit
 
 
-def test_the_loser_undoes_itself(graph: Graph, uri: str) -> None:
+def test_the_loser_undoes_itself(graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = open_graph(uri, settings=workloads.settings(lease=0.1))
-    real = graph.engine.transaction._publish
+    publisher = graph.engine.transaction._publisher
+    real = publisher.publish
 
     def publish_late(*arguments):
+        monkeypatch.undo()
         other.apply(PERSON, idempotency_key="k")
         return real(*arguments)
 
-    graph.engine.transaction._publish = publish_late
+    monkeypatch.setattr(publisher, "publish", publish_late)
     receipt = graph.apply(NOTE, idempotency_key="k")
     assert receipt.repeated
     assert receipt.commit == other.commits.list()[0]

@@ -6,13 +6,24 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import omnigraph
 from omnigraph import failpoints
-from omnigraph.errors import ExpectedVersionMismatch, OmnigraphError, ValidationFailed
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import EditRows
+from omnigraph.commit.request import WriteRequest
+from omnigraph.errors import (
+    CommitRejected,
+    ExpectedVersionMismatch,
+    OmnigraphError,
+    ValidationFailed,
+)
 from omnigraph.graph.handle import Graph
+from omnigraph.schema.build import catalog_from_text
 from omnigraph.testing.invariants import content
+from omnigraph.values.identifiers import node_table
 
 SCHEMA = """
 node Person { name: String @key  email: String? @unique }
@@ -142,3 +153,90 @@ def test_threads_that_fight_over_everything(graph: Graph) -> None:
         thread.join(120)
         assert not thread.is_alive()
     assert_sound(graph)
+
+
+LATER = "edge Likes: Person -> Person\n"
+
+
+@pytest.fixture
+def outdated(graph: Graph) -> Graph:
+    """It has not seen yet that somebody else added a type of edges."""
+    graph.read("Person")
+    open_rival(graph).extend_schema(catalog_from_text(SCHEMA_PLAIN + LATER))
+    return graph
+
+
+def by_apply(graph: Graph) -> tuple[int, int]:
+    receipt = graph.apply({"Person": {"delete": ["b"]}})
+    return receipt.affected_nodes, receipt.affected_edges
+
+
+def by_mutate(graph: Graph) -> tuple[int, int]:
+    receipt = graph.mutate('query d() { delete Person where name = "b" }')
+    return receipt.affected_nodes, receipt.affected_edges
+
+
+DELETES = pytest.mark.parametrize("delete", [by_apply, by_mutate])
+LIKES = {"Likes": {"insert": [{"from": "a", "to": "b"}]}}
+
+
+@DELETES
+def test_edges_of_a_type_that_was_added_elsewhere_go_with_their_node(outdated, delete) -> None:
+    open_rival(outdated).apply(LIKES)
+    assert delete(outdated) == (1, 1)
+    assert outdated.verify().ok
+
+
+@DELETES
+@pytest.mark.parametrize("point", POINTS)
+def test_such_an_edge_that_appears_during_the_delete(outdated, monkeypatch, point, delete) -> None:
+    rival = open_rival(outdated)
+    meanwhile(monkeypatch, point, lambda: rival.apply(LIKES))
+    with pytest.raises(ExpectedVersionMismatch):
+        delete(outdated)
+    assert outdated.verify().ok
+    assert delete(outdated) == (1, 1)
+    assert outdated.verify().ok
+
+
+@DELETES
+def test_the_first_delete_after_a_change_of_the_schema_is_no_conflict(outdated, delete) -> None:
+    assert delete(outdated) == (1, 0)
+
+
+def test_a_minimum_that_was_added_elsewhere_is_heeded(outdated) -> None:
+    rival = open_rival(outdated)
+    wants = catalog_from_text(SCHEMA_PLAIN + LATER + "edge Needs: Person -> Person @card(1..)\n")
+    rival.apply({"Person": {"delete": list("abcd")}})
+    rival.extend_schema(wants)
+    with pytest.raises(ValidationFailed):
+        outdated.apply({"Person": {"insert": [{"name": "z"}]}})
+
+
+def test_a_schema_that_never_stops_changing_is_a_conflict_in_the_end(graph, monkeypatch) -> None:
+    """Every look finds another edge type: the write gives up, and has changed nothing."""
+    rival, text = open_rival(graph), [SCHEMA_PLAIN]
+    transaction = graph.engine.transaction
+    attempt = transaction._attempt
+
+    def after_a_change(*arguments):
+        text.append(f"edge Later{len(text)}: Person -> Person\n")
+        rival.extend_schema(catalog_from_text("".join(text)))
+        return attempt(*arguments)
+
+    monkeypatch.setattr(transaction, "_attempt", after_a_change)
+    with pytest.raises(ExpectedVersionMismatch) as caught:
+        by_apply(graph)
+    assert caught.value.table == "schema"
+    monkeypatch.undo()
+    assert by_apply(graph) == (1, 0)
+
+
+def test_a_write_to_a_table_it_did_not_claim_is_refused(graph: Graph) -> None:
+    edit = EditRows(node_table("Person"), deletes=pa.array(["b"]))
+    before = content(graph)
+    with pytest.raises(CommitRejected, match="did not claim node:Person"):
+        graph.engine.transaction.run(
+            WriteRequest("main", "apply", ()), lambda _: ChangeSet((edit,))
+        )
+    assert content(graph) == before

@@ -14,6 +14,7 @@ from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingUnavailable, InvalidArgument, ModelMismatch
 from omnigraph.graph.handle import Graph
 from omnigraph.pipeline.vector_requests import RateLimit
+from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
 from omnigraph.settings.pipeline import PipelineSettings
@@ -62,11 +63,13 @@ def docs(uri: str, tmp_path: Path, provider: CountingProvider) -> Graph:
     return graph
 
 
-def insert_without_vectors(graph: Graph, rows: list[dict[str, Any]]) -> None:
+def insert_without_vectors(
+    graph: Graph, rows: list[dict[str, Any]], type_name: str = "Doc"
+) -> None:
     """As rows are that were there before the property."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
-        graph.apply({"Doc": Edit(insert=rows)})
+        graph.apply({type_name: Edit(insert=rows)})
 
 
 def vectors(graph: Graph, branch: str = "main") -> dict[str, Any]:
@@ -198,3 +201,20 @@ def test_spark_workers_ask_a_service_and_a_run_that_fails_is_resumed(
         assert graph.embed(engine="spark").write.commit is None
     with pytest.raises(InvalidArgument, match="no embed engine 'flink'"):
         graph.embed(engine="flink")
+
+
+def test_a_type_that_another_process_added_meanwhile_is_embedded_too(
+    docs: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = SCHEMA + SCHEMA.replace("Doc", "Memo").replace("Plain", "Other")
+    run = docs.engine.transaction.run
+
+    def after_a_change(*arguments):
+        other = omnigraph.open(docs.uri)
+        other.extend_schema(catalog_from_text(more))
+        insert_without_vectors(other, [{"name": "m", "text": "memo"}], "Memo")
+        return run(*arguments)
+
+    monkeypatch.setattr(docs.engine.transaction, "run", after_a_change)
+    docs.embed()
+    assert docs.read("Memo").column("vec").null_count == 0

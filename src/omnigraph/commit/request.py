@@ -6,15 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.commit.intents import IntentKind
+from omnigraph.commit.intents import (
+    IntentKind,
+    branch_resource,
+    schema_resource,
+    table_resource,
+)
 from omnigraph.manifest.publication import CommitDraft
-from omnigraph.manifest.records import Commit, StreamBatch
+from omnigraph.manifest.records import BranchRef, Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
 
 Build = Callable[[Snapshot], ChangeSet]
 """Called again from scratch with a newer snapshot when a write has to be re-prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Tables a write may change, and those its checks read."""
+
+    tables: tuple[TableKey, ...]
+    reads: tuple[TableKey, ...] = ()
+
+
+ClaimsBy = Callable[[Catalog], Claims]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +54,9 @@ class WriteRequest:
     """The result depends on the whole branch: it is taken exclusively from capture to publish."""
     tables_of: Callable[[Snapshot], tuple[TableKey, ...]] | None = None
     """With `on_exact_head`: which tables it may change, known only once the head is."""
+    claims_by: ClaimsBy | None = None
+    """What it claims by a given schema: `tables` and `reads` were told from the one seen last, and
+    another process may have changed it since."""
     long_build: bool = False
     """Building takes long: cleanup is held off, and others need not wait meanwhile."""
     in_turn: bool = False
@@ -60,16 +80,17 @@ class CommitTerms:
     def request(
         self,
         operation: str,
-        tables: tuple[TableKey, ...],
-        reads: tuple[TableKey, ...],
+        claimed: Claims,
         *,
         repreparable: bool,
+        claims_by: ClaimsBy | None = None,
     ) -> WriteRequest:
         return WriteRequest(
             branch=self.branch,
             operation=operation,
-            tables=tables,
-            reads=reads,
+            tables=claimed.tables,
+            reads=claimed.reads,
+            claims_by=claims_by,
             actor_id=self.actor,
             message=self.message,
             if_commit=self.if_commit,
@@ -97,6 +118,29 @@ class WriteReceipt:
             "actor_id": self.commit.actor_id if self.commit else None,
             "commit": self.commit.to_dict() if self.commit else None,
         }
+
+
+class OtherClaims(Exception):
+    """By the schema in force the write needs other tables: queue up again, for those."""
+
+    def __init__(self, needed: Claims) -> None:
+        self.needed = needed
+
+
+def require_claims(request: WriteRequest, catalog: Catalog) -> None:
+    needed = request.claims_by(catalog) if request.claims_by is not None else None
+    if needed is not None and needed != Claims(request.tables, request.reads):
+        raise OtherClaims(needed)
+
+
+def resources_of(request: WriteRequest, ref: BranchRef) -> tuple[frozenset[str], frozenset[str]]:
+    """(taken exclusively, held shared)."""
+    exclusive = {table_resource(ref, key) for key in request.tables}
+    shared = {table_resource(ref, key) for key in request.reads} - exclusive
+    (exclusive if request.changes_schema else shared).add(schema_resource(ref))
+    whole_branch = request.on_exact_head or request.if_commit is not None
+    (exclusive if whole_branch else shared).add(branch_resource(ref))
+    return frozenset(exclusive), frozenset(shared)
 
 
 def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:

@@ -19,29 +19,32 @@ from omnigraph.commit.arming import Arming
 from omnigraph.commit.drafts import merging, outcome_unknown
 from omnigraph.commit.gates import Gates
 from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.intents import (
-    Intent,
-    IntentKind,
-    PostedIntent,
-    branch_resource,
-    schema_resource,
-    table_resource,
-)
+from omnigraph.commit.intents import Intent, IntentKind, PostedIntent
 from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
+from omnigraph.commit.publishing import publish_until_known
 from omnigraph.commit.queues import BranchQueues
-from omnigraph.commit.request import Build, WriteReceipt, WriteRequest, draft_of, receipt_of
+from omnigraph.commit.request import (
+    Build,
+    OtherClaims,
+    WriteReceipt,
+    WriteRequest,
+    draft_of,
+    receipt_of,
+    require_claims,
+    resources_of,
+)
 from omnigraph.commit.schema_acceptance import accept_schema
 from omnigraph.commit.staging import ChangedIds, StagedTable, record_changes, stage
 from omnigraph.commit.staging_age import outstayed
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.commit.table_forks import fork_unowned
 from omnigraph.errors import (
+    CommitRejected,
     ExpectedVersionMismatch,
     OmnigraphError,
     OutcomeUnknown,
     StorageFailure,
-    StorageFull,
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
@@ -59,8 +62,7 @@ from omnigraph.values.clock import Clock
 logger = logging.getLogger(__name__)
 
 _RESTAGE_LIMIT = 100
-_PUBLISH_ATTEMPTS = 4
-_PUBLISH_PAUSE = 0.2
+_RECLAIM_LIMIT = 10
 
 
 class _MovedPhysically(Exception):
@@ -116,7 +118,7 @@ class Transaction:
             return self._run(request, hold.guarding(build), operation_id)
 
     def _run(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
-        reprepared = restaged = 0
+        reprepared = restaged = reclaimed = 0
         while True:
             try:
                 return self._attempt(request, build, operation_id)
@@ -126,6 +128,15 @@ class Transaction:
                     raise ExpectedVersionMismatch(
                         "maintenance kept moving the tables of this write; repeat it"
                     ) from None
+            except OtherClaims as other:
+                reclaimed += 1
+                if reclaimed > _RECLAIM_LIMIT:
+                    raise ExpectedVersionMismatch(
+                        "the schema kept changing while this write was prepared; repeat it",
+                        table="schema",
+                    ) from None
+                needed = other.needed
+                request = replace(request, tables=needed.tables, reads=needed.reads)
             except ExpectedVersionMismatch:
                 reprepared += 1
                 if not request.repreparable or reprepared > self._settings.write.reprepare_limit:
@@ -148,7 +159,7 @@ class Transaction:
     def _turn(self, request: WriteRequest) -> Iterator[None]:
         """Queue up with the threads of this process, then with the processes of this host."""
         ref = self._reader.ref(request.branch)
-        exclusive, shared = self._resources(request, ref)
+        exclusive, shared = resources_of(request, ref)
         with self._gates.enter(exclusive, shared), self._queues.turn(ref):
             yield
 
@@ -174,6 +185,7 @@ class Transaction:
             request = replace(request, tables=tables)
         state = self._fork(ref, state, request)
         snapshot = self._reader.snapshot(ref, state)
+        require_claims(request, snapshot.catalog)
         changes = build(snapshot)
         staged = self._stage(request, state, snapshot, changes)
         if not staged and changes.schema is None and changes.merged is None:
@@ -217,7 +229,12 @@ class Transaction:
         new = {entity.table_key for entity in added}
         effects = [e for e in changes.effects if e.key not in new]
         undeclared = [str(e.key) for e in effects if e.key not in request.tables]
-        assert not undeclared, f"the request does not name {undeclared}"
+        if undeclared:
+            # Nobody was kept from these tables meanwhile: what is built on them may not hold.
+            raise CommitRejected(
+                f"this {request.operation} did not claim {', '.join(undeclared)}; nothing changed",
+                tables=undeclared,
+            )
 
         def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
             if request.tables_of is not None:
@@ -231,7 +248,7 @@ class Transaction:
 
     def _conclude(self, prepared: _Prepared, operation_id: str) -> WriteReceipt:
         ref, request = prepared.ref, prepared.request
-        exclusive, shared = self._resources(request, ref)
+        exclusive, shared = resources_of(request, ref)
         intent = Intent(
             intent_id=prepared.publication.intent_id,
             operation_id=operation_id,
@@ -291,7 +308,7 @@ class Transaction:
         self._advance_all(prepared, posted)
         failpoints.hit("commit.before_publish")
         try:
-            published = self._publish(prepared.ref, publication)
+            published = publish_until_known(self._publisher, prepared.ref, publication, self._clock)
         except (WriterFenced, OutcomeUnknown):
             raise
         except OmnigraphError:
@@ -328,19 +345,6 @@ class Transaction:
             advanced.append(staged)
             failpoints.hit("commit.after_advance_first")
         failpoints.hit("commit.after_advance")
-
-    def _publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
-        """The commit id is fixed, so a lost answer is found as our own success on the next try."""
-        for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
-            try:
-                return self._publisher.publish(ref, publication)
-            except StorageFailure as error:
-                if isinstance(error, StorageFull) and attempt == 1:
-                    raise  # certainly not published, and a moment's wait frees no space
-                if attempt == _PUBLISH_ATTEMPTS:
-                    raise outcome_unknown(publication, error) from error
-                self._clock.sleep(_PUBLISH_PAUSE * attempt)
-        raise AssertionError("unreachable")
 
     def _stop_if_fenced(self, intent: Intent) -> None:
         state = self._reader.state(intent.branch)
@@ -380,17 +384,6 @@ class Transaction:
             assert intent.publication is not None
             raise outcome_unknown(intent.publication, error) from error
         self._disarm(intent)
-
-    def _resources(
-        self, request: WriteRequest, ref: BranchRef
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """(taken exclusively, held shared)."""
-        exclusive = {table_resource(ref, key) for key in request.tables}
-        shared = {table_resource(ref, key) for key in request.reads} - exclusive
-        (exclusive if request.changes_schema else shared).add(schema_resource(ref))
-        whole_branch = request.on_exact_head or request.if_commit is not None
-        (exclusive if whole_branch else shared).add(branch_resource(ref))
-        return frozenset(exclusive), frozenset(shared)
 
 
 def _require(state: BranchState, publication: Publication, ref: BranchRef) -> None:

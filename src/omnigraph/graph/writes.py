@@ -9,7 +9,8 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.changeset import ChangeSet, SchemaChange
 from omnigraph.changes.fill_embeddings import fill_edits
 from omnigraph.changes.shape import Edit, shape_edits
-from omnigraph.commit.request import CommitTerms, WriteReceipt, WriteRequest
+from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt, WriteRequest
+from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.integrity.cascade import with_cascades
@@ -22,30 +23,48 @@ def apply(
     engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], terms: CommitTerms
 ) -> WriteReceipt:
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    catalog, shaped = _shape(engine, terms.branch, typed)
+    shaped = _ShapedEdits(typed)
+    known, _ = engine.reader.by_known_schema(terms.branch, shaped.by, (NotFound, ValidationFailed))
     # Before the transaction: a provider may take seconds, and nobody has to wait for it.
-    changes = fill_edits(catalog, shaped, engine.provider)
+    shaped.filled(known, engine.provider)
 
     def build(snapshot: Snapshot) -> ChangeSet:
-        shaped = changes
-        if snapshot.catalog is not catalog:
-            again = shape_edits(snapshot.catalog, typed, SYSTEM_CLOCK.new_ulid)
-            shaped = fill_edits(snapshot.catalog, again, engine.provider)
-        complete = with_cascades(snapshot, engine.store, shaped)
+        changes = shaped.filled(snapshot.catalog, engine.provider)
+        complete = with_cascades(snapshot, engine.store, changes)
         validate_changes(snapshot, engine.store, complete, cascaded=True)
         return complete
 
-    claimed = claims_of(catalog, changes)
-    only_adds = not any(len(edit.delete) for edit in typed.values())
-    request = terms.request("apply", claimed.tables, claimed.reads, repreparable=only_adds)
+    request = terms.request(
+        "apply",
+        shaped.claims(known),
+        repreparable=not any(len(edit.delete) for edit in typed.values()),
+        claims_by=shaped.claims,
+    )
     return engine.transaction.run(request, build)
 
 
-def _shape(engine: Engine, branch: str, edits: Mapping[str, Edit]) -> tuple[Catalog, ChangeSet]:
-    def shaped(catalog: Catalog) -> ChangeSet:
-        return shape_edits(catalog, edits, SYSTEM_CLOCK.new_ulid)
+class _ShapedEdits:
+    """Edits as changes of the schema they were last asked for: it seldom changes in between."""
 
-    return engine.reader.by_known_schema(branch, shaped, (NotFound, ValidationFailed))
+    def __init__(self, edits: Mapping[str, Edit]) -> None:
+        self._edits = edits
+        self._shaped: tuple[Catalog, ChangeSet] | None = None
+        self._filled: tuple[Catalog, ChangeSet] | None = None
+
+    def by(self, catalog: Catalog) -> ChangeSet:
+        if self._shaped is None or self._shaped[0] is not catalog:
+            changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid)
+            self._shaped = catalog, changes
+        return self._shaped[1]
+
+    def filled(self, catalog: Catalog, provider: EmbeddingProvider) -> ChangeSet:
+        """With the vectors that the provider makes of its texts."""
+        if self._filled is None or self._filled[0] is not catalog:
+            self._filled = catalog, fill_edits(catalog, self.by(catalog), provider)
+        return self._filled[1]
+
+    def claims(self, catalog: Catalog) -> Claims:
+        return claims_of(catalog, self.by(catalog))
 
 
 def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:

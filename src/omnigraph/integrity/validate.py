@@ -8,12 +8,12 @@ narrow columns handed in as deltas). All of them raise `ValidationFailed` throug
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import EditRows, ReplaceRows
+from omnigraph.commit.request import Claims
 from omnigraph.integrity.deltas import Deltas, deltas_of
 from omnigraph.integrity.graph_checks import check_graph
 from omnigraph.integrity.row_checks import check_rows
@@ -25,14 +25,6 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 
 _SYSTEM = frozenset({ID, SOURCE, TARGET})
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """For `WriteRequest`: tables the write may change, and those its checks read."""
-
-    tables: tuple[TableKey, ...]
-    reads: tuple[TableKey, ...]
 
 
 def claims(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.commit.request import Build
+from omnigraph.commit.request import Build, Claims
 from omnigraph.commit.transaction import Transaction
-from omnigraph.integrity.validate import Claims
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepare import PreparedInput
 
@@ -20,7 +19,7 @@ def commit_load(
     engine: str,
 ) -> LoadReceipt:
     keeps = options.mode is not LoadMode.OVERWRITE
-    request = options.request("load", claimed.tables, claimed.reads, repreparable=keeps)
+    request = options.request("load", claimed, repreparable=keeps)
     request = replace(
         request,
         long_build=True,

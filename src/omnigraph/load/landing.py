@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import AdoptRows
+from omnigraph.commit.request import Claims
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.integrity.deltas import Deltas, TableDelta
 from omnigraph.integrity.rules import (
@@ -23,7 +24,7 @@ from omnigraph.integrity.rules import (
     edges_touching,
     graph_rules,
 )
-from omnigraph.integrity.validate import Claims, claims, validate_deltas
+from omnigraph.integrity.validate import claims, validate_deltas
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset, Store

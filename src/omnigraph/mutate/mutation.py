@@ -8,13 +8,13 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
-from omnigraph.commit.request import CommitTerms, WriteReceipt
+from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument, NotFound, TypeCheckError
+from omnigraph.errors import InvalidArgument, NotFound, TypeCheckError
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.integrity.cascade import with_cascades
-from omnigraph.integrity.validate import Claims, claims, validate_changes
+from omnigraph.integrity.validate import claims, validate_changes
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.writes import Delete, DeleteMatched, Insert, Update
 from omnigraph.manifest.reader import ManifestReader
@@ -79,7 +79,6 @@ class Mutator:
 
     def run(self, mutation: Mutation) -> MutationReceipt:
         catalog, compiled = self._compile(mutation)
-        claimed = _claims(catalog, compiled)
         parameters = compiled.bind(mutation.params)
         setting = Setting(
             self._reader.store,
@@ -90,19 +89,23 @@ class Mutator:
             self._read,
         )
 
+        def by(current: Catalog) -> CompiledQuery:
+            return compiled if current is catalog else _compile(mutation, current)
+
         def build(snapshot: Snapshot) -> ChangeSet:
-            current = compiled
-            if snapshot.catalog is not catalog:
-                current = _compile(mutation, snapshot.catalog)
-                _require_same(claimed, _claims(snapshot.catalog, current))
-            changes = run_statements(setting, snapshot, current.statements)
+            statements = by(snapshot.catalog).statements
+            changes = run_statements(setting, snapshot, statements)
             complete = with_cascades(snapshot, setting.store, changes)
             validate_changes(snapshot, setting.store, complete, cascaded=True)
             return complete
 
         only_adds = all(isinstance(s, Insert) for s in compiled.statements)
-        tables, reads = claimed.tables, claimed.reads
-        request = mutation.request("mutate", tables, reads, repreparable=only_adds)
+        request = mutation.request(
+            "mutate",
+            _claims(catalog, compiled),
+            repreparable=only_adds,
+            claims_by=lambda current: _claims(current, by(current)),
+        )
         return _receipt(compiled.name, mutation, self._transaction.run(request, build))
 
     def _compile(self, mutation: Mutation) -> tuple[Catalog, CompiledQuery]:
@@ -136,13 +139,6 @@ def _claims(catalog: Catalog, compiled: CompiledQuery) -> Claims:
                     deleted |= {table_of(name) for name in variable.types}
     found = claims(catalog, written, deleted)
     return Claims(found.tables, tuple(sorted({*found.reads, *compiled.operation.reads})))
-
-
-def _require_same(claimed: Claims, needed: Claims) -> None:
-    if claimed != needed:
-        raise ExpectedVersionMismatch(
-            "the schema changed while this mutation was prepared; repeat it", table="schema"
-        )
 
 
 def _receipt(name: str, mutation: Mutation, receipt: WriteReceipt) -> MutationReceipt:

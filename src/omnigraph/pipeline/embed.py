@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.changes.change_list import ChangeListWriter, Op
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import AdoptRows
-from omnigraph.commit.request import WriteReceipt, WriteRequest
+from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
 from omnigraph.errors import InvalidArgument
@@ -97,12 +97,17 @@ class Embedder:
     def run(self, request: EmbedRequest) -> EmbedReceipt:
         """One commit with every vector, or none; a run that died before is taken up again."""
         snapshot = self.history.reader.snapshot(*self.history.reader.branch(request.branch))
-        targets = self._targets(snapshot, request)
-        tables = tuple(dict.fromkeys(t.entity.table_key for t in targets))
+        self._targets(snapshot, request)
+
+        def claims_by(catalog: Catalog) -> Claims:
+            targets = embed_targets(catalog, request.types)
+            return Claims(tuple(dict.fromkeys(t.entity.table_key for t in targets)))
+
         write = WriteRequest(
             branch=request.branch,
             operation=OPERATION,
-            tables=tables,
+            tables=claims_by(snapshot.catalog).tables,
+            claims_by=claims_by,
             actor_id=request.actor_id,
             message=request.message,
             long_build=True,

@@ -13,9 +13,10 @@ from typing import Any
 from omnigraph.catalog.annotations import embedding_of
 from omnigraph.catalog.model import Catalog
 from omnigraph.changes.changeset import ChangeSet
+from omnigraph.commit.request import Claims
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
-from omnigraph.integrity.validate import Claims, claims
+from omnigraph.integrity.validate import claims
 from omnigraph.lance_store.staging.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.key_index import KeyIndex
