@@ -93,3 +93,22 @@ def test_an_error_inside_lets_the_next_one_in() -> None:
         raise RuntimeError
     with gates.enter(frozenset("a"), NONE):
         pass
+
+
+def test_an_interrupted_wait_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C behind a slow writer: the ticket goes, or nobody gets in any more."""
+    gates = Gates()
+    slow = Visitor(gates, exclusive="a")
+    assert inside(slow)
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gates._condition, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), gates.enter(frozenset("a"), NONE):
+            pytest.fail("it was not our turn")
+    slow.leave()
+    after = Visitor(gates, exclusive="a")
+    assert inside(after)
+    after.leave()

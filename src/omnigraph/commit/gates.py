@@ -29,14 +29,17 @@ class Gates:
     @contextmanager
     def enter(self, exclusive: frozenset[str], shared: frozenset[str]) -> Iterator[None]:
         ticket = _Ticket(exclusive, shared)
-        with self._condition:
-            self._line.append(ticket)
-            self._condition.wait_for(lambda: self._is_next(ticket))
         try:
+            with self._condition:
+                self._line.append(ticket)
+                self._condition.wait_for(lambda: self._is_next(ticket))
             yield
         finally:
+            # Also for a wait that was cut short: a ticket left behind would close the table for
+            # as long as this process lives.
             with self._condition:
-                self._line.remove(ticket)
+                if ticket in self._line:
+                    self._line.remove(ticket)
                 self._condition.notify_all()
 
     def _is_next(self, ticket: _Ticket) -> bool:
