@@ -89,3 +89,22 @@ def test_descriptors_do_not_leak(path: Path) -> None:
         assert not other.enter(0.002)
         queue.leave()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_an_interrupted_wait_is_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while another process has its turn: later writes must not wait for that wait."""
+    holder, queue = FileQueue(path, SYSTEM_CLOCK), FileQueue(path, SYSTEM_CLOCK)
+    assert holder.enter(1)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(SYSTEM_CLOCK), "sleep", staticmethod(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            queue.enter(1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    holder.leave()
+    assert queue.enter(0.02)
+    queue.leave()

@@ -44,13 +44,13 @@ class FileQueue:
                 remaining = deadline - self._clock.monotonic()
                 if remaining <= 0 or not self._condition.wait(remaining):
                     return False
-        fd = self._poll_lock(deadline)
-        with self._condition:
-            self._acquiring = False
-            if fd is not None:
-                self._fd, self._users = fd, 1
-                self._turn_began = self._clock.monotonic()
-            self._condition.notify_all()
+        try:
+            fd = self._poll_lock(deadline)
+        except BaseException:
+            # Interrupted: the next thread must not take this for a wait that still goes on.
+            self._stop_acquiring(None)
+            raise
+        self._stop_acquiring(fd)
         return fd is not None
 
     def leave(self) -> None:
@@ -59,6 +59,14 @@ class FileQueue:
             if self._users == 0 and self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
+            self._condition.notify_all()
+
+    def _stop_acquiring(self, fd: int | None) -> None:
+        with self._condition:
+            self._acquiring = False
+            if fd is not None:
+                self._fd, self._users = fd, 1
+                self._turn_began = self._clock.monotonic()
             self._condition.notify_all()
 
     def _turn_is_over(self) -> bool:
@@ -71,15 +79,23 @@ class FileQueue:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError:
             return None
+        locked = False
+        try:
+            locked = self._lock_in_time(fd, deadline)
+        finally:
+            if not locked:
+                os.close(fd)
+        return fd if locked else None
+
+    def _lock_in_time(self, fd: int, deadline: float) -> bool:
         pause = _POLL_SECONDS
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 if self._clock.monotonic() >= deadline:
-                    os.close(fd)
-                    return None
+                    return False
                 self._clock.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 1.3, 0.02)
             else:
-                return fd
+                return True
