@@ -81,7 +81,7 @@ class BranchLifecycle:
 
     def _new_ref(self, name: str, source: str) -> tuple[BranchRef, BranchRef]:
         """(where it comes from, the branch that is to be)."""
-        checked = _new_branch_name(name)
+        checked = _new_name(name)
         self._refuse_taken(checked)
         source_ref = self._source(source)
         incarnation = physical_name(checked, self._clock.new_ulid())
@@ -131,7 +131,7 @@ class BranchLifecycle:
         """
         if name == MAIN:
             raise InvalidName("main cannot be renamed", name=name)
-        checked = _new_branch_name(new_name)
+        checked = _new_name(new_name)
         ref, _ = self._reader.branch(name)
         renamed = replace(ref, name=checked)
         exclusive = frozenset({branch_resource(ref)})
@@ -172,7 +172,7 @@ class BranchLifecycle:
 
     def create_tag(self, name: str, target: str, actor_id: str | None) -> Tag:
         """Name a commit: by branch (its head), commit id, tag or moment."""
-        checked = check_ref_name(name, "tag")
+        checked = _new_name(name, "tag")
         with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
             try:
                 ref, state = self._reader.branch(target)
@@ -241,7 +241,9 @@ class BranchLifecycle:
             self._arming.withdraw(posted)
 
 
-def _new_branch_name(name: str) -> str:
+def _new_name(name: str, what: str = "branch") -> str:
     if name == MAIN:
-        raise InvalidName("main is there from the start: choose another name", name=name)
-    return check_ref_name(name)
+        raise InvalidName(
+            "main is the branch there is from the start: choose another name", name=name
+        )
+    return check_ref_name(name, what)
