@@ -133,6 +133,8 @@ class BranchLifecycle:
             raise InvalidName("main cannot be renamed", name=name)
         checked = _new_name(new_name)
         ref, _ = self._reader.branch(name)
+        if ref.name == checked:
+            return ref
         renamed = replace(ref, name=checked)
         exclusive = frozenset({branch_resource(ref)})
         with self._holding(IntentKind.HOLD, ref, exclusive, frozenset({GC}), actor_id):
