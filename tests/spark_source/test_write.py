@@ -188,3 +188,17 @@ def test_executors_that_write_import_no_commit_path(people: Graph, tmp_path: Any
         [sys.executable, "-c", WORKER, str(task)], capture_output=True, text=True, check=True
     )
     assert not {"graph", "commit", "query", "execute", "plan", "merge"} & set(done.stdout.split())
+
+
+def test_the_settings_of_a_config_file_apply(spark: Any, tmp_path: Any) -> None:
+    schema = 'node Doc { text: String @key  vec: Vector(4)? @embed("text", model="tiny") }\n'
+    graph = init(tmp_path / "docs.omni", schema)
+    config = tmp_path / "config.yaml"
+    frame = spark.createDataFrame([("hello",)], "text string")
+    config.write_text("settings:\n  embedding: {provider: mock, model: tiny, widht: 4}\n")
+    with pytest.raises(InvalidArgument, match="did you mean 'width'"):
+        save(frame, graph, "Doc", config=str(config))
+    config.write_text("settings:\n  embedding: {provider: mock, model: tiny, width: 4}\n")
+    save(frame, graph, "Doc", config=str(config))
+    (row,) = graph.read("Doc").to_pylist()
+    assert len(row["vec"]) == 4

@@ -106,6 +106,9 @@ def options(
 
     Every command explains itself: omnigraph COMMAND --help. Results go to stdout, everything else
     to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
+
+    ~/.omnigraph/config.yaml, or the file OMNIGRAPH_CONFIG names, says who acts, which graph is
+    meant when none is named, and how the engine behaves: embeddings, Spark, memory, fsync.
     """
     if version_wanted:
         version.show(Session(json=json_output))

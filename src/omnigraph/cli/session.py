@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import typer
 
-from omnigraph.cli.operator_config import OperatorConfig, read_operator_config
+from omnigraph.cli.operator_config import read_operator_config
 from omnigraph.cli.output import WrongUsage
 from omnigraph.progress import shown, somebody_watches
+from omnigraph.settings.config_file import OperatorConfig
+from omnigraph.settings.models import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Session:
     def actor(self) -> str | None:
         """Who acts: `--as`, else the operator of the config file."""
         return self.as_actor if self.as_actor is not None else self.config().actor
+
+    def settings(self) -> Settings:
+        """How the engine behaves, by the config file."""
+        return self.config().settings
 
     def note(self, text: str) -> None:
         """Say something that is not the result."""

@@ -30,7 +30,7 @@ def address(session: Session, uri: str | None, store: str | None = None) -> str:
 
 def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
     """Reads leave no trace, so they do not recover dead writers either."""
-    graph = omnigraph.open(uri, actor=session.actor(), read_only=True)
+    graph = omnigraph.open(uri, actor=session.actor(), read_only=True, settings=session.settings())
     echo_target(session, uri, *where)
     return graph
 
@@ -40,7 +40,7 @@ def read_branch(session: Session, place: BranchPlace) -> Graph:
 
 
 def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:
-    graph = omnigraph.open(uri, actor=session.actor())
+    graph = omnigraph.open(uri, actor=session.actor(), settings=session.settings())
     echo_target(session, uri, *where)
     return graph
 

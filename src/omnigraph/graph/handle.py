@@ -375,7 +375,7 @@ class Graph(Branching):
         """
         from omnigraph.graph import upkeep
 
-        return self.writable().backup.run(upkeep.backup_store(target), self.actor)
+        return upkeep.backup(self.writable(), target, self.actor)
 
     def refresh(self) -> int:
         """Recover what dead writers left; how many intents that were."""

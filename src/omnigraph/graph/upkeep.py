@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine, open_store
 from omnigraph.graph.indexes import table_work, tables
-from omnigraph.lance_store.store import Store
 from omnigraph.maintain.backup import BackupReport, restore
 from omnigraph.maintain.maintenance import Pace, optimize_table
 from omnigraph.maintain.needed import Retention
@@ -82,10 +81,16 @@ def retention(keep: object, older_than: object) -> Retention:
     return Retention(keep, None if older_than is None else duration_micros(older_than))
 
 
-def backup_store(uri: str | os.PathLike[str]) -> Store:
-    return open_store(uri, Settings())
+def backup(engine: Engine, target: str | os.PathLike[str], actor: str | None) -> BackupReport:
+    return engine.backup.run(open_store(target, engine.settings), actor)
 
 
-def restore_graph(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> BackupReport:
+def restore_graph(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    settings: Settings | None = None,
+) -> BackupReport:
     """Put a backup back at an empty address: where it was, or anywhere else."""
-    return restore(backup_store(source), backup_store(target))
+    chosen = settings or Settings()
+    return restore(open_store(source, chosen), open_store(target, chosen))

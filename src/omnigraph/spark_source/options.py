@@ -16,7 +16,7 @@ _READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdo
 _READ_TUNING = ("rows_per_partition",)
 _FEED = ("path", "changes", "branch", "type", "start", "max_commits")
 MAX_COMMITS = 1000
-_WRITE = ("path", "type", "branch", "write_mode", "actor", "message")
+_WRITE = ("path", "type", "branch", "write_mode", "actor", "message", "config")
 _WRITE_ONCE = ("if_commit", "idempotency_key")
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 ROWS_PER_PARTITION = 1024 * 1024
@@ -98,6 +98,8 @@ class SaveRequest:
     mode: str
     actor: str | None
     message: str | None
+    config: str | None = None
+    """The operator's config file, for its settings; None is the defaults."""
     if_commit: str | None = None
     idempotency_key: str | None = None
 
@@ -133,6 +135,7 @@ def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest
         mode="overwrite" if overwrite else said or "append",
         actor=options.get("actor") or None,
         message=options.get("message") or None,
+        config=options.get("config") or None,
     )
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.pipeline import land_handoff
 from omnigraph.pipeline.handoff import Handoff
 from omnigraph.pipeline.load_tasks import TaskResult
+from omnigraph.settings.config_file import read_config
 from omnigraph.spark_source.options import SaveRequest
 
 
 def begin_write(request: SaveRequest) -> Handoff:
-    graph = open_graph(request.uri, actor=request.actor)
+    graph = _open(request)
     return land_handoff.begin(graph.engine.spark_loader, _options(request))
 
 
@@ -25,9 +27,14 @@ def commit_write(
     batch: tuple[str, int] | None = None,
 ) -> LoadReceipt:
     """Commit what the tasks wrote; a batch that its stream's mark has reached changes nothing."""
-    graph = open_graph(request.uri, actor=request.actor)
+    graph = _open(request)
     options = _options(request, StreamBatch(*batch) if batch else None)
     return land_handoff.land(graph.engine.spark_loader, handoff, results, options)
+
+
+def _open(request: SaveRequest) -> Graph:
+    settings = read_config(request.config).settings if request.config else None
+    return open_graph(request.uri, actor=request.actor, settings=settings)
 
 
 def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOptions:

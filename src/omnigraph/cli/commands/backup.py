@@ -48,7 +48,7 @@ def restore(session: Session, source: Copy, uri: Graph) -> None:
       omnigraph restore /backups/people-monday people.omni
     """
     with session.working("copying"):
-        report = omnigraph.restore(source, uri)
+        report = omnigraph.restore(source, uri, settings=session.settings())
     _print(session, report)
 
 

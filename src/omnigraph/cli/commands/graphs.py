@@ -51,7 +51,7 @@ def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = N
     source = read_source(schema)
     # The line break makes standard input a text even when it is empty: a bare word is a path.
     text = f"{source.text}\n" if schema == STDIN else Path(schema)
-    graph = omnigraph.init(where, text, actor=session.actor())
+    graph = omnigraph.init(where, text, actor=session.actor(), settings=session.settings())
     found = graph.snapshot()
     nodes = [node.name for node in found.catalog.nodes]
     edges = [edge.name for edge in found.catalog.edges]

@@ -17,6 +17,7 @@ import omnigraph
 from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.demo.queries import QUERIES
 from omnigraph.cli.demo.world import SCHEMA, World, author_name, data_lines, paper_code
+from omnigraph.cli.operator_config import PATH_VARIABLE
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import folded
@@ -214,7 +215,8 @@ def _survive(story: Story, graph: Graph) -> None:
     ]
     target = ["--store", graph.uri, "--as", "victim"]
     command = [sys.executable, "-m", "omnigraph.cli", *words, *target]
-    environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": KILL}
+    # The story is always the same, so the settings of whoever watches take no part in it.
+    environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": KILL, PATH_VARIABLE: os.devnull}
     with story.step("start a process, let it die between two tables (kill -9)"):
         died = subprocess.run(
             command, input=QUERIES, text=True, capture_output=True, env=environment, check=False
