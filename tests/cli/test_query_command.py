@@ -178,6 +178,12 @@ def test_explain_and_profile(cli, people, queries) -> None:
     assert plan.code == 0
     assert plan.out.splitlines() == people.explain(queries.read_text(), "named").splitlines()
     assert cli("explain", *words, "--json").json["plan"] == plan.out.splitlines()
+    for given in (("-p", "name=Ada"), ("--params", '{"name": "Ada"}')):
+        assert cli("explain", *words, *given).out == plan.out
+    for wrong in (("-p", "nam=Ada"), ("--params", '{"name": 5}'), ("--params", "{}")):
+        refused = cli("explain", *words, *wrong)
+        assert refused.code == 1
+        assert "$nam" in refused.err
     profile = cli("profile", *words, "-p", "name=Ada")
     assert profile.code == 0
     assert " rows " in profile.out

@@ -120,6 +120,9 @@ def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
         "OrderBy",
         "Project",
     ]
+    assert graph.explain(FRIENDS, None, {"who": "ada"}, "main").splitlines() == plan
+    with pytest.raises(InvalidArgument, match=r"\$who"):
+        graph.explain(FRIENDS, params={"who": 5})
     profile = graph.profile(FRIENDS, params={"who": "ada"}).splitlines()
     assert len(profile) == len(plan)
     assert all(" rows " in line and " ms " in line for line in profile)

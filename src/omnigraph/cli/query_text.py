@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class QueryChoice:
-    """Where the text comes from, and which query of it: options of every command about one."""
+class QueryCall:
+    """Which query of which text, and its parameters as given: options of commands about one."""
 
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
@@ -32,20 +32,6 @@ class QueryChoice:
         str | None,
         typer.Option("--query", "-q", metavar="FILE", help="A .gq file, `-` for stdin."),
     ] = None
-
-    def read(self) -> SourceText:
-        if (self.expression is None) == (self.query is None):
-            raise WrongUsage("give the query with -e TEXT or with --query FILE")
-        if self.expression is not None:
-            return SourceText(self.expression, "-e")
-        assert self.query is not None
-        return read_source(self.query)
-
-
-@dataclass(frozen=True)
-class QueryCall(QueryChoice):
-    """A query with its parameters as given."""
-
     params: Annotated[
         str | None,
         typer.Option("--params", metavar="JSON", help="Parameters as a JSON object, or @FILE."),
@@ -54,6 +40,18 @@ class QueryCall(QueryChoice):
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="One parameter; repeat for more."),
     ] = None
+
+    @property
+    def has_params(self) -> bool:
+        return self.params is not None or bool(self.param)
+
+    def read(self) -> SourceText:
+        if (self.expression is None) == (self.query is None):
+            raise WrongUsage("give the query with -e TEXT or with --query FILE")
+        if self.expression is not None:
+            return SourceText(self.expression, "-e")
+        assert self.query is not None
+        return read_source(self.query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,12 @@ class ReadyQuery:
         return self.compiled.name
 
 
-def prepare(choice: QueryChoice, source: SourceText, catalog: Catalog) -> ReadyQuery:
+def prepare(call: QueryCall, source: SourceText, catalog: Catalog) -> ReadyQuery:
     """Compile against a catalog; the engine finds the compiled query in the compiler's cache."""
     from omnigraph.query.compiler import compile_query
 
-    compiled = compile_query(source.text, catalog, choice.name, source.file)
-    params = {}
-    if isinstance(choice, QueryCall):
-        params = read_params(choice.params, choice.param, compiled.parameters)
+    compiled = compile_query(source.text, catalog, call.name, source.file)
+    params = read_params(call.params, call.param, compiled.parameters)
     return ReadyQuery(source.text, compiled, params)
 
 

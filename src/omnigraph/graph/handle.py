@@ -106,10 +106,17 @@ class Graph(Branching):
         return runner.run(self.snapshot(branch, at=at), text, bounds)
 
     def explain(
-        self, source: str, name: str | None = None, branch: str = MAIN, *, at: str | None = None
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
     ) -> str:
-        """The plan of a query, one operator a line, in the order rows flow."""
-        return self._engine.queries.explain(self.snapshot(branch, at=at), QueryText(source, name))
+        """The plan, one operator a line, in the order rows flow; `params` are only checked."""
+        text = QueryText(source, name, params)
+        return self._engine.queries.explain(self.snapshot(branch, at=at), text)
 
     def profile(  # noqa: PLR0913 - the options of `query`
         self,

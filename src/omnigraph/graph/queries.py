@@ -112,6 +112,8 @@ class QueryRunner:
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
         """The physical plan, one operator a line, in the order rows flow."""
         compiled = compile_read(snapshot, text)
+        if text.params is not None:
+            compiled.bind(text.params)
         statistics = self._at(snapshot).statistics
         return explained(self._planned(compiled, statistics), statistics)
 

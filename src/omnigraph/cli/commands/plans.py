@@ -7,7 +7,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store, Timeout
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.query_text import QueryCall, QueryChoice, prepare, require_read
+from omnigraph.cli.query_text import QueryCall, prepare, require_read
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read
 
@@ -19,23 +19,27 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     session: Session,
-    choice: QueryChoice,
+    call: QueryCall,
     branch: Branch = "main",
     at: At = None,
     store: Store = None,
 ) -> None:
     """Show the plan of a query, one operator a line, without running it.
 
+    The plan is the same for all parameters, so they may be left out; given, they are checked.
+
     For example:
 
     \b
       omnigraph explain friends_of --query people.gq --store people.omni
+      omnigraph explain friends_of --query people.gq -p name=Ada --store people.omni
     """
-    source = choice.read()
+    source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(choice, source, graph.snapshot(branch, at=at).catalog)
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, branch, at=at))
+    params = ready.params if call.has_params else None
+    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, params, branch, at=at))
 
 
 def profile(
