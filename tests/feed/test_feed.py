@@ -86,6 +86,19 @@ def test_baseline_hands_over_without_a_gap(graph: Graph) -> None:
     assert replayed(pages) == held(graph)
 
 
+def test_a_baseline_of_some_kinds(graph: Graph) -> None:
+    def kinds(page: FeedPage) -> set[str]:
+        return {change.kind for block in page.blocks for change in block.changes}
+
+    assert kinds(graph.baseline()) == {"node", "edge"}
+    edges = graph.baseline(kinds=["edge"])
+    assert kinds(edges) == {"edge"}
+    graph.apply({"Note": {"insert": [{"id": "n1", "text": "x"}]}})
+    assert graph.changes(cursor=edges.cursor, kinds=["edge"]).blocks == ()
+    with pytest.raises(InvalidArgument, match="another filter"):
+        graph.changes(cursor=edges.cursor)
+
+
 def test_filters_bind_the_cursor(graph: Graph) -> None:
     page = graph.changes(start="beginning", types=["Note"], ops=["insert"])
     assert [c.id for b in page.blocks for c in b.changes] == ["n0"]

@@ -93,6 +93,12 @@ def test_batches_and_arrow(graph: Graph) -> None:
     assert result.to_arrow().column_names == ["p.name", "p.age"]
 
 
+def test_data_frames(graph: Graph) -> None:
+    result = graph.query(NAMES)
+    assert result.to_pandas().to_dict("records") == result.to_pylist()
+    assert result.to_polars().to_dicts() == result.to_pylist()
+
+
 def test_a_mutation_is_not_a_query(graph: Graph) -> None:
     with pytest.raises(InvalidArgument, match="mutate"):
         graph.query('query m() { insert Person { name: "x" } }')

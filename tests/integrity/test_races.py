@@ -131,6 +131,7 @@ def test_a_minimum_and_a_new_source(tmp_path, monkeypatch, point) -> None:
 
 def test_threads_that_fight_over_everything(graph: Graph) -> None:
     handles = [graph, open_rival(graph), open_rival(graph)]
+    before, done = len(graph.commits.list(limit=None)), list[str]()
     edits = [
         {"Person": {"delete": ["b"]}},
         {"Knows": {"insert": [{"from": "a", "to": "b"}]}},
@@ -142,7 +143,9 @@ def test_threads_that_fight_over_everything(graph: Graph) -> None:
     def work(handle: Graph, offset: int) -> None:
         for turn in range(6):
             try:
-                handle.apply(edits[(turn + offset) % len(edits)])
+                receipt = handle.apply(edits[(turn + offset) % len(edits)])
+                if receipt.commit is not None:
+                    done.append(receipt.commit.graph_commit_id)
             except OmnigraphError:
                 continue
 
@@ -153,6 +156,10 @@ def test_threads_that_fight_over_everything(graph: Graph) -> None:
         thread.join(120)
         assert not thread.is_alive()
     assert_sound(graph)
+    assert len(done) >= len(handles)
+    made = graph.commits.list(limit=None)[: len(done)]
+    assert {commit.graph_commit_id for commit in made} == set(done)
+    assert len(graph.commits.list(limit=None)) == before + len(done)
 
 
 LATER = "edge Likes: Person -> Person\n"

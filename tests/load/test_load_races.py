@@ -14,6 +14,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.staging import stage_fragments
 from omnigraph.load import write_tables
 from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.values.identifiers import TableKey
 
 EVE = '{"type":"Person","data":{"name":"eve"}}\n'
 TO_BOB = '{"edge":"Knows","from":"eve","to":"bob","data":{"id":"k9"}}\n'
@@ -67,8 +68,19 @@ def test_disjoint_commits_are_not_written_again(
 def test_maintenance_is_not_noticed(
     graph: Graph, tmp_path: Path, writes: list[int], meanwhile: Any
 ) -> None:
-    meanwhile(lambda: graph.optimize())
+    for number in range(3):
+        graph.apply({"Person": {"insert": [{"name": f"p{number}"}]}})
+    key, left = TableKey.parse("node:Person"), list[list[str]]()
+    versions = [graph.snapshot().pin(key).version]
+
+    def maintain() -> None:
+        left.append(graph.optimize())
+        versions.append(graph.snapshot().pin(key).version)
+
+    meanwhile(maintain)
     load(graph, tmp_path, EVE, "overwrite")
+    assert left == [[]]
+    assert versions[1] > versions[0]
     assert writes == [1]
     assert set(content(graph)["Person"]) == {"eve"}
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.maintain import maintenance
 from omnigraph.maintain import reconciler as module
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
@@ -52,7 +54,39 @@ def test_it_can_be_switched_off(graph: Graph) -> None:
     assert [t.due for t in alone.status().branches[0].tables].count(True) == 1
 
 
-def test_a_table_that_never_rests_is_compacted_too(graph: Graph) -> None:
+def test_a_table_that_never_rests_is_compacted_too(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody writes during every pass: only one that took its turn is not overtaken."""
+    tended = opened(graph)
+    plan, optimize = maintenance.plan_compaction, module.optimize_table
+    numbers, writers, passes = iter(range(1000, 2000)), list[threading.Thread](), list[bool]()
+
+    def plan_among_writers(*arguments: Any) -> Any:
+        number = next(numbers)
+        writers.append(threading.Thread(target=write, args=(tended, range(number, number + 1))))
+        writers[-1].start()
+        writers[-1].join(1.0)  # it waits for the pass, or wins
+        return plan(*arguments)
+
+    def noted(*arguments: Any) -> bool:
+        passes.append(optimize(*arguments))
+        return passes[-1]
+
+    monkeypatch.setattr(maintenance, "plan_compaction", plan_among_writers)
+    monkeypatch.setattr(module, "optimize_table", noted)
+    write(tended, range(12))
+    assert tended.engine.reconciler.settle()
+    for writer in writers:
+        writer.join()
+    assert writers
+    assert set(passes) == {True}
+    assert notes(tended) < 12
+    assert tended.engine.reconciler.settle()
+    assert_at_rest(tended)
+
+
+def test_compaction_among_many_writers_loses_nothing(graph: Graph) -> None:
     tended = opened(graph)
     writers = [
         threading.Thread(target=write, args=(tended, range(n * 100, n * 100 + 40)))
@@ -89,14 +123,21 @@ def test_who_waits_for_whom(uri: str, schema: str, monkeypatch: pytest.MonkeyPat
     assert paces == ([True] if property_name == "text" else [False, False, True])
 
 
-def test_a_failing_upkeep_fails_no_write(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> bool:
+def test_a_failing_upkeep_fails_no_write(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = []
+
+    def fail(*arguments: object) -> bool:
+        calls.append(arguments)
         raise StorageFailure("the disk is tired")
 
     monkeypatch.setattr(module, "optimize_table", fail)
     tended = opened(graph)
     write(tended, range(20))
     assert tended.engine.reconciler.settle()
+    assert calls
+    assert "put off: the disk is tired" in caplog.text
     assert len(content(tended)["Note"]) == 21
 
 

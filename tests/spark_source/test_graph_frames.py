@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.changes.shape import Edit
-from omnigraph.errors import InvalidArgument, ValidationFailed
+from omnigraph.errors import InvalidArgument, PreconditionFailed, ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.load.options import LoadReceipt
+from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.spark_source import GraphReader, GraphWriter
 from omnigraph.testing.invariants import assert_at_rest
 
@@ -65,6 +68,41 @@ def test_all_frames_of_a_reader_are_of_one_commit(spark: Any, people: Graph) -> 
     )
     assert reader.frame("Knows").count() == 0
     assert reader.frame("Person", ["id", "age"], "age = 3").collect() == [("a", 3)]
+
+
+def test_a_reader_of_a_branch_and_of_the_past(spark: Any, people: Graph) -> None:
+    people.apply({"Person": Edit(insert=[{"name": "a"}])})
+    people.tags.create("v1")
+    people.branches.create("side")
+    people.apply({"Person": Edit(insert=[{"name": "b"}])}, "side")
+    people.apply({"Person": Edit(insert=[{"name": "c"}])})
+
+    def names(reader: GraphReader) -> list[str]:
+        return sorted(row.id for row in reader.frame("Person", ["id"]).collect())
+
+    assert names(GraphReader(spark, people.uri, "side")) == ["a", "b"]
+    assert names(GraphReader(spark, people.uri, branch="side", at="v1")) == ["a"]
+    assert names(GraphReader(spark, people.uri)) == ["a", "c"]
+
+
+def test_a_write_with_terms(spark: Any, people: Graph) -> None:
+    seen = people.snapshot().graph_commit_id
+
+    def write(name: str, **terms: Any) -> LoadReceipt:
+        return GraphWriter(people.uri, **terms).add("Person", persons(spark, name)).commit()
+
+    first = write("a", if_commit=seen, idempotency_key="k")
+    assert not first.repeated
+    again = write("b", idempotency_key="k")
+    assert again.repeated
+    assert again.commit == first.commit
+    with pytest.raises(PreconditionFailed):
+        write("c", if_commit=seen)
+    assert people.read("Person")["id"].to_pylist() == ["a"]
+    lists = Path(people.uri, "__history")
+    assert not list(lists.glob("*.arrow"))
+    write("d", settings=Settings(history=HistorySettings(inline_ids=0)))
+    assert len(list(lists.glob("*.arrow"))) == 1
 
 
 def test_a_batch_is_committed_once(spark: Any, people: Graph) -> None:
