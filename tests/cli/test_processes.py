@@ -68,6 +68,18 @@ def test_a_read_loads_what_it_needs(many: str, words: list[str], unneeded: str, 
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, said.format(many=many))
 
 
+def test_an_export_loads_nothing_that_writes(many: str) -> None:
+    code = (
+        "import os, sys, omnigraph; "
+        f"omnigraph.open({many!r}, read_only=True).export(os.devnull); "
+        "print(*sorted({m.split('.')[1] for m in sys.modules if m.startswith('omnigraph.')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = set(done.stdout.split())
+    assert "export" in found
+    assert not found & set(f"{QUERYING} {WRITING} spark_query".split()) - {"export"}
+
+
 def test_a_day_with_a_graph(tmp_path: Path) -> None:
     schema = tmp_path / "s.pg"
     schema.write_text("node P { name: String @key }\n")

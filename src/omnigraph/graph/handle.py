@@ -233,10 +233,10 @@ class Graph(Branching):
         `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
         `engine="spark"` it is a directory of parts that workers write side by side.
         """
-        from omnigraph.graph import loading
+        from omnigraph.graph import exporting
 
         snapshot = self.snapshot(branch, at=at)
-        return loading.export(self._engine, snapshot, path, types, (format, engine))
+        return exporting.export(self._engine, snapshot, path, types, (format, engine))
 
     def blob(
         self,
@@ -253,10 +253,10 @@ class Graph(Branching):
         Example:
             >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
         """
-        from omnigraph.graph import loading
+        from omnigraph.graph import exporting
 
         snapshot = self.snapshot(branch, at=at)
-        return loading.blob(self._engine, snapshot, (kind, type, id, property))
+        return exporting.blob(self._engine, snapshot, (kind, type, id, property))
 
     def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
         """Add types: `catalog` holds all present ones unchanged, and new ones."""
