@@ -108,6 +108,8 @@ def test_optimize(cli, people) -> None:
     assert cli("optimize", people.uri, "--type", "Person").out == (
         "optimized 1 branch: 3 indexes up to date\n"
     )
+    rows = cli("optimize", people.uri, "--type", "Person", "--json").json["indexes"]
+    assert [row["type_name"] for row in rows] == ["Person"] * 3
     listed = cli("optimize", people.uri, "--type", "Person", "--verbose").out.splitlines()
     assert listed[0].split()[:3] == ["branch", "type_name", "property"]
     assert len(listed) == 2 + 3

@@ -122,17 +122,19 @@ def optimize(
         behind = graph.optimize(branch, types, engine=engine.value)
     names = [branch] if branch else [found.name for found in graph.branches.list()]
     status = [
-        {"branch": name, **row.to_dict()} for name in names for row in graph.index_status(name)
+        {"branch": name, **row.to_dict()}
+        for name in names
+        for row in graph.index_status(name)
+        if not types or row.type_name in types
     ]
-    concerned = [row for row in status if not types or row["type_name"] in types]
     if session.json:
         print_json({"branch": branch, "skipped": behind, "indexes": status})
         return
     if verbose:
         columns = ("branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
-        print_table(columns, [[row[name] for name in columns] for row in concerned])
+        print_table(columns, [[row[name] for name in columns] for row in status])
     else:
-        print_result(_index_summary(concerned, len(names)))
+        print_result(_index_summary(status, len(names)))
     for name in behind:
         session.note(f"{name} was busy and is not compacted yet; run it again")
 
