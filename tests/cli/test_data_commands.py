@@ -51,6 +51,15 @@ def test_load_from_stdin(cli, people, rows) -> None:
     assert cli("load", "--data", rows, "--engine", "hadoop", people.uri).code == 2
 
 
+def test_a_load_with_a_key_of_before(cli, people, rows) -> None:
+    words = ("load", "--data", rows, people.uri, "--idempotency-key", "k")
+    first = cli(*words, "--json").json
+    assert first["repeated"] is False
+    assert cli(*words, "--json").json == {**first, "repeated": True}
+    assert cli(*words).out == f"already done by commit {first['commit']['graph_commit_id']}\n"
+    assert people.read("Person").num_rows == 4
+
+
 def test_load_into_a_new_branch(cli, people, rows) -> None:
     words = ("load", "--data", rows, "--branch", "in/today", "--from", "main", people.uri)
     assert cli(*words, "--json").json["branch_created"] is True

@@ -15,6 +15,7 @@ def test_mutate(cli, people, queries) -> None:
         "affected_edges",
         "actor_id",
         "commit",
+        "repeated",
     ]
     assert (body["query_name"], body["affected_nodes"], body["actor_id"]) == ("grow", 1, "eve")
     assert body["commit"] == people.commits.list()[0].to_dict()
@@ -36,8 +37,10 @@ def test_a_lost_precondition_is_exit_code_4(cli, people) -> None:
 
 def test_a_repeated_key_changes_nothing_twice(cli, people) -> None:
     words = ("mutate", "-e", ADD, "-p", "n=New", "--idempotency-key", "k1", "--store", people.uri)
-    first = cli(*words, "--json").json["commit"]
-    assert cli(*words, "--json").json["commit"] == first
+    first = cli(*words, "--json").json
+    assert first["repeated"] is False
+    assert cli(*words, "--json").json == {**first, "repeated": True}
+    assert cli(*words).out == f"already done by commit {first['commit']['graph_commit_id']}\n"
 
 
 def test_cli_and_python_mutate_alike(cli, people) -> None:

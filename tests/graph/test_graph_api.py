@@ -173,6 +173,7 @@ def test_idempotency_key_gives_the_first_receipt_again(any_uri: str) -> None:
     first = graph.apply(insert("n1"), idempotency_key="order-1")
     again = graph.apply(insert("n1"), idempotency_key="order-1")
     assert (again.repeated, first.repeated) == (True, False)
+    assert again.to_dict() == {**first.to_dict(), "repeated": True}
     assert (again.commit, again.affected_nodes) == (first.commit, first.affected_nodes)
 
     other = open_graph(any_uri, settings=settings)

@@ -80,6 +80,7 @@ def test_receipt(graph: Graph, lines: Path) -> None:
         ],
         "total_entities": 6,
         "commit": None,
+        "repeated": False,
     }
     assert receipt.commit is not None
     assert (receipt.commit.operation, receipt.commit.message) == ("load", "first")

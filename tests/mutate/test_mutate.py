@@ -57,6 +57,7 @@ def test_a_receipt_is_exact(graph: Graph) -> None:
         "affected_edges": 0,
         "actor_id": "ada",
         "commit": receipt.commit.to_dict(),
+        "repeated": False,
     }
     assert (receipt.commit.message, receipt.commit.operation) == ("hello", "mutate")
     nothing = graph.mutate(TEXT, "forget", {"name": "nobody"})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from omnigraph.values.json_values import finite, json_form
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.records import Commit
 
 EXIT_FAILED = 1
 EXIT_LOST_PRECONDITION = 4
@@ -36,6 +39,11 @@ def counted(number: int, thing: str) -> str:
     """`1 node`, `2,000 nodes`, `3 branches`."""
     ending = "es" if thing.endswith(("ch", "x", "sh")) else "s"
     return f"{number:,} {thing}{'' if number == 1 else ending}"
+
+
+def already_done(commit: Commit) -> str:
+    """For a write whose idempotency key was used before."""
+    return f"already done by commit {commit.graph_commit_id}"
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

@@ -117,6 +117,7 @@ class WriteReceipt:
             "affected_edges": self.affected_edges,
             "actor_id": self.commit.actor_id if self.commit else None,
             "commit": self.commit.to_dict() if self.commit else None,
+            "repeated": self.repeated,
         }
 
 

@@ -85,6 +85,7 @@ class LoadReceipt:
             "edges": self.edges,
             "total_entities": self.total_entities,
             "commit": self.commit.to_dict() if self.commit else None,
+            "repeated": self.repeated,
         }
 
     def _loaded(self, kind: EntityKind) -> list[dict[str, Any]]:

@@ -57,6 +57,7 @@ class MutationReceipt:
             "affected_edges": self.affected_edges,
             "actor_id": self.actor_id,
             "commit": self.commit.to_dict() if self.commit else None,
+            "repeated": self.repeated,
         }
 
 

@@ -23,7 +23,7 @@ from omnigraph.cli.options import (
     Uri,
     WorkEngine,
 )
-from omnigraph.cli.output import WrongUsage, counted, print_json, print_result
+from omnigraph.cli.output import WrongUsage, already_done, counted, print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
@@ -139,6 +139,9 @@ def load(
     )
     if session.json:
         print_json(receipt.to_dict())
+        return
+    if receipt.repeated and receipt.commit is not None:
+        print_result(already_done(receipt.commit))
         return
     if receipt.engine == LoadEngine.SPARK:
         session.note(f"loaded by Spark: {receipt.engine_reason}")

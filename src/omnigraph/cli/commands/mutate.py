@@ -6,7 +6,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Branch, IdempotencyKey, IfCommit, Message, Store
-from omnigraph.cli.output import counted, print_json, print_result
+from omnigraph.cli.output import already_done, counted, print_json, print_result
 from omnigraph.cli.query_text import QueryCall, prepare, require_mutation
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_write
@@ -50,6 +50,9 @@ def mutate(
         )
     if session.json:
         print_json(receipt.to_dict())
+        return
+    if receipt.repeated and receipt.commit is not None:
+        print_result(already_done(receipt.commit))
         return
     made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
     nodes, edges = receipt.affected_nodes, receipt.affected_edges
