@@ -393,7 +393,7 @@ def test_unusual_good_names_work(any_graph: Graph, name: str) -> None:
     "text", ["x" * 300, "a b", "nul\0", "../../etc", "", "01ARZ3NDEKTSV4RRFFQ69G5FAV"]
 )
 def test_time_travel_to_nowhere_says_so(graph: Graph, text: str) -> None:
-    with pytest.raises(NotFound, match="no commit or tag"):
+    with pytest.raises(NotFound, match="no commit, tag or branch"):
         graph.snapshot(at=text)
 
 

@@ -79,9 +79,43 @@ def test_keys_are_found_until_they_expire(graph: Graph, commits: CommitGraph) ->
 
 
 def test_nowhere(commits: CommitGraph) -> None:
-    with pytest.raises(NotFound, match="no commit or tag"):
+    with pytest.raises(NotFound, match="no commit '01ARZ"):
         commits.find("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     with pytest.raises(NotFound, match="no commit as old"):
         commits.snapshot_at("1999-01-01T00:00:00Z")
     with pytest.raises(NotFound, match="no branch"):
         commits.snapshot_at("2999-01-01T00:00:00Z", "absent")
+
+
+def test_a_branch_is_its_head_now(graph: Graph, commits: CommitGraph) -> None:
+    head = graph.commits.list("b", limit=1)[0].graph_commit_id
+    assert commits.snapshot_at("b").graph_commit_id == head
+    assert commits.snapshot_at("b") == graph.snapshot("b")
+    assert graph.read("Note", at="main").num_rows == COMMITS
+
+
+@pytest.mark.parametrize("name", ["2026-01-01", "20260101T000000Z"])
+def test_a_branch_that_reads_like_a_moment(graph: Graph, commits: CommitGraph, name: str) -> None:
+    graph.branches.create(name, "b")
+    assert commits.snapshot_at(name).graph_branch == name
+
+
+def test_tags_and_commits_come_before_branches(graph: Graph, commits: CommitGraph) -> None:
+    old = [s.commit for s in commits.walk(main_state(graph))][5].graph_commit_id
+    graph.tags.create("both", old)
+    graph.branches.create("both", "b")
+    graph.branches.create(old)
+    assert commits.snapshot_at(old).graph_commit_id == old
+    assert commits.snapshot_at("both").graph_commit_id == old
+    graph.branches.delete(old)
+    graph.branches.create("01ARZ3NDEKTSV4RRFFQ69G5FAV", "b")
+    assert commits.snapshot_at("01ARZ3NDEKTSV4RRFFQ69G5FAV") == graph.snapshot(
+        "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    )
+
+
+def test_a_name_nearby_is_suggested(commits: CommitGraph) -> None:
+    with pytest.raises(NotFound, match="no commit, tag or branch 'mian'; did you mean 'main'"):
+        commits.snapshot_at("mian")
+    with pytest.raises(NotFound, match=r"no commit 'main' on any branch$"):
+        commits.find("main")

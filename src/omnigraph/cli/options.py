@@ -30,7 +30,11 @@ class BranchPlace:
 
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="COMMIT|TAG|TIME", help="Read the past instead of the head."),
+    typer.Option(
+        "--at",
+        metavar="COMMIT|TAG|TIME|BRANCH",
+        help="Read the past instead of the head of --branch.",
+    ),
 ]
 Timeout = Annotated[
     float | None,

@@ -143,6 +143,6 @@ class Schema:
         self._engine = engine
 
     def show(self, branch: str = MAIN, *, at: str | None = None) -> AcceptedSchema:
-        """The schema of a branch, now or `at` a commit, tag or moment."""
+        """The schema of a branch, now or `at` a commit, tag, moment or branch."""
         found = reads.snapshot(self._engine, branch, at)
         return self._engine.reader.schemas.read(found.schema_id)

@@ -65,7 +65,7 @@ class Graph(Branching):
         return reads.format_version(self._engine)
 
     def snapshot(self, branch: str = MAIN, *, at: str | None = None) -> Snapshot:
-        """One coherent state: the head of `branch`, or `at` a commit, tag or moment."""
+        """One coherent state: the head of `branch`, or `at` a commit, tag, moment or branch."""
         return reads.snapshot(self._engine, branch, at)
 
     def read(
@@ -92,10 +92,10 @@ class Graph(Branching):
         cancel: threading.Event | None = None,
         engine: str = "local",
     ) -> QueryResult:
-        """Run one query of a text; `at` is a commit, tag or moment, `timeout` seconds.
+        """Run one query of a text; `at` is a commit, tag, moment or branch.
 
-        Another thread that sets `cancel` ends the query: it raises `ResourceLimit`. With
-        `engine="spark"` the executors of Spark do the work, for graphs larger than one machine.
+        After `timeout` seconds, or when another thread sets `cancel`, it ends with `ResourceLimit`.
+        With `engine="spark"` Spark's executors do the work, for graphs larger than one machine.
 
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from itertools import chain
 
-from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.errors import InvalidArgument, InvalidName, NotFound
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.history import CommitPage
 from omnigraph.manifest.lineage import Lineage
@@ -16,6 +16,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, StoredCommit, TablePin
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.clock import ulid_micros
 from omnigraph.values.identifiers import MAIN, TableKey
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -35,13 +36,13 @@ class CommitGraph:
 
     def find(self, commit_id: str, prefer: str = MAIN) -> Commit:
         """A commit by id, on `prefer`, any other live branch, or brought in by a merge."""
-        try:
-            return self._locate(commit_id, prefer)[2]
-        except NotFound:
-            merged = Lineage(self._reader, ()).find(commit_id)
-            if merged is None:
-                raise
-            return merged.commit
+        located = self._locate(commit_id, prefer)
+        if located is not None:
+            return located[2]
+        merged = Lineage(self._reader, ()).find(commit_id)
+        if merged is None:
+            raise NotFound(f"no commit {commit_id!r} on any branch", commit=commit_id)
+        return merged.commit
 
     def find_in(self, state: BranchState, commit_id: str) -> Commit | None:
         for stored in self.walk(state):
@@ -65,25 +66,42 @@ class CommitGraph:
         return None
 
     def snapshot_at(self, target: str, branch: str = MAIN) -> Snapshot:
-        """The graph at a commit id, a tag or an RFC 3339 moment of `branch`."""
+        """The graph at a tag, a commit id, a branch's head or an RFC 3339 moment of `branch`."""
         if not isinstance(target, str):
-            raise InvalidArgument(f"`at` is a commit id, a tag or a moment as text, got {target!r}")
+            raise InvalidArgument(
+                f"`at` is a commit id, a tag, a branch or a moment as text, got {target!r}"
+            )
         tag = self._reader.tag_refs.find(target)
         if tag is not None:
             return self._tag_snapshot(tag)
+        # Only what looks like an id is searched for in all of history before it may be a branch.
+        may_be_commit = ulid_micros(target) is not None
+        found = self._snapshot_at_commit(target, branch) if may_be_commit else None
+        found = found or self._snapshot_of_head(target)
+        if found is not None:
+            return found
         moment = _parse_moment(target)
         if moment is not None:
             return self._snapshot_at_moment(moment, target, branch)
-        try:
-            ref, state, commit = self._locate(target, branch)
-        except NotFound:
-            lineage = Lineage(self._reader, ())
-            if lineage.find(target) is None:
-                raise
-            return lineage.snapshot(target)
-        return self._snapshot_of(ref, state, commit)
+        names = [*self._reader.tag_refs.names(), *self._reader.branch_refs.names()]
+        close = difflib.get_close_matches(target, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise NotFound(f"no commit, tag or branch {target!r}{hint}", at=target)
 
-    def _locate(self, commit_id: str, prefer: str) -> tuple[BranchRef, BranchState, Commit]:
+    def _snapshot_at_commit(self, commit_id: str, prefer: str) -> Snapshot | None:
+        located = self._locate(commit_id, prefer)
+        if located is not None:
+            return self._snapshot_of(*located)
+        lineage = Lineage(self._reader, ())
+        return lineage.snapshot(commit_id) if lineage.find(commit_id) is not None else None
+
+    def _snapshot_of_head(self, name: str) -> Snapshot | None:
+        try:
+            return self._reader.snapshot(*self._reader.branch(name))
+        except (NotFound, InvalidName):
+            return None
+
+    def _locate(self, commit_id: str, prefer: str) -> tuple[BranchRef, BranchState, Commit] | None:
         names = self._reader.branch_refs.names()
         for name in [prefer, *(n for n in names if n != prefer)]:
             try:
@@ -93,9 +111,7 @@ class CommitGraph:
             commit = self.find_in(state, commit_id)
             if commit is not None:
                 return ref, state, commit
-        close = difflib.get_close_matches(commit_id, [*self._reader.tag_refs.names(), *names], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no commit or tag {commit_id!r} on any branch{hint}", commit=commit_id)
+        return None
 
     def _snapshot_at_moment(self, moment: int, text: str, branch: str) -> Snapshot:
         ref, state = self._reader.branch(branch)
