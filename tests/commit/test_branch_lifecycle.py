@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from omnigraph.errors import InvalidName
+from omnigraph.errors import InvalidName, OmnigraphError
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import open_graph
+from omnigraph.lance_store.dataset_branches import create_branch
+from omnigraph.manifest.reader import manifest_version
+from omnigraph.testing import workloads
 from omnigraph.testing.invariants import assert_at_rest, content
 
 NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}
@@ -26,4 +33,58 @@ def test_a_rename_to_its_own_name_changes_nothing(graph: Graph, again: str) -> N
     assert graph.branches.rename("caf\u00e9", again).name == "caf\u00e9"
     assert [b.name for b in graph.branches.list()] == ["main", "caf\u00e9"]
     assert "new" in content(graph, "caf\u00e9")["Note"]
+    assert_at_rest(graph)
+
+
+def names(graph: Graph) -> list[str]:
+    return [branch.name for branch in graph.branches.list()]
+
+
+def fork_as_earlier_releases_did(graph: Graph, name: str, source: str) -> None:
+    """The fork keeps the name its source got by a rename: such graphs are out there."""
+    lifecycle = graph.engine.lifecycle
+    source_ref, ref = lifecycle._new_ref(name, source)
+    at = manifest_version(source_ref, graph.engine.reader.state(source_ref).version)
+    create_branch(graph.engine.store, at, ref.incarnation)
+    assert graph.engine.reader.branch_refs.create(ref)
+
+
+@pytest.mark.parametrize("fork", [fork_as_earlier_releases_did, None])
+def test_a_fork_of_a_renamed_branch_has_its_own_name(
+    graph: Graph, fork: Callable[[Graph, str, str], None] | None
+) -> None:
+    graph.branches.create("old")
+    graph.apply(NEW_NOTE, "old")
+    graph.branches.rename("old", "new")
+    if fork is not None:
+        fork(graph, "z", "new")
+    else:
+        assert graph.branches.create("z", "new").name == "z"
+        assert graph.engine.reader.branch("z")[1].name == "z", "read without a look at other refs"
+    graph.branches.create("child", "z")
+    for handle in (graph, open_graph(graph.uri, settings=workloads.settings())):
+        assert names(handle) == ["main", "child", "new", "z"]
+        handle.apply({"Note": {"upsert": [{"id": "on-z", "text": "x"}]}}, "z")
+        assert set(content(handle, "z")["Note"]) == {"n0", "new", "on-z"}
+        assert set(content(handle, "new")["Note"]) == {"n0", "new"}
+        assert set(content(handle, "child")["Note"]) == {"n0", "new"}
+    graph.branches.rename("z", "y")
+    graph.branches.delete("new")
+    graph.branches.rename("y", "new")
+    assert names(graph) == ["main", "child", "new"]
+    assert "on-z" in content(graph, "new")["Note"]
+    assert_at_rest(graph)
+
+
+def test_a_load_into_a_fresh_branch_of_a_renamed_one(graph: Graph, tmp_path: Path) -> None:
+    graph.branches.create("old")
+    graph.branches.rename("old", "new")
+    good, bad = tmp_path / "good.ndjson", tmp_path / "bad.ndjson"
+    good.write_text('{"type": "Note", "data": {"id": "loaded", "text": "x"}}\n')
+    bad.write_text('{"type": "Nothing", "data": {}}\n')
+    with pytest.raises(OmnigraphError):
+        graph.load(bad, branch="imported", from_branch="new")
+    assert names(graph) == ["main", "new"]
+    graph.load(good, branch="imported", from_branch="new")
+    assert set(content(graph, "imported")["Note"]) == {"n0", "loaded"}
     assert_at_rest(graph)

@@ -13,6 +13,7 @@ from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.errors import AlreadyExists, CommitRejected, InvalidArgument, InvalidName, NotFound
 from omnigraph.lance_store.dataset_branches import create_branch, physical_name
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.publisher import Publisher
@@ -117,6 +118,9 @@ class BranchLifecycle:
             at = manifest_version(source_ref, state.version)
             create_branch(self._store, at, ref.incarnation)
             failpoints.hit("branch.create_after_physical")
+            if state.name is not None:
+                # The head it starts from says what its source is called since a rename.
+                self._publisher.publish(ref, self._naming(ref.name, state))
             if not self._reader.branch_refs.create(ref):
                 raise AlreadyExists(f"branch {ref.name!r} exists already", branch=ref.name)
             self._store.flush_to_disk()
@@ -144,13 +148,14 @@ class BranchLifecycle:
                 if not self._reader.branch_refs.create(renamed):
                     raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
             failpoints.hit("branch.rename_after_ref")
-            self._publisher.publish(
-                ref, Publication(self._clock.new_ulid(), state.version, renames_to=checked)
-            )
+            self._publisher.publish(ref, self._naming(checked, state))
             failpoints.hit("branch.rename_after_mark")
             self._reader.branch_refs.remove(ref)
             self._store.flush_to_disk()
         return renamed
+
+    def _naming(self, name: str, state: BranchState) -> Publication:
+        return Publication(self._clock.new_ulid(), state.version, renames_to=name)
 
     def delete(self, name: str, actor_id: str | None, only_at: str | None = None) -> None:
         """Mark the head deleted, then remove the name. Branches forked from it live on.

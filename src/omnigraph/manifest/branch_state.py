@@ -44,7 +44,10 @@ class BranchState:
     dropped: Mapping[TableKey, TablePin] = field(default_factory=dict)
     deleted: bool = False
     name: str | None = None
-    """The branch's name since it was renamed; None: the one it was made with."""
+    """The branch's name since it was renamed; None: the one it was made with.
+
+    It counts while a ref of that name leads here: `ManifestReader.goes_by_another_name`.
+    """
     streams: Mapping[str, StreamMark] = field(default_factory=dict)
     """High-water marks, least recently moved first."""
 

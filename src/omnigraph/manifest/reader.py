@@ -67,11 +67,22 @@ class ManifestReader:
         if ref is None:
             self._refuse_unknown(checked)
         state = self.state(ref)
-        if state.deleted or state.name not in (None, checked):
+        if state.deleted or self.goes_by_another_name(ref, state):
             self._refs.pop(checked, None)
             self._refuse_unknown(checked)
         self._refs[checked] = ref
         return ref, state
+
+    def goes_by_another_name(self, ref: BranchRef, state: BranchState) -> bool:
+        """A rename gave this branch the name in its head, and `ref` is what it left behind.
+
+        A head may also show a name without a ref of its own: inherited from the branch it was
+        forked from, or of a rename that was cut short. Such a name does not count.
+        """
+        if state.name in (None, ref.name):
+            return False
+        named = self.branch_refs.find(state.name)
+        return named is not None and named.incarnation == ref.incarnation
 
     def ref(self, name: str) -> BranchRef:
         """Where a branch lives, without a look at its head when we know it already."""

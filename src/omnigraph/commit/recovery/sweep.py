@@ -132,6 +132,6 @@ class Recovery:
 def _untouched(state: BranchState, name: str) -> bool:
     """No commit was made under this name, apart from those that undid an unfinished one."""
     own = [s.commit for s in state.commits if s.commit.graph_branch == name]
-    if state.name is not None or len(own) == len(state.commits):
+    if state.name not in (None, name) or len(own) == len(state.commits):
         return False  # somebody gave it another name, or its beginning is out of sight
     return all(commit.operation == RECOVERY_OPERATION for commit in own)
