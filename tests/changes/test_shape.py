@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -88,8 +90,8 @@ def test_ids_of_keyed_types_are_the_key() -> None:
         (NOTE, [{"text": "x", "v": [1.0]}], "v"),
         (KNOWS, [{"from": "a"}], "'to' is required"),
         (KNOWS, [{"from": "a", "src": "a", "to": "b"}], "twice"),
-        (PERSON, [{"name": "a", "age": 1.5}], "1.5 is no integer"),
-        (PERSON, [{"name": "a", "age": float("nan")}], "nan is no integer"),
+        (PERSON, [{"name": "a", "age": 1.5}], "1.5 is not an integer"),
+        (PERSON, [{"name": "a", "age": float("nan")}], "nan is not an integer"),
         (PERSON, pa.table({"name": ["a"], "age": [1.5]}), "age"),
         (NOTE, [{"text": "\ud800"}], "text"),
         (NOTE, {"text": "x"}, "list of dicts"),
@@ -132,6 +134,80 @@ def test_deletes_are_a_list_of_ids(ids: object) -> None:
 def test_a_whole_float_is_an_integer() -> None:
     rows = shape_rows(PERSON, [{"name": "a", "age": 3.0}], counter())
     assert rows["age"].to_pylist() == [3]
+
+
+EVERY = catalog_from_text(
+    """node Every { i: I64?  a: I32?  f: F64?  d: Date?  t: DateTime?  b: Bool?  s: String?
+    e: enum(x, y)?  li: [I64]?  ls: [String]?  v: Vector(2)? }"""
+).nodes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "stored"),
+    [
+        ("i", Decimal("2"), 2),
+        ("i", Decimal("2E3"), 2000),
+        ("i", np.int8(3), 3),
+        ("i", np.float64(3), 3),
+        ("i", "9007199254740993", 9007199254740993),
+        ("a", np.uint64(7), 7),
+        ("f", Decimal("0.5"), 0.5),
+        ("f", 3, 3.0),
+        ("f", np.float32(0.5), 0.5),
+        ("d", "2026-04-14", dt.date(2026, 4, 14)),
+        ("d", 1, dt.date(1970, 1, 2)),
+        ("t", "2026-04-14T10:00:00+02:00", dt.datetime(2026, 4, 14, 8)),
+        ("t", 1500, dt.datetime(1970, 1, 1, 0, 0, 1, 500_000)),
+        ("b", np.bool_(True), True),
+        ("li", (1, 2), [1, 2]),
+        ("li", [1.0, Decimal(2), np.int64(3)], [1, 2, 3]),
+        ("li", np.array([1, 2]), [1, 2]),
+        ("v", np.array([0.5, 1], np.float32), [0.5, 1.0]),
+        ("v", (Decimal("0.5"), 1), [0.5, 1.0]),
+    ],
+)
+def test_python_values_are_read_as_everywhere_else(name: str, given: object, stored: object):
+    rows = shape_rows(EVERY, [{name: None}, {name: given}], counter())
+    assert rows.column(name).to_pylist() == [None, stored]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("i", Decimal("1.5")),
+        ("i", Decimal("Infinity")),
+        ("i", Decimal("1E+999999")),
+        ("i", np.float64(1.5)),
+        ("i", True),
+        pytest.param("i", 10**5000, id="digits"),
+        ("i", {}),
+        ("a", "5"),
+        ("a", 3e9),
+        ("f", True),
+        ("f", "1"),
+        ("d", dt.datetime(2026, 4, 14, 23, 59)),
+        ("d", 10**9),
+        ("t", dt.date(2026, 4, 14)),
+        ("t", "2026-04-14T10:00:00"),
+        ("b", 1),
+        ("s", b"x"),
+        ("s", 5),
+        ("e", 5),
+        ("li", [1.5]),
+        ("li", [Decimal("1.5")]),
+        ("li", [True]),
+        ("li", "12"),
+        ("li", 5),
+        ("ls", ["x", b"y"]),
+        ("v", [True, 1.0]),
+        ("v", ["1", 1.0]),
+        ("v", 1.0),
+    ],
+)
+def test_no_python_value_is_cut_or_guessed(name: str, given: object) -> None:
+    with pytest.raises(ValidationFailed, match=f"property {name!r}: ") as caught:
+        shape_rows(EVERY, [{name: None}, {name: given}], counter())
+    assert len(str(caught.value)) < 300
 
 
 def test_an_unknown_type_is_refused() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from omnigraph.errors import InvalidArgument
@@ -41,6 +43,12 @@ GOOD: list[tuple[object, ValueType, Any]] = [
         scalar("DateTime"),
         dt.datetime(2026, 1, 2, 3, 4, 5, 999000, UTC),
     ),
+    (Decimal("12"), scalar("I32"), 12),
+    (Decimal("0.5"), scalar("F64"), 0.5),
+    (np.int16(12), scalar("U64"), 12),
+    (np.float32(0.5), scalar("F64"), 0.5),
+    (np.bool_(False), scalar("Bool"), False),
+    ([np.int8(1), Decimal(2)], ListType(ScalarKind.I64), [1, 2]),
     ((1, 2), VectorType(2), [1.0, 2.0]),
     (["a"], ListType(ScalarKind.STRING), ["a"]),
     ("b", EnumType(("a", "b")), "b"),
@@ -54,6 +62,12 @@ BAD: list[tuple[object, ValueType]] = [
     (True, scalar("I64")),
     (1.0, scalar("I64")),
     (2**63, scalar("I64")),
+    (Decimal("1.5"), scalar("I64")),
+    (Decimal("NaN"), scalar("I64")),
+    (Decimal("1E+999999"), scalar("I64")),
+    (Decimal("Infinity"), scalar("F64")),
+    (np.float64(1.5), scalar("I64")),
+    (np.bool_(True), scalar("I64")),
     ("9" * 5000, scalar("I64")),
     (float("nan"), scalar("F64")),
     (float("inf"), scalar("F32")),
@@ -96,3 +110,9 @@ def test_moments_read_back() -> None:
         assert write_moment(moment) == text
     assert parse_moment("2026-02-30T00:00:00Z") is None
     assert parse_date("2026-02-30") is None
+
+
+def test_an_integer_of_any_length_is_refused_in_few_words() -> None:
+    with pytest.raises(InvalidArgument, match="an integer of 16610 bits is not") as caught:
+        coerce(10**5000, scalar("I64"))
+    assert len(str(caught.value)) < 200

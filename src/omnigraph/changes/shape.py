@@ -16,8 +16,10 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.changes.effects import EditRows
-from omnigraph.errors import ValidationFailed
+from omnigraph.changes.python_values import python_column
+from omnigraph.errors import InvalidArgument, ValidationFailed
 from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
 
 Rows: TypeAlias = Any
 """An Arrow table or a sequence of dicts."""
@@ -68,31 +70,24 @@ def _from_dicts(
     if isinstance(rows, str | Mapping) or not all(isinstance(row, Mapping) for row in rows):
         raise _invalid(entity, "rows are a list of dicts or an Arrow table")
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     defaults = default_values(entity)
     arrays = []
     for name in names:
         target = _EDGE_SPELLINGS.get(name, name) if isinstance(entity, EdgeType) else name
         index = schema.get_field_index(target)
-        kind = schema.field(index).type if index >= 0 else None
         default = defaults.get(name)
         values = [row.get(name, default) for row in rows]
-        _refuse_fractions(entity, name, kind, values)
         try:
-            arrays.append(pa.array(values, type=kind))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
-            raise _invalid(entity, f"property {name!r}: {error}", property=name) from error
+            if index < 0:
+                arrays.append(pa.nulls(len(values)))  # refused by its name in a moment
+            else:
+                kind = kinds.get(target, ScalarType(ScalarKind.STRING))
+                arrays.append(python_column(values, kind, schema.field(index).type))
+        except InvalidArgument as error:
+            message = f"property {name!r}: {error.message}"
+            raise _invalid(entity, message, property=name) from error
     return pa.table(dict(zip(names, arrays, strict=True)))
-
-
-def _refuse_fractions(
-    entity: EntityType, name: str, kind: pa.DataType | None, values: Sequence[object]
-) -> None:
-    # Arrow cuts 1.5 to 1 without a word when it builds integers from Python floats.
-    if kind is None or not pa.types.is_integer(kind):
-        return
-    bad = next((v for v in values if isinstance(v, float) and not v.is_integer()), None)
-    if bad is not None:
-        raise _invalid(entity, f"property {name!r}: {bad} is no integer", property=name)
 
 
 def _delete_ids(entity: EntityType, ids: Sequence[str]) -> pa.Array | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -152,8 +151,6 @@ def _python_value(value: Any) -> Any:
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         # Columns of other tools say UTC by saying nothing.
         return value.replace(tzinfo=dt.UTC)
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, list):
         return [_python_value(item) for item in value]
     return value

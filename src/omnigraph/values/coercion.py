@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from omnigraph.errors import InvalidArgument
@@ -31,6 +32,8 @@ from omnigraph.values.temporal import (
 
 _INTEGER_TEXT = re.compile(r"-?\d{1,20}")
 _F32_MAX = 3.4028234663852886e38
+_SPELLED_BITS = 130
+_PLAIN = frozenset({bool, int, float, str, dt.date, dt.datetime})
 
 
 def coerce(value: object, wanted: ValueType) -> Any:
@@ -52,6 +55,8 @@ def coerce(value: object, wanted: ValueType) -> Any:
 
 
 def coerce_scalar(value: object, kind: ScalarKind) -> Any:
+    if type(value) not in _PLAIN:
+        value = _as_plain(value)
     if kind in INTEGER_KINDS:
         return _coerce_integer(value, kind)
     if kind in FLOAT_KINDS:
@@ -59,9 +64,22 @@ def coerce_scalar(value: object, kind: ScalarKind) -> Any:
     return _COERCE[kind](value)
 
 
+def _as_plain(value: object) -> object:
+    """Numbers of decimal and numpy, which is not imported for it, as the ones Python has."""
+    if isinstance(value, Decimal):
+        # What has more digits than any of our integers is not spelled out.
+        whole = value.is_finite() and value.adjusted() < 40 and value == value.to_integral_value()
+        return int(value) if whole else float(value)
+    if getattr(getattr(value, "dtype", None), "kind", None) in ("b", "i", "u", "f"):
+        return value.item() if hasattr(value, "item") else value
+    return value
+
+
 def describe(value: object) -> str:
     """A value as people see it in an error: short, with its JSON kind."""
     match value:
+        case int() if value.bit_length() > _SPELLED_BITS:
+            return f"an integer of {value.bit_length()} bits"
         case None:
             return "null"
         case bool():
@@ -165,7 +183,7 @@ def _coerce_vector(value: object, width: int) -> list[float]:
         raise InvalidArgument(
             f"a vector of {len(items)} numbers is not a Vector({width})", wanted=f"Vector({width})"
         )
-    return [_coerce_float(item, ScalarKind.F32) for item in items]
+    return [coerce_scalar(item, ScalarKind.F32) for item in items]
 
 
 def _items(value: object, wanted: ValueType) -> Sequence[object]:
