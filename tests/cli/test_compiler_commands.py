@@ -89,7 +89,11 @@ def test_text_that_does_not_parse(files: dict[str, Path]) -> None:
 def test_warnings_fail_only_when_strict(files: dict[str, Path]) -> None:
     files["good.gq"].write_text(GOOD.replace("$n: String", "$n: String, $x: I32"), encoding="utf-8")
     assert lint(files, "good.gq")[0] == 0
+    assert "code" not in json.loads(lint(files, "good.gq", "--json")[1])
     assert lint(files, "good.gq", "--strict")[0] == 1
+    body = json.loads(lint(files, "good.gq", "--strict", "--json")[1])
+    assert (body["code"], body["warnings"]) == ("lint_warnings", 1)
+    assert body["error"].endswith("good.gq: 1 warning")
 
 
 def test_warnings_about_the_schema_are_shown(files: dict[str, Path]) -> None:
@@ -129,6 +133,11 @@ def test_fmt_rewrites_in_place_and_is_stable(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text(text, encoding="utf-8")
     assert runner.invoke(app, [kind, "fmt", "--check", str(file)]).exit_code == 1
+    for name, given in ((str(file), None), ("-", text)):
+        checked = runner.invoke(app, [kind, "fmt", "--check", "--json", name], input=given)
+        body = json.loads(checked.stdout)
+        assert (checked.exit_code, body["code"]) == (1, "not_formatted")
+        assert (body["error"], body["changed"]) == (f"not formatted: {name}", [name])
     assert file.read_text(encoding="utf-8") == text
     assert runner.invoke(app, [kind, "fmt", str(file)]).exit_code == 0
     once = file.read_text(encoding="utf-8")

@@ -41,6 +41,9 @@ def test_merge_preview_conflicts_and_resolutions(graph: Graph, tmp_path: Path) -
     (conflict,) = failed["merge_conflicts"]
     assert (conflict["base"], conflict["ours"], conflict["theirs"]) == (1, 9, 5)
     assert "DivergentUpdate" in run(graph, "branch", "merge", "review", "--preview", code=5)
+    previewed = answer(graph, "branch", "merge", "review", "--preview", code=5)
+    assert (previewed["code"], previewed["error"]) == ("conflict", "review into main: 1 conflict")
+    assert previewed["merge_conflicts"] == failed["merge_conflicts"]
     file = tmp_path / "r.yaml"
     file.write_text("- {type_name: Person, entity_id: ada, property: age, value: 7}\n")
     words = ("--resolutions", str(file), "--delete-branch")

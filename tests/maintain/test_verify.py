@@ -134,4 +134,6 @@ def test_the_command(grown: Graph) -> None:
     grown.engine.store.files.put(f"{RECOVERY}/01HZZZZZZZZZZZZZZZZZZZZZZZ.json", b"rubbish")
     bad = CliRunner().invoke(app, ["verify", grown.uri, "--json"])
     assert bad.exit_code == 1
-    assert json.loads(bad.stdout)["ok"] is False
+    body = json.loads(bad.stdout)
+    assert body["ok"] is False
+    assert (body["code"], body["error"]) == ("verify_findings", "2 findings")

@@ -35,6 +35,15 @@ def print_json(value: Any) -> None:
     print_result(json_text(value, indent=2))
 
 
+def print_report(body: dict[str, Any], failure: tuple[str, str] | None) -> None:
+    """What was found, as JSON; a command that fails by it also says so as every error does."""
+    if failure is None:
+        print_json(body)
+    else:
+        error, code = failure
+        print_json({"error": error, "code": code, "retryable": False, **body})
+
+
 def counted(number: int, thing: str) -> str:
     """`1 node`, `2,000 nodes`, `3 branches`."""
     ending = "es" if thing.endswith(("ch", "x", "sh")) else "s"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import typer
 
 from omnigraph.cli.operator_config import read_operator_config
-from omnigraph.cli.output import WrongUsage
+from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json
 from omnigraph.progress import shown, somebody_watches
 from omnigraph.settings.config_file import OperatorConfig
 from omnigraph.settings.models import Settings
@@ -55,4 +55,6 @@ class Session:
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise typer.Exit(1)
+            if self.json:
+                print_json({"error": "not confirmed, nothing was changed", "code": "not_confirmed"})
+            raise typer.Exit(EXIT_FAILED)

@@ -13,7 +13,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.output import WrongUsage, print_json
+from omnigraph.cli.output import WrongUsage, print_report
 from omnigraph.cli.session import Session
 
 Families = Annotated[list[str] | None, typer.Argument(metavar="FAMILY")]
@@ -47,7 +47,9 @@ def bench(
     run = [sys.executable, "-m", "bench", *words]
     done = subprocess.run(run, cwd=root, stdout=sys.stderr if session.json else None, check=False)
     if session.json:
-        print_json({"exit_code": done.returncode, "families": _made_since(root, began)})
+        failure = ("the bench failed, or missed a target", "bench_failed")
+        body = {"exit_code": done.returncode, "families": _made_since(root, began)}
+        print_report(body, failure if done.returncode else None)
     raise typer.Exit(done.returncode)
 
 

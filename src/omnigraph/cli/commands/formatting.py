@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
+from omnigraph.cli.output import EXIT_FAILED, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.errors import InvalidArgument
@@ -43,8 +43,10 @@ def format_files(
             print_result(formatted)
         elif formatted != source.text and not check:
             _rewrite(file, formatted)
-    if session.json and not to_stdout and STDIN not in files:
-        print_json({"files": files, "changed": changed, "checked": check})
+    if session.json and not to_stdout and (check or STDIN not in files):
+        unformatted = f"not formatted: {', '.join(changed)}"
+        failure = (unformatted, "not_formatted") if check and changed else None
+        print_report({"files": files, "changed": changed, "checked": check}, failure)
     elif not to_stdout:
         for file in changed:
             session.note(f"{'would format' if check else 'formatted'} {file}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.output import EXIT_FAILED, counted, print_json, print_result
+from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
@@ -45,7 +45,9 @@ def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict 
     """
     report, notes = _findings(query, schema)
     if session.json:
-        print_json(_to_json(report, notes))
+        warned = (f"{query}: {_warnings(notes)}", "lint_warnings")
+        failure = warned if strict and notes and not report.errors else None
+        print_report(_to_json(report, notes), failure)
     else:
         for finding, source in notes:
             print_result(render(finding, source) + "\n")

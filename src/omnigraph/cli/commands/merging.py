@@ -15,10 +15,11 @@ from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
 from omnigraph.cli.conflict_lines import conflict_lines, way_out
 from omnigraph.cli.options import Branch, BranchPlace, Engine, Message, Store, WorkEngine
-from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_result
+from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import folded
 from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write, read_branch
+from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
@@ -122,15 +123,16 @@ def _show_preview(
     found = graph.preview_merge(
         *names, strategy=deciding.strategy.value, resolutions=deciding.resolutions
     )
+    total = counted(found.conflict_count, "conflict")
+    conflicting = f"{names[0]} into {names[1]}: {total}"
     if session.json:
-        print_json(found.to_dict())
+        print_report(found.to_dict(), (conflicting, MergeConflicts.code) if found else None)
     else:
         paint = painter(sys.stdout)
         for change in found.changes:
             print_result(folded(change_line(change, paint), 4))
-        total = counted(found.conflict_count, "conflict")
         if found:
-            print_result(f"{names[0]} into {names[1]}: {total}")
+            print_result(conflicting)
             for line in conflict_lines(found, names, paint):
                 print_result(line)
         outcome = "not mergeable yet" if found else found.outcome.replace("_", " ")

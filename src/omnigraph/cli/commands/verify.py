@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.commands.status import readable_bytes
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import EXIT_FAILED, counted, print_json, print_result
+from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
@@ -45,14 +45,15 @@ def verify(
     graph = open_to_read(session, address(session, uri, store))
     with session.working("verifying"):
         report = graph.verify(commits, full=full)
+    total = sum(report.counts.values())
     if session.json:
-        print_json(report.to_dict())
+        failure = None if report.ok else (counted(total, "finding"), "verify_findings")
+        print_report(report.to_dict(), failure)
     else:
         for finding in report.findings:
             branch = f"branch {finding.branch} " if finding.branch else ""
             print_result(f"{finding.check}: {branch}{finding.place}: {finding.message}")
         done = ", ".join(_number_of(what, n) for what, n in report.checked.items() if n)
-        total = sum(report.counts.values())
         found = counted(total, "finding") if total else "no findings"
         print_result(f"{found}; checked {done}")
         if report.orphan_files:
