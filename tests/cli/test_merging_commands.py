@@ -32,6 +32,13 @@ def answer(graph: Graph, *words: str, code: int = 0) -> Any:
     return json.loads(run(graph, *words, "--json", code=code))
 
 
+@pytest.mark.parametrize("engine", [(), ("--engine", "auto"), ("--engine", "local")])
+def test_merge_chooses_its_engine_as_in_python(graph: Graph, engine: tuple[str, ...]) -> None:
+    done = answer(graph, "branch", "merge", "review", *engine)
+    why = "asked for" if "local" in engine else "no session is up"
+    assert (done["engine"], done["engine_reason"]) == ("local", why)
+
+
 def test_merge_preview_conflicts_and_resolutions(graph: Graph, tmp_path: Path) -> None:
     shown = answer(graph, "branch", "merge", "review", "--preview")
     assert (shown["outcome"], len(shown["changes"])) == ("fast_forward", 1)

@@ -42,8 +42,8 @@ Timeout = Annotated[
 ]
 
 
-class LoadEngine(StrEnum):
-    """Who runs a load."""
+class AutoEngine(StrEnum):
+    """Who does the work, or that we choose."""
 
     AUTO = "auto"
     LOCAL = "local"

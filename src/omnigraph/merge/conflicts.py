@@ -84,6 +84,8 @@ class MergeResult:
             "target": self.target,
             "outcome": self.outcome,
             "commit": self.commit.to_dict() if self.commit else None,
+            "engine": self.engine,
+            "engine_reason": self.engine_reason,
         }
         if self.branch_deleted is not None:
             found["branch_deleted"] = self.branch_deleted

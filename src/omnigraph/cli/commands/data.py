@@ -12,11 +12,11 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import (
     At,
+    AutoEngine,
     Branch,
     Engine,
     IdempotencyKey,
     IfCommit,
-    LoadEngine,
     Message,
     Store,
     Types,
@@ -66,7 +66,7 @@ From = Annotated[
     typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
 ]
 Loading = Annotated[
-    LoadEngine,
+    AutoEngine,
     typer.Option("--engine", help="Where the load runs; auto: Spark for very large inputs."),
 ]
 TypeName = Annotated[
@@ -100,7 +100,7 @@ def load(
     mode: LoadMode = Mode.APPEND,
     branch: Branch = "main",
     source: From = None,
-    engine: Loading = LoadEngine.AUTO,
+    engine: Loading = AutoEngine.AUTO,
     type: TypeName = None,
     column: Columns = None,
     message: Message = None,
@@ -143,7 +143,7 @@ def load(
     if receipt.repeated and receipt.commit is not None:
         print_result(already_done(receipt.commit))
         return
-    if receipt.engine == LoadEngine.SPARK:
+    if receipt.engine == AutoEngine.SPARK:
         session.note(f"loaded by Spark: {receipt.engine_reason}")
     for row in (*receipt.nodes, *receipt.edges):
         print_result(f"{row['name']}: {row['entities_loaded']:,}")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.options import LoadEngine
+from omnigraph.cli.options import AutoEngine
 from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 
@@ -24,7 +24,7 @@ Size = Annotated[
     typer.Option("--size", min=300, max=50_000_000, metavar="N", help="About how many entities."),
 ]
 Engine = Annotated[
-    LoadEngine, typer.Option("--engine", help="Where the load runs; auto: on Spark if it can.")
+    AutoEngine, typer.Option("--engine", help="Where the load runs; auto: on Spark if it can.")
 ]
 
 
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = LoadEngine.AUTO
+    session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = AutoEngine.AUTO
 ) -> None:
     """See a graph being made, loaded, searched, branched, merged and recovered, with timings.
 

@@ -14,7 +14,7 @@ from omnigraph.cli.colours import painter
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
 from omnigraph.cli.conflict_lines import conflict_lines, way_out
-from omnigraph.cli.options import Branch, BranchPlace, Engine, Message, Store, WorkEngine
+from omnigraph.cli.options import AutoEngine, Branch, BranchPlace, Message, Store
 from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import folded
@@ -56,6 +56,13 @@ Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to mer
 Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen; write nothing.")]
 DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE afterwards.")]
+MergeEngine = Annotated[
+    AutoEngine,
+    typer.Option(
+        "--engine",
+        help="Where rows are merged; auto: here; on Spark, if up, for very many.",
+    ),
+]
 Old = Annotated[str, typer.Argument(metavar="OLD", help="The branch.")]
 New = Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 Onto = Annotated[str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets it.")]
@@ -78,7 +85,7 @@ def merge(
     preview: Preview = False,
     delete_branch: DeleteBranch = False,
     message: Message = None,
-    engine: Engine = WorkEngine.LOCAL,
+    engine: MergeEngine = AutoEngine.AUTO,
     store: Store = None,
 ) -> None:
     """Bring a branch into another, property by property, as one commit; exit 5 on conflicts.
