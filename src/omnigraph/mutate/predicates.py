@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,21 +16,13 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.walk import rewrite, walk
+from omnigraph.lance_store.reads.row_filter import compares_exactly
 from omnigraph.lance_store.reads.row_lookup import literal
 from omnigraph.values.canonical import entity_id
-from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
+from omnigraph.values.scalars import EnumType, ScalarType
 
 _MOST_IN_FILTER = 2000
 
-# Types whose values a Lance filter compares exactly as we do, by the class of their Python value.
-_EXACT: dict[ScalarKind, type] = {
-    ScalarKind.STRING: str,
-    ScalarKind.BOOL: bool,
-    ScalarKind.I32: int,
-    ScalarKind.I64: int,
-    ScalarKind.U32: int,
-    ScalarKind.DATE: dt.date,
-}
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -132,9 +123,11 @@ def _conditions(
                 ex.RowProperty(column, kind), (ex.Constant() | ex.ParameterRef()) as collection
             ):
                 values = list(evaluator.plain(collection) or ())
-                if all(_is_exact(kind, value) for value in values):
+                if all(compares_exactly(value, kind) for value in values):
                     yield column, "in", values
-            case ex.IsNull(ex.RowProperty(column, kind), negated) if _exact_class(kind):
+            case ex.IsNull(ex.RowProperty(column, kind), negated) if isinstance(
+                kind, EnumType | ScalarType
+            ):
                 yield column, "is not null" if negated else "is null", []
             case _:
                 continue
@@ -145,15 +138,5 @@ def _compared(
 ) -> Iterator[tuple[str, str, list[Any]]]:
     if value is None:
         yield column, "in", []  # a comparison with NULL is never true
-    elif _is_exact(kind, value):
+    elif compares_exactly(value, kind):
         yield column, "in" if operator == "=" else operator, [value]
-
-
-def _exact_class(kind: ex.ExpressionType) -> type | None:
-    if isinstance(kind, EnumType):
-        return str
-    return _EXACT.get(kind.kind) if isinstance(kind, ScalarType) else None
-
-
-def _is_exact(kind: ex.ExpressionType, value: Any) -> bool:
-    return type(value) is _exact_class(kind) and (not isinstance(value, int) or abs(value) < 2**63)

@@ -16,7 +16,7 @@ from typing import Any
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.row_filter import condition, is_null, one_of
+from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, is_null, one_of
 from omnigraph.values.coercion import coerce
 from omnigraph.values.scalars import FLOAT_KINDS, EnumType, ScalarKind, ScalarType, ValueType
 
@@ -127,7 +127,7 @@ class _Parser:
             raise self._wrong("a value")
         self._next += 1
         try:
-            return coerce(value, self._columns[column])
+            return _judged(coerce(value, self._columns[column]), self._columns[column])
         except InvalidArgument as error:
             raise InvalidArgument(
                 f"filter {self._text!r}: {column}: {error.message}", property=column
@@ -213,4 +213,10 @@ def _plain(value: Any, kind: ValueType) -> Any:
         if value.microsecond % 1000 or value.tzinfo is None:
             raise InvalidArgument("stored moments are UTC and have no microseconds")
         return value
-    return value if isinstance(value, dt.date) else coerce(value, kind)
+    return value if isinstance(value, dt.date) else _judged(coerce(value, kind), kind)
+
+
+def _judged(value: Any, kind: ValueType) -> Any:
+    if isinstance(value, dt.datetime) or compares_exactly(value, kind):
+        return value
+    raise InvalidArgument(f"{value} is beyond what storage compares; filter the DataFrame")

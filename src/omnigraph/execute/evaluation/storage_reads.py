@@ -6,7 +6,6 @@ is read whole. Costs are in rows of a whole read.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,12 +15,11 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.entity_view import EntityView, TableView
 from omnigraph.execute.views.partial_view import PartialView
 from omnigraph.ir import expressions as ex
-from omnigraph.lance_store.reads.row_filter import condition, read_where
+from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, read_where
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.search.index_segments import uncovered_rows
 from omnigraph.plan.physical import ColdRead, Find, LookUp
 from omnigraph.values.canonical import canonical_text
-from omnigraph.values.scalars import INTEGER_BOUNDS, ScalarType
 
 # `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
 # 1.5 ms and 13 us an id, a filtered scan 1.5 ms and 0.04 us a row; at 20,000 rows a whole read
@@ -113,20 +111,6 @@ def _conditions(cold: ColdRead, evaluator: Evaluator) -> list[str]:
     for stored, operator, value in cold.conditions:
         assert isinstance(value, ex.Constant | ex.ParameterRef)
         plain = evaluator.plain(value)
-        if _judged(plain, stored.type):
+        if compares_exactly(plain, stored.type):
             found.append(condition(stored.property, operator, plain))
     return found
-
-
-def _judged(value: Any, kind: ex.ExpressionType) -> bool:
-    """Storage compares it as we do: a text, a day, or an integer the column can hold."""
-    if isinstance(value, bool) or value is None:
-        return False
-    if isinstance(value, int):
-        assert isinstance(kind, ScalarType)
-        low, high = INTEGER_BOUNDS[kind.kind]
-        # Lance reads a literal beyond 63 bits, the smallest integer too, as a float.
-        return max(low, 1 - 2**63) <= value <= min(high, 2**63 - 1)
-    return isinstance(value, str) or (
-        isinstance(value, dt.date) and not isinstance(value, dt.datetime)
-    )

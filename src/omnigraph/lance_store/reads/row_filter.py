@@ -10,10 +10,30 @@ import pyarrow as pa
 from omnigraph.lance_store.blobs import scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
+from omnigraph.values.scalars import INTEGER_BOUNDS, EnumType, ScalarKind, ScalarType
 
 Simple = str | int | dt.date
 """Text, whole numbers, booleans, dates and moments: types whose order is the same everywhere."""
 OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+
+def compares_exactly(value: object, kind: object) -> bool:
+    """Storage compares `value` with a column of this type as we do, and takes it at all."""
+    match kind:
+        case EnumType() | ScalarType(ScalarKind.STRING):
+            return isinstance(value, str)
+        case ScalarType(ScalarKind.BOOL):
+            return isinstance(value, bool)
+        case ScalarType(ScalarKind.DATE):
+            return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+        case ScalarType(number) if number in INTEGER_BOUNDS:
+            if not isinstance(value, int) or isinstance(value, bool):
+                return False
+            low, high = INTEGER_BOUNDS[number]
+            # Lance reads a literal beyond 63 bits, the smallest integer too, as a float.
+            return max(low, 1 - 2**63) <= value <= min(high, 2**63 - 1)
+        case _:
+            return False
 
 
 def condition(column: str, operator: str, value: Simple) -> str:
