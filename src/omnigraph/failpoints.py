@@ -41,6 +41,7 @@ BRANCH_POINTS = (
     "branch.create_after_physical",
     "branch.create_after_ref",
     "branch.delete_after_mark",
+    "branch.before_unref",
     "branch.delete_after_unref",
     "branch.rename_after_ref",
     "branch.rename_after_mark",

@@ -43,7 +43,7 @@ def names(graph: Graph) -> list[str]:
 def fork_as_earlier_releases_did(graph: Graph, name: str, source: str) -> None:
     """The fork keeps the name its source got by a rename: such graphs are out there."""
     lifecycle = graph.engine.lifecycle
-    source_ref, ref = lifecycle._new_ref(name, source)
+    source_ref, ref = lifecycle._new_ref(name, source, None)
     at = manifest_version(source_ref, graph.engine.reader.state(source_ref).version)
     create_branch(graph.engine.store, at, ref.incarnation)
     assert graph.engine.reader.branch_refs.create(ref)

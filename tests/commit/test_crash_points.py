@@ -163,7 +163,9 @@ def test_killed_branch_creation(graph: Graph, uri: str, point: str) -> None:
     assert_at_rest(reopened)
 
 
-@pytest.mark.parametrize("point", ["branch.delete_after_mark", "branch.delete_after_unref"])
+@pytest.mark.parametrize(
+    "point", ["branch.delete_after_mark", "branch.before_unref", "branch.delete_after_unref"]
+)
 def test_killed_branch_delete_is_finished(graph: Graph, uri: str, point: str) -> None:
     graph.branches.create("gone")
     graph.apply({"Note": {"insert": [{"text": "x"}]}}, "gone")

@@ -47,7 +47,7 @@ class BranchLifecycle:
 
     def create(self, name: str, source: str, actor_id: str | None) -> BranchRef:
         """Branch off the head of `source`."""
-        source_ref, ref = self._new_ref(name, source)
+        source_ref, ref = self._new_ref(name, source, actor_id)
         self._fork(source_ref, ref, actor_id)
         return ref
 
@@ -58,7 +58,7 @@ class BranchLifecycle:
         The intent is there before the branch is, and recovery of a dead one removes the branch
         unless something was committed to it.
         """
-        source_ref, ref = self._new_ref(name, source)
+        source_ref, ref = self._new_ref(name, source, actor_id)
         intent_id = self._clock.new_ulid()
         intent = Intent(
             intent_id=intent_id,
@@ -80,10 +80,10 @@ class BranchLifecycle:
                     self.delete(name, actor_id, forked_at)
                 raise
 
-    def _new_ref(self, name: str, source: str) -> tuple[BranchRef, BranchRef]:
+    def _new_ref(self, name: str, source: str, actor_id: str | None) -> tuple[BranchRef, BranchRef]:
         """(where it comes from, the branch that is to be)."""
         checked = _new_name(name)
-        self._refuse_taken(checked)
+        self._refuse_taken(checked, actor_id)
         source_ref = self._source(source)
         incarnation = physical_name(checked, self._clock.new_ulid())
         ref = BranchRef(checked, incarnation, source_ref.name, self._clock.now_micros())
@@ -144,7 +144,7 @@ class BranchLifecycle:
         with self._holding(IntentKind.HOLD, ref, exclusive, frozenset({GC}), actor_id):
             state = self._reader.state(ref)
             if self._reader.branch_refs.find(checked) != renamed:
-                self._refuse_taken(checked)
+                self._refuse_taken(checked, actor_id)
                 if not self._reader.branch_refs.create(renamed):
                     raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
             failpoints.hit("branch.rename_after_ref")
@@ -207,15 +207,18 @@ class BranchLifecycle:
         for pin in snapshot.tables.values():
             self._store.open_private(pin.at)
 
-    def _refuse_taken(self, name: str) -> None:
+    def _refuse_taken(self, name: str, actor_id: str | None) -> None:
         existing = self._reader.branch_refs.find(name)
         if existing is None:
             return
         try:
             self._reader.branch(name)
         except NotFound:
-            # Its delete was killed between mark and name: the name is free, finish the job.
-            self._reader.branch_refs.remove(existing)
+            # A delete or a rename is at it, or was killed between mark and name: the name is free
+            # once nobody is about to remove it any more.
+            exclusive = frozenset({branch_resource(existing)})
+            with self._holding(IntentKind.HOLD, existing, exclusive, frozenset(), actor_id):
+                self._reader.branch_refs.remove(existing)
         else:
             raise AlreadyExists(f"branch {name!r} exists already", branch=name)
 

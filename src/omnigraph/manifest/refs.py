@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from omnigraph import failpoints
 from omnigraph.errors import FormatUnknown, InvalidName, NotFound
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
@@ -47,7 +48,7 @@ class BranchRefs:
     def find(self, name: str) -> BranchRef | None:
         if name == MAIN:
             return MAIN_REF
-        return _read(self._files, branch_ref(name), lambda body: BranchRef(**body))
+        return _read(self._files, branch_ref(name), _branch_from_json)
 
     def names(self) -> list[str]:
         return [MAIN, *_names(self._files, BRANCH_REFS)]
@@ -57,8 +58,12 @@ class BranchRefs:
 
     def remove(self, ref: BranchRef) -> None:
         """Remove this incarnation's object; a newer one of the same name stays."""
-        if self.find(ref.name) == ref:
-            self._files.delete(branch_ref(ref.name))
+        key = branch_ref(ref.name)
+        data = self._files.get(key)
+        if data is None or _parse(key, data, _branch_from_json) != ref:
+            return
+        failpoints.hit("branch.before_unref")
+        self._files.delete_exactly(key, data)
 
 
 class TagRefs:
@@ -94,6 +99,10 @@ def _names(files: ControlFiles, prefix: str) -> list[str]:
     return sorted(decode_ref_name(stem) for stem in stems)
 
 
+def _branch_from_json(body: dict[str, Any]) -> BranchRef:
+    return BranchRef(**body)
+
+
 def _tag_from_json(body: dict[str, Any]) -> Tag:
     return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
 
@@ -102,8 +111,10 @@ def _read(
     files: ControlFiles, key: str, from_json: Callable[[dict[str, Any]], _Ref]
 ) -> _Ref | None:
     data = files.get(key)
-    if data is None:
-        return None
+    return None if data is None else _parse(key, data, from_json)
+
+
+def _parse(key: str, data: bytes, from_json: Callable[[dict[str, Any]], _Ref]) -> _Ref:
     try:
         return from_json(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

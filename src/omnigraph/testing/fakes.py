@@ -59,6 +59,10 @@ class FakeFiles:
         self.objects.pop(key, None)
         self.dead.discard(key)
 
+    def delete_exactly(self, key: str, data: bytes) -> None:
+        if self.objects.get(key) == data:
+            self.delete(key)
+
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         start = f"{prefix}/"
         found = sorted((k, d) for k, d in self.objects.items() if k.startswith(start))

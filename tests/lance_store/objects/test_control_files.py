@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import StorageUnsafe
+from omnigraph.errors import StorageFailure, StorageUnsafe
+from omnigraph.lance_store.objects import conditional_delete, local_files
 from omnigraph.lance_store.objects.control_files import (
     ControlFiles,
     open_control_files,
     prove_put_if_absent,
 )
+from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -55,6 +59,15 @@ def test_delete(files: ControlFiles) -> None:
     assert files.get("a/b") is None
     assert files.list("a") == []
     assert files.put("a/b", b"again"), "the name is free again"
+
+
+def test_only_the_object_that_was_looked_at_is_deleted(files: ControlFiles) -> None:
+    files.delete_exactly("a/caf\u00e9~x.json", b"one")
+    files.put("a/caf\u00e9~x.json", b"two")
+    files.delete_exactly("a/caf\u00e9~x.json", b"one")
+    assert files.get("a/caf\u00e9~x.json") == b"two"
+    files.delete_exactly("a/caf\u00e9~x.json", b"two")
+    assert files.get("a/caf\u00e9~x.json") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 10, b"x" * 300_000])
@@ -110,3 +123,56 @@ def test_a_store_without_put_if_absent_is_refused(kind: type[_Overwriting]) -> N
     with pytest.raises(StorageUnsafe, match="conditional puts"):
         prove_put_if_absent(files, SYSTEM_CLOCK)  # type: ignore[arg-type]
     assert not files, "the probe is removed"
+
+
+def test_an_object_replaced_between_look_and_delete_stays(
+    files: ControlFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last moment there is: the bytes were compared, the request goes out."""
+    files.put("refs/x", b"old")
+
+    def replaced() -> None:
+        files.delete("refs/x")
+        files.put("refs/x", b"new")
+
+    if isinstance(files, LocalFiles):
+        real = local_files._lock_in_time
+        monkeypatch.setattr(local_files, "_lock_in_time", lambda fd: (replaced(), real(fd)))
+    else:
+        ours = conditional_delete.delete_if_unchanged
+        monkeypatch.setattr(
+            conditional_delete,
+            "delete_if_unchanged",
+            lambda *arguments: (replaced(), ours(*arguments))[1],
+        )
+    files.delete_exactly("refs/x", b"old")
+    assert files.get("refs/x") == b"new"
+
+
+def test_who_removes_the_same_object_waits_for_its_turn(tmp_path: Path) -> None:
+    """Between its look and its unlink a remover holds the file, so its name stays with it."""
+    files = open_control_files(parse_location(tmp_path, {}))
+    files.put("x", b"data")
+    fd = os.open(tmp_path / "x", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(files.delete_exactly, "x", b"data")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        assert files.get("x") == b"data"
+        os.close(fd)  # what the kernel does for a killed process
+        waiting.result(10)
+    assert files.get("x") is None
+
+
+def test_a_stopped_remover_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "_LOCK_ATTEMPTS", 3)
+    files = open_control_files(parse_location(tmp_path, {}))
+    files.put("x", b"data")
+    fd = os.open(tmp_path / "x", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(StorageFailure, match="a stopped process"):
+        files.delete_exactly("x", b"data")
+    os.close(fd)

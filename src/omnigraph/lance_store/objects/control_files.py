@@ -18,6 +18,7 @@ from omnigraph.values.clock import Clock
 
 # What one DeleteObjects request takes.
 _DELETE_BATCH = 1000
+_DELETE_ATTEMPTS = 5
 
 
 class ControlFiles(Protocol):
@@ -47,6 +48,9 @@ class ControlFiles(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; absent is fine."""
+
+    def delete_exactly(self, key: str, data: bytes) -> None:
+        """Remove the object while it holds these bytes; one that took its name since stays."""
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         """Every object at any depth below `prefix/`; what vanishes meanwhile is left out."""
@@ -107,6 +111,27 @@ class ObjectFiles:
                 obstore.delete(self._store, key)
             except FileNotFoundError:
                 return
+
+    def delete_exactly(self, key: str, data: bytes) -> None:
+        # Only who removes a name from a bucket needs an HTTP client.
+        from omnigraph.lance_store.objects.conditional_delete import (  # noqa: PLC0415
+            delete_if_unchanged,
+        )
+
+        with storage_errors(f"deleting {key}"):
+            for _ in range(_DELETE_ATTEMPTS):
+                e_tag = self._e_tag_of(key, data)
+                if e_tag is None or delete_if_unchanged(self._store, key, e_tag):
+                    return
+            raise OSError("the store says again and again that it changed, and it did not")
+
+    def _e_tag_of(self, key: str, data: bytes) -> str | None:
+        """None when the object is gone or holds other bytes."""
+        try:
+            found = obstore.get(self._store, key)
+        except FileNotFoundError:
+            return None
+        return found.meta["e_tag"] if bytes(found.bytes()) == data else None
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         with storage_errors(f"listing {prefix}"):

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.objects.stored_file import StoredFile
+from omnigraph.values.clock import SYSTEM_CLOCK
 
 # Told by its end: a ref may be named `.hidden`, but the name of every object has another end.
 _UNFINISHED = ".unfinished-put"
+
+_LOCK_ATTEMPTS = 1000
+_LOCK_PAUSE = 0.01
 
 # Writers expect these to stay once they are there; directories of single objects go when empty.
 _LASTING = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions", "_refs"})
@@ -73,6 +77,27 @@ class LocalFiles:
     def delete(self, key: str) -> None:
         with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
             (self._root / key).unlink()
+
+    def delete_exactly(self, key: str, data: bytes) -> None:
+        """Whoever removes a file this way locks it first: the name cannot change hands meanwhile.
+
+        The kernel lets go of the lock of a killed process.
+        """
+        path = self._root / key
+        with storage_errors(f"deleting {key}"):
+            try:
+                fd = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return
+            try:
+                _lock_in_time(fd)
+                still_named = os.path.samestat(os.fstat(fd), path.stat())
+                if still_named and path.read_bytes() == data:
+                    path.unlink()
+            except FileNotFoundError:
+                return
+            finally:
+                os.close(fd)
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         # Plain strings: `Path` would take longer than the file system for ten thousands of files.
@@ -138,6 +163,16 @@ class LocalFiles:
             if not source.startswith("/proc/"):
                 Path(source).unlink()
         return fd
+
+
+def _lock_in_time(fd: int) -> None:
+    """What is done under this lock takes no time; only a stopped process can hold it for long."""
+    for _ in range(_LOCK_ATTEMPTS):
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        SYSTEM_CLOCK.sleep(_LOCK_PAUSE)
+    raise TimeoutError("a stopped process is about to remove it: let it go on, or end it")
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
