@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import lance
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import failpoints
+from omnigraph.commit import transaction
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     KeyConflict,
@@ -23,6 +23,7 @@ from omnigraph.graph.open import open_graph
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.testing import workloads
 from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.testing.rivals import meanwhile, rival_of
 from omnigraph.values.identifiers import node_table
 
 NOTE = node_table("Note")
@@ -32,40 +33,6 @@ NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}
 def other_handle(graph: Graph) -> Graph:
     """Another process' view: nothing is shared but the storage."""
     return open_graph(graph.uri, actor="other", settings=workloads.settings())
-
-
-def unqueued(graph: Graph) -> Graph:
-    """A rival that does not wait in our queue, as a process on another host would not."""
-    rival = other_handle(graph)
-    rival.engine.transaction._queues._root = None
-    return rival
-
-
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]
-) -> list[BaseException]:
-    """Run `action` once, in a thread of its own, when the writer passes `point`."""
-    errors: list[BaseException] = []
-    original = failpoints.hit
-    done = threading.Event()
-
-    def guarded() -> None:
-        try:
-            action()
-        except OmnigraphError as error:
-            errors.append(error)
-
-    def hit(name: str) -> None:
-        original(name)
-        if name == point and not done.is_set():
-            done.set()
-            thread = threading.Thread(target=guarded)
-            thread.start()
-            thread.join(60)
-            assert not thread.is_alive(), f"deadlock at {point}"
-
-    monkeypatch.setattr(failpoints, "hit", hit)
-    return errors
 
 
 def state(graph: Graph, branch: str = "main") -> BranchState:
@@ -84,19 +51,18 @@ def test_a_commit_between_stage_and_arm_is_seen(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """The other process does not hold our queue: it wins, and an upsert is prepared again."""
-    rival = unqueued(graph)
-    errors = meanwhile(
+    rival = rival_of(graph)
+    meanwhile(
         monkeypatch, point, lambda: rival.apply({"Person": {"upsert": [{"name": "ada", "age": 7}]}})
     )
     graph.apply({"Person": {"upsert": [{"name": "ada", "age": 8}, {"name": "eve"}]}})
-    assert errors == []
     assert content(graph)["Person"]["ada"]["age"] == 8
     assert "eve" in content(graph)["Person"]
     assert_at_rest(graph)
 
 
 def test_a_stale_delete_is_rejected(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    rival = unqueued(graph)
+    rival = rival_of(graph)
     before = state(graph).tables[NOTE].version
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(ExpectedVersionMismatch) as caught:
@@ -114,7 +80,7 @@ def test_a_stale_delete_is_rejected(graph: Graph, monkeypatch: pytest.MonkeyPatc
 def test_a_strict_insert_that_lost_the_race_is_a_key_conflict(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = unqueued(graph)
+    rival = rival_of(graph)
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(KeyConflict) as caught:
         graph.apply({"Note": {"insert": [{"id": "new", "text": "mine"}]}})
@@ -127,12 +93,11 @@ def test_disjoint_writers_on_one_branch_both_succeed(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loser of the manifest swap finds its expectations intact and swaps again."""
-    rival = unqueued(graph)
-    errors = meanwhile(
+    rival = rival_of(graph)
+    meanwhile(
         monkeypatch, "commit.before_publish", lambda: rival.apply({"Knows": {"delete": ["k0"]}})
     )
     graph.apply(NEW_NOTE)
-    assert errors == []
     found = content(graph)
     assert "new" in found["Note"]
     assert "Knows" not in found
@@ -140,7 +105,7 @@ def test_disjoint_writers_on_one_branch_both_succeed(
 
 
 def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    rival = unqueued(graph)
+    rival = rival_of(graph)
     head = graph.commits.list()[0].graph_commit_id
     meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply(NEW_NOTE))
     with pytest.raises(PreconditionFailed) as caught:
@@ -153,7 +118,7 @@ def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.Monk
 def test_same_idempotency_key_in_a_race_commits_once(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = unqueued(graph)
+    rival = rival_of(graph)
     receipts: list[Any] = []
     edit = {"Note": {"insert": [{"text": "once"}]}}
     meanwhile(
@@ -170,12 +135,9 @@ def test_same_idempotency_key_in_a_race_commits_once(
 
 def test_two_first_writers_on_a_new_branch(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.branches.create("review")
-    rival = unqueued(graph)
-    errors = meanwhile(
-        monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review")
-    )
+    rival = rival_of(graph)
+    meanwhile(monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review"))
     graph.apply({"Note": {"insert": [{"id": "mine", "text": "x"}]}}, "review")
-    assert errors == []
     assert set(content(graph, "review")["Note"]) == {"n0", "new", "mine"}
     assert set(content(graph)["Note"]) == {"n0"}
     assert_at_rest(graph)
@@ -184,12 +146,9 @@ def test_two_first_writers_on_a_new_branch(graph: Graph, monkeypatch: pytest.Mon
 def test_a_rival_fork_does_not_fail_a_delete(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forking moves no row: a delete, which is never prepared again, must not notice."""
     graph.branches.create("review")
-    rival = unqueued(graph)
-    errors = meanwhile(
-        monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review")
-    )
+    rival = rival_of(graph)
+    meanwhile(monkeypatch, "commit.after_fork_branch", lambda: rival.apply(NEW_NOTE, "review"))
     graph.apply({"Note": {"delete": ["n0"]}}, "review")
-    assert errors == []
     assert set(content(graph, "review")["Note"]) == {"new"}
     assert_at_rest(graph)
 
@@ -255,11 +214,30 @@ def test_compaction_never_fails_a_write(graph: Graph, monkeypatch: pytest.Monkey
     """Physical movement under a staged delete: it is staged again and nobody notices."""
     for number in range(4):
         graph.apply({"Note": {"insert": [{"id": f"m{number}", "text": "x"}]}})
-    rival = unqueued(graph)
-    errors = meanwhile(monkeypatch, "commit.after_stage", lambda: rival.optimize(types=["Note"]))
+    rival = rival_of(graph)
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.optimize(types=["Note"]))
     graph.apply({"Note": {"delete": ["n0"]}})
-    assert errors == []
     assert set(content(graph)["Note"]) == {f"m{n}" for n in range(4)}
+    assert_at_rest(graph)
+
+
+def test_a_table_that_moves_under_every_attempt_is_a_conflict_in_the_end(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def hit(name: str) -> None:
+        if name == "commit.after_stage":
+            attempts.append(name)
+            raise transaction._MovedPhysically
+
+    monkeypatch.setattr(transaction, "_RESTAGE_LIMIT", 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "hit", hit)
+        with pytest.raises(ExpectedVersionMismatch, match="maintenance kept moving"):
+            graph.mutate('query q() { delete Person where name = "ada" }')
+    assert len(attempts) == 4
+    assert "ada" in content(graph)["Person"]
     assert_at_rest(graph)
 
 
@@ -375,11 +353,10 @@ def test_a_schema_change_under_a_staged_write(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write was made for the old schema; it is prepared again for the new one."""
-    rival = unqueued(graph)
+    rival = rival_of(graph)
     wider = workloads.small_catalog(extra_types=1)
-    errors = meanwhile(monkeypatch, "commit.after_stage", lambda: rival.extend_schema(wider))
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.extend_schema(wider))
     assert graph.apply(NEW_NOTE).commit is not None
-    assert errors == []
     assert graph.read("Extra0").num_rows == 0
     assert set(content(graph)["Note"]) == {"n0", "new"}
     assert_at_rest(graph)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound
 from omnigraph.feed.records import FeedPage
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import init
+from omnigraph.graph.open import init, open_graph
+from omnigraph.graph.upkeep import restore_graph
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.testing.workloads import create_small_graph, small_catalog
 
@@ -97,6 +98,16 @@ def test_a_baseline_of_some_kinds(graph: Graph) -> None:
     assert graph.changes(cursor=edges.cursor, kinds=["edge"]).blocks == ()
     with pytest.raises(InvalidArgument, match="another filter"):
         graph.changes(cursor=edges.cursor)
+
+
+def test_a_cursor_of_commits_that_a_restore_took_back(graph: Graph, tmp_path: Path) -> None:
+    graph.backup(tmp_path / "backup")
+    graph.apply({"Note": {"insert": [{"id": "n1", "text": "x"}]}})
+    ahead = graph.changes().cursor
+    restore_graph(tmp_path / "backup", tmp_path / "restored")
+    restored = open_graph(tmp_path / "restored")
+    with pytest.raises(FeedGap, match=r"^commit \w+ is not in the history of branch 'main'"):
+        restored.changes(cursor=ahead)
 
 
 def test_filters_bind_the_cursor(graph: Graph) -> None:

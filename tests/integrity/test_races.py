@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import EditRows
 from omnigraph.commit.request import WriteRequest
@@ -23,6 +21,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.testing.invariants import content
+from omnigraph.testing.rivals import meanwhile, rival_of
 from omnigraph.values.identifiers import node_table
 
 SCHEMA = """
@@ -34,30 +33,11 @@ SCHEMA_PLAIN = SCHEMA.replace("edge Owns: Person -> Person @card(1..)\n", "")
 POINTS = ["commit.after_stage", "commit.before_arm"]
 
 
-def open_rival(graph: Graph) -> Graph:
-    """As a process on another host: nothing is shared but the storage, no queue either."""
-    rival = omnigraph.open(graph.uri)
-    rival.engine.transaction._queues._root = None
-    return rival
-
-
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     graph = omnigraph.init(tmp_path / "g.omni", SCHEMA_PLAIN)
     graph.apply({"Person": {"insert": [{"name": n} for n in "abcd"]}})
     return graph
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]) -> None:
-    original, done = failpoints.hit, threading.Event()
-
-    def hit(name: str) -> None:
-        original(name)
-        if name == point and not done.is_set():
-            done.set()
-            action()
-
-    monkeypatch.setattr(failpoints, "hit", hit)
 
 
 def assert_sound(graph: Graph) -> None:
@@ -72,7 +52,7 @@ def assert_sound(graph: Graph) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_an_edge_whose_node_is_deleted_meanwhile(graph, monkeypatch, point) -> None:
-    rival = open_rival(graph)
+    rival = rival_of(graph)
     meanwhile(monkeypatch, point, lambda: rival.apply({"Person": {"delete": ["b"]}}))
     with pytest.raises(ValidationFailed) as caught:
         graph.apply({"Knows": {"insert": [{"from": "a", "to": "b"}]}})
@@ -82,7 +62,7 @@ def test_an_edge_whose_node_is_deleted_meanwhile(graph, monkeypatch, point) -> N
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_node_that_gets_an_edge_while_it_is_deleted(graph, monkeypatch, point) -> None:
-    rival = open_rival(graph)
+    rival = rival_of(graph)
     edge = {"Knows": {"insert": [{"from": "a", "to": "b"}]}}
     meanwhile(monkeypatch, point, lambda: rival.apply(edge))
     with pytest.raises(ExpectedVersionMismatch):
@@ -107,7 +87,7 @@ def test_a_node_that_gets_an_edge_while_it_is_deleted(graph, monkeypatch, point)
     ],
 )
 def test_two_that_fit_alone_and_not_together(graph, monkeypatch, point, mine, theirs) -> None:
-    rival = open_rival(graph)
+    rival = rival_of(graph)
     meanwhile(monkeypatch, point, lambda: rival.apply(theirs))
     with pytest.raises(ValidationFailed):
         graph.apply(mine)
@@ -120,7 +100,7 @@ def test_a_minimum_and_a_new_source(tmp_path, monkeypatch, point) -> None:
     graph = omnigraph.init(tmp_path / "m.omni", SCHEMA)
     first = {"Person": {"insert": [{"name": "a"}]}, "Owns": {"insert": [{"from": "a", "to": "a"}]}}
     graph.apply(first)
-    rival = open_rival(graph)
+    rival = rival_of(graph)
     meanwhile(monkeypatch, point, lambda: rival.apply({"Person": {"delete": ["a"]}}))
     with pytest.raises(ValidationFailed):
         graph.apply(
@@ -130,7 +110,7 @@ def test_a_minimum_and_a_new_source(tmp_path, monkeypatch, point) -> None:
 
 
 def test_threads_that_fight_over_everything(graph: Graph) -> None:
-    handles = [graph, open_rival(graph), open_rival(graph)]
+    handles = [graph, rival_of(graph), rival_of(graph)]
     before, done = len(graph.commits.list(limit=None)), list[str]()
     edits = [
         {"Person": {"delete": ["b"]}},
@@ -169,7 +149,7 @@ LATER = "edge Likes: Person -> Person\n"
 def outdated(graph: Graph) -> Graph:
     """It has not seen yet that somebody else added a type of edges."""
     graph.read("Person")
-    open_rival(graph).extend_schema(catalog_from_text(SCHEMA_PLAIN + LATER))
+    rival_of(graph).extend_schema(catalog_from_text(SCHEMA_PLAIN + LATER))
     return graph
 
 
@@ -189,7 +169,7 @@ LIKES = {"Likes": {"insert": [{"from": "a", "to": "b"}]}}
 
 @DELETES
 def test_edges_of_a_type_that_was_added_elsewhere_go_with_their_node(outdated, delete) -> None:
-    open_rival(outdated).apply(LIKES)
+    rival_of(outdated).apply(LIKES)
     assert delete(outdated) == (1, 1)
     assert outdated.verify().ok
 
@@ -197,7 +177,7 @@ def test_edges_of_a_type_that_was_added_elsewhere_go_with_their_node(outdated, d
 @DELETES
 @pytest.mark.parametrize("point", POINTS)
 def test_such_an_edge_that_appears_during_the_delete(outdated, monkeypatch, point, delete) -> None:
-    rival = open_rival(outdated)
+    rival = rival_of(outdated)
     meanwhile(monkeypatch, point, lambda: rival.apply(LIKES))
     with pytest.raises(ExpectedVersionMismatch):
         delete(outdated)
@@ -212,7 +192,7 @@ def test_the_first_delete_after_a_change_of_the_schema_is_no_conflict(outdated, 
 
 
 def test_a_minimum_that_was_added_elsewhere_is_heeded(outdated) -> None:
-    rival = open_rival(outdated)
+    rival = rival_of(outdated)
     wants = catalog_from_text(SCHEMA_PLAIN + LATER + "edge Needs: Person -> Person @card(1..)\n")
     rival.apply({"Person": {"delete": list("abcd")}})
     rival.extend_schema(wants)
@@ -222,7 +202,7 @@ def test_a_minimum_that_was_added_elsewhere_is_heeded(outdated) -> None:
 
 def test_a_schema_that_never_stops_changing_is_a_conflict_in_the_end(graph, monkeypatch) -> None:
     """Every look finds another edge type: the write gives up, and has changed nothing."""
-    rival, text = open_rival(graph), [SCHEMA_PLAIN]
+    rival, text = rival_of(graph), [SCHEMA_PLAIN]
     transaction = graph.engine.transaction
     attempt = transaction._attempt
 

@@ -50,6 +50,21 @@ def conflicts_of(graph: Graph, source: str, into: str = "main") -> list[tuple]:
     return [(c.kind, c.entity_id, c.property, c.base, c.ours, c.theirs) for c in preview]
 
 
+@pytest.mark.parametrize("deleter", ["main", "r"])
+def test_a_value_for_an_entity_that_one_side_deleted(graph: Graph, deleter: str) -> None:
+    """The object says some properties; the others come from the side that has the entity."""
+    graph.branches.create("r")
+    graph.apply({"Person": {"delete": ["ada"]}}, deleter)
+    set_age(graph, "r" if deleter == "main" else "main", "ada", 6)
+    entry = {"type_name": "Person", "entity_id": "ada"}
+    graph.branches.create("kept")
+    graph.merge("r", into="kept", resolutions=[{**entry, "value": {}}])
+    assert ages(graph, "kept")["ada"] == 6
+    graph.merge("r", resolutions=[{**entry, "value": {"age": 42}}])
+    assert ages(graph)["ada"] == 42
+    assert graph.verify().ok
+
+
 def test_a_conflict_names_all_three_values_and_every_way_out_works(graph: Graph) -> None:
     graph.branches.create("r")
     set_age(graph, "r", "ada", 6)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import omnigraph
-from omnigraph import failpoints
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     InvalidArgument,
@@ -22,6 +20,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.testing.rivals import meanwhile, rival_of
 
 SCHEMA = """
 node Person { name: String @key  email: String? @unique  age: I64? }
@@ -122,30 +121,11 @@ def test_a_schema_that_grew_is_noticed(graph: Graph) -> None:
 # --- races
 
 
-def rival_of(graph: Graph) -> Graph:
-    """As a process on another host: nothing is shared but the storage, no queue either."""
-    rival = omnigraph.open(graph.uri)
-    rival.engine.transaction._queues._root = None
-    return rival
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    original, done = failpoints.hit, threading.Event()
-
-    def hit(name: str) -> None:
-        original(name)
-        if name == "commit.after_stage" and not done.is_set():
-            done.set()
-            action()
-
-    monkeypatch.setattr(failpoints, "hit", hit)
-
-
 def test_inserts_are_prepared_again_updates_are_not(graph: Graph, monkeypatch) -> None:
     rival = rival_of(graph)
-    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, "older", {"name": "a"}))
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.mutate(TEXT, "older", {"name": "a"}))
     graph.mutate(TEXT, "add", {"name": "d"})
-    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, "older", {"name": "a"}))
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.mutate(TEXT, "older", {"name": "a"}))
     with pytest.raises(ExpectedVersionMismatch):
         graph.mutate(TEXT, "older", {"name": "a"})
     assert ages(graph) == {"a": 3, "b": 1, "c": 1, "d": None}
@@ -162,7 +142,7 @@ def test_inserts_are_prepared_again_updates_are_not(graph: Graph, monkeypatch) -
 )
 def test_exactly_one_wins(graph: Graph, monkeypatch, mine, theirs) -> None:
     rival = rival_of(graph)
-    meanwhile(monkeypatch, lambda: rival.mutate(TEXT, *theirs))
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.mutate(TEXT, *theirs))
     with pytest.raises(ValidationFailed):
         graph.mutate(TEXT, *mine)
     assert len(graph.commits.list()) == 3
