@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from omnigraph.catalog.arrow_schema import table_schema
@@ -14,6 +15,7 @@ from omnigraph.changes.shape import Edit, shape_edits, shape_rows
 from omnigraph.errors import NotFound, ValidationFailed
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
+from omnigraph.values.temporal import FIRST_MILLI, LAST_MILLI
 
 TEXT, NUMBER = ScalarType(ScalarKind.STRING), ScalarType(ScalarKind.I32)
 PERSON = NodeType(
@@ -221,3 +223,21 @@ def test_defaults_stand_for_what_is_absent_not_for_what_is_null() -> None:
     assert shape_rows(task, rows, counter()).column("level").to_pylist() == [1, None, 3]
     table = pa.table({"title": ["a", "b"]})
     assert shape_rows(task, table, counter()).column("level").to_pylist() == [1, 1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_a_table_are_utc_and_cut_to_milliseconds(unit: str) -> None:
+    moment = dt.datetime(1969, 12, 31, 23, 59, 58, 0 if unit == "s" else 1000, dt.UTC)
+    column = pa.array([moment, None], pa.timestamp("us", "Asia/Tokyo"))
+    if unit == "us":
+        column = pc.add(column, pa.scalar(dt.timedelta(microseconds=999)))
+    column = column.cast(pa.timestamp(unit, "Asia/Tokyo"))
+    rows = shape_rows(EVERY, pa.table({"t": column}), counter())
+    assert rows.column("t").to_pylist() == [moment.replace(tzinfo=None), None]
+
+
+def test_a_timestamp_beyond_64_bits_of_milliseconds_is_still_beyond_the_calendar() -> None:
+    far = pa.table({"t": pa.array([2**62, -(2**62)], pa.timestamp("s"))})
+    rows = shape_rows(EVERY, far, counter())
+    later, earlier = rows.column("t").cast(pa.int64()).to_pylist()
+    assert (later, earlier) == (LAST_MILLI + 1, FIRST_MILLI - 1000)

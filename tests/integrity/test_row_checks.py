@@ -142,3 +142,35 @@ KEYS = st.one_of(
 def test_ids_are_spelled_as_one_by_one(members) -> None:
     columns = [pa.chunked_array([pa.array([value], kind)]) for kind, value in members]
     assert derived_ids(columns).to_pylist() == [entity_id([value for _, value in members])]
+
+
+CALENDAR = catalog_from_text(
+    """node N { k: String @key  d: Date?  t: DateTime?  ds: [Date]?  ts: [DateTime]?
+    @range(d, "1900-01-01"..) }"""
+).nodes[0]
+DAY, MOMENT = (pa.int32(), pa.date32()), (pa.int64(), pa.timestamp("ms"))
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "first", "last"),
+    [
+        ("t", MOMENT, -62_135_596_800_000, 253_402_300_799_999),
+        ("d", DAY, -25567, 2_932_896),
+        ("ds", DAY, -719_162, 2_932_896),
+        ("ts", MOMENT, -62_135_596_800_000, 253_402_300_799_999),
+    ],
+)
+def test_days_and_moments_are_those_of_the_calendar(name, types, first, last) -> None:
+    numbers, kind = types
+    furthest = 2 ** (numbers.bit_width - 1) - 1
+    before = -800_000 if name == "d" else first - 1
+    values = pa.array([0, first, last, None, before, last + 1, furthest], numbers).view(kind)
+    if name.endswith("s"):
+        ends = pa.array([0, 1, 2, None, 3, 4, 5, 6], pa.int32())
+        values = pa.ListArray.from_arrays(ends, values.drop_null())
+    names = [f"k{row}" for row in range(len(values))]
+    report = Report()
+    check_rows(CALENDAR, pa.table({"id": names, "k": names, name: values}), report)
+    found = sorted(v.entity_id for v in report.violations if v.rule == "calendar")
+    assert found == ["k4", "k5", "k6"]
+    assert report.violations[-1].message

@@ -18,6 +18,7 @@ from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.changes.effects import EditRows
 from omnigraph.changes.python_values import python_column
 from omnigraph.errors import InvalidArgument, ValidationFailed
+from omnigraph.values.arrow_moments import cut_to_millis
 from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
 
@@ -120,12 +121,18 @@ def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedA
     column = table.column(field.name)
     if column.type != field.type:
         try:
-            column = column.cast(field.type)
+            column = _cast(column, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _invalid(
                 entity, f"{field.name!r} does not fit {field.type}: {error}", property=field.name
             ) from error
     return column
+
+
+def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(target):
+        return pa.chunked_array([cut_to_millis(chunk) for chunk in column.chunks], target)
+    return column.cast(target)
 
 
 def _ids(

@@ -8,7 +8,7 @@ is the single rule, for callers that report in their own way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from omnigraph.integrity.rules import (
     DerivedId,
     Finite,
     FiniteVector,
+    InCalendar,
     Matches,
     NoNullItems,
     OneOf,
@@ -34,6 +35,7 @@ from omnigraph.integrity.rules import (
 )
 from omnigraph.integrity.violations import Places, Report, Violation, ends_of
 from omnigraph.values.coercion import describe
+from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
 
 Rows = npt.NDArray[np.int64]
 _NONE: Rows = np.empty(0, np.int64)
@@ -61,8 +63,9 @@ def failing_rows(rule: RowRule, table: pa.Table) -> Rows:
             return _where(column.is_null()) if column.null_count else _NONE
         case OneOf(_, values):
             return _where_false(pc.is_in(column, value_set=pa.array([*values, None], column.type)))
-        case Finite():
-            return _not_finite(column)
+        case Finite() | InCalendar():
+            bad = _not_finite if isinstance(rule, Finite) else _outside_calendar
+            return _with_items(column, bad)
         case FiniteVector():
             return _bad_vectors(column)
         case NoNullItems():
@@ -78,7 +81,7 @@ def _violations(
 ) -> Iterator[Violation]:
     name = None if isinstance(rule, DerivedId) else rule.column
     for row in rows.tolist():
-        value = None if name not in table.column_names else table.column(name)[row].as_py()
+        value = None if name not in table.column_names else _value(table.column(name)[row])
         identity = table.column(ID)[row].as_py() if ID in table.column_names else None
         yield Violation(
             rule.name,
@@ -91,6 +94,13 @@ def _violations(
         )
 
 
+def _value(stored: pa.Scalar) -> Any:
+    try:
+        return stored.as_py()
+    except (OverflowError, ValueError):
+        return "beyond the calendar"
+
+
 def _message(rule: RowRule, value: Any) -> str:
     match rule:
         case Required(column):
@@ -99,6 +109,8 @@ def _message(rule: RowRule, value: Any) -> str:
             return f"{column!r} is {describe(value)}, not one of {', '.join(values)}"
         case Finite(column):
             return f"{column!r} is not finite"
+        case InCalendar(column):
+            return f"{column!r} is outside the years 1 to 9999"
         case FiniteVector(column, width):
             return f"{column!r} must hold {width} finite numbers"
         case NoNullItems(column):
@@ -127,7 +139,7 @@ def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
         start += len(chunk)
 
 
-def _outside(column: pa.ChunkedArray, low: Any, high: Any) -> Rows:
+def _outside(column: Any, low: Any, high: Any) -> Rows:
     parts = [_NONE]
     if low is not None:
         parts.append(_where(pc.less(column, pa.scalar(low, column.type))))
@@ -136,12 +148,23 @@ def _outside(column: pa.ChunkedArray, low: Any, high: Any) -> Rows:
     return np.unique(np.concatenate(parts))
 
 
-def _not_finite(column: pa.ChunkedArray) -> Rows:
+def _not_finite(values: Any) -> Rows:
+    return _where_false(pc.is_finite(values))
+
+
+def _outside_calendar(values: Any) -> Rows:
+    days = pa.types.is_date(values.type)
+    numbers = values.cast(pa.int32() if days else pa.int64())
+    return _outside(numbers, *((FIRST_DAY, LAST_DAY) if days else (FIRST_MILLI, LAST_MILLI)))
+
+
+def _with_items(column: pa.ChunkedArray, bad_values: Callable[[Any], Rows]) -> Rows:
+    """Rows whose value is bad; of a list, one of its items."""
     if not pa.types.is_list(column.type):
-        return _where_false(pc.is_finite(column))
+        return bad_values(column)
     found = [_NONE]
     for start, chunk in _chunks(column):
-        bad = _where_false(pc.is_finite(pc.list_flatten(chunk)))
+        bad = bad_values(pc.list_flatten(chunk))
         if len(bad):
             parents = pc.list_parent_indices(chunk).to_numpy(zero_copy_only=False)
             found.append(np.unique(parents[bad]) + start)

@@ -12,14 +12,16 @@ from typing import Any, ClassVar
 
 from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.constraints import Check, Range, Unique
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
+    TEMPORAL_KINDS,
     EnumType,
     ListType,
     ScalarType,
+    ValueType,
     VectorType,
 )
 
@@ -47,6 +49,14 @@ class Finite:
 
     column: str
     name: ClassVar[str] = "finite"
+
+
+@dataclass(frozen=True, slots=True)
+class InCalendar:
+    """Days and moments (of a list: each of them) are of the years 1 to 9999."""
+
+    column: str
+    name: ClassVar[str] = "calendar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,17 @@ class DerivedId:
     name: ClassVar[str] = "key"
 
 
-RowRule = Required | OneOf | Finite | FiniteVector | NoNullItems | Between | Matches | DerivedId
+RowRule = (
+    Required
+    | OneOf
+    | Finite
+    | InCalendar
+    | FiniteVector
+    | NoNullItems
+    | Between
+    | Matches
+    | DerivedId
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +164,7 @@ def row_rules(entity: EntityType) -> tuple[RowRule, ...]:
     for declared in entity.properties:
         if not declared.nullable:
             rules.append(Required(declared.name))
-        rules += _type_rules(declared)
+        rules += _type_rules(declared.name, declared.type)
     types = {p.name: p.type for p in entity.properties}
     for constraint in entity.constraints:
         match constraint:
@@ -161,17 +181,18 @@ def row_rules(entity: EntityType) -> tuple[RowRule, ...]:
     return tuple(rules)
 
 
-def _type_rules(declared: Property) -> list[RowRule]:
-    match declared.type:
+def _type_rules(name: str, declared: ValueType) -> list[RowRule]:
+    match declared:
         case EnumType(values):
-            return [OneOf(declared.name, values)]
+            return [OneOf(name, values)]
         case ScalarType(kind) if kind in FLOAT_KINDS:
-            return [Finite(declared.name)]
+            return [Finite(name)]
+        case ScalarType(kind) if kind in TEMPORAL_KINDS:
+            return [InCalendar(name)]
         case ListType(element):
-            finite: list[RowRule] = [Finite(declared.name)] if element in FLOAT_KINDS else []
-            return [NoNullItems(declared.name), *finite]
+            return [NoNullItems(name), *_type_rules(name, ScalarType(element))]
         case VectorType(width):
-            return [FiniteVector(declared.name, width)]
+            return [FiniteVector(name, width)]
         case _:
             return []
 

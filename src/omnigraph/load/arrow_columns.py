@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.catalog.defaults import default_column
@@ -17,6 +16,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
 from omnigraph.load.line_values import BlobBases, value_reader
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
+from omnigraph.values.arrow_moments import cut_to_millis
 from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
@@ -95,7 +95,7 @@ def _fast(
         binary = pa.types.is_binary(source) or pa.types.is_large_binary(source)
         return (column.cast(target), None) if binary else None
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        return _cut_to_millis(column), None
+        return cut_to_millis(column), None
     if isinstance(kind, VectorType) and pa.types.is_fixed_size_list(source):
         column, source = _as_list(column)
     wanted = parse_type(kind)
@@ -136,13 +136,15 @@ def _one_by_one(
     read = value_reader(kind, blobs)
     values: list[Any] = []
     reasons: dict[int, str] = {}
-    for row, value in enumerate(column.to_pylist()):
+    for row, stored in enumerate(column):
         fitted = None
-        if value is not None:
-            try:
-                fitted = read(_python_value(value))
-            except InvalidArgument as error:
-                reasons[row] = error.message
+        try:
+            value = stored.as_py()
+            fitted = None if value is None else read(_python_value(value))
+        except InvalidArgument as error:
+            reasons[row] = error.message
+        except (OverflowError, ValueError) as error:
+            reasons[row] = str(error)  # a moment that Python cannot say
         values.append(fitted)
     return pa.array(values, target), reasons
 
@@ -154,16 +156,6 @@ def _python_value(value: Any) -> Any:
     if isinstance(value, list):
         return [_python_value(item) for item in value]
     return value
-
-
-def _cut_to_millis(column: pa.Array) -> pa.Array:
-    stored = column.cast(pa.timestamp(column.type.unit)).view(pa.int64())
-    per_milli = {"us": 1_000, "ns": 1_000_000}.get(column.type.unit)
-    if per_milli is None:
-        return column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp("ms"))
-    numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False)
-    cut = pa.array(np.floor_divide(numbers, per_milli))
-    return pc.if_else(stored.is_valid(), cut, None).view(pa.timestamp("ms"))
 
 
 def _as_list(column: pa.Array) -> tuple[pa.Array, pa.DataType]:

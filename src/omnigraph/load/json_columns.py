@@ -24,14 +24,11 @@ from omnigraph.values.scalars import (
     ValueType,
     VectorType,
 )
+from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
 
 Mask = npt.NDArray[np.bool_]
 _F32_MAX = 3.4028234663852886e38
 _LARGEST_INTEGER = 2.0**1000
-_FIRST_DAY = -719162
-_LAST_DAY = 2932896
-_FIRST_MILLI = _FIRST_DAY * 86_400_000
-_LAST_MILLI = (_LAST_DAY + 1) * 86_400_000 - 1
 _MOMENT = (
     r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
     r"(Z|[+-](0\d|1\d|2[0-3]):[0-5]\d)$"
@@ -125,7 +122,7 @@ def _date(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
     shaped = pc.match_substring_regex(raw, pattern=r"^\d{4}-\d{2}-\d{2}$")
     days, bad = _parse_text(raw, _mask(shaped), pa.date32(), pa.int32())
     numbers = _integers(days)
-    bad |= _mask(days.is_valid()) & ((numbers < _FIRST_DAY) | (numbers > _LAST_DAY))
+    bad |= _mask(days.is_valid()) & ((numbers < FIRST_DAY) | (numbers > LAST_DAY))
     return _without(days.view(pa.date32()), bad), _any(bad)
 
 
@@ -135,7 +132,7 @@ def _moment(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
     moments, bad = _parse_text(raw, _mask(shaped), micros, pa.int64())
     numbers = _integers(moments) // 1000
     valid = _mask(moments.is_valid())
-    bad |= valid & ((numbers < _FIRST_MILLI) | (numbers > _LAST_MILLI))
+    bad |= valid & ((numbers < FIRST_MILLI) | (numbers > LAST_MILLI))
     column = pa.array(numbers, mask=~valid | bad).view(pa.timestamp("ms"))
     return column, _any(bad)
 

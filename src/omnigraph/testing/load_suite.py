@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from omnigraph.errors import (
     InvalidArgument,
     KeyConflict,
@@ -94,6 +97,14 @@ _HOME_X, _HOME_Y, _HOME_Z = (_HOME % name for name in "xyz")
 
 def _lines(name: str, text: str, message: str, **more: object) -> BadInput:
     return BadInput(name, {"in.ndjson": text.encode()}, message, **more)  # type: ignore[arg-type]
+
+
+def _parquet(name: str, column: str, values: pa.Array) -> BadInput:
+    """Good first values, then one that no calendar has."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"name": [f"p{n}" for n in range(len(values))], column: values}), sink)
+    message = f"F:{len(values)}: Person 'p1': '{column}' is outside the years 1 to 9999"
+    return BadInput(f"Parquet {name}", {"Person.parquet": sink.getvalue()}, message)
 
 
 def _type_error(member: str, reason: str) -> BadInput:
@@ -249,6 +260,8 @@ BAD_FILES = (
     ),
     BadInput("no gzip", {"in.ndjson.gz": b"rubbish"}, "F: .*gzip", InvalidArgument),
     BadInput("no Parquet", {"Person.parquet": b"rubbish" * 9}, "F: .*Parquet", InvalidArgument),
+    _parquet("days", "born", pa.array([0, 2_932_897], pa.int32()).view(pa.date32())),
+    _parquet("moments", "joined", pa.array([0, 2**62], pa.timestamp("us"))),
     BadInput("unknown kind", {"in.xlsx": b"x"}, "F: unknown kind", InvalidArgument),
     BadInput("unknown stem", {"Nobody.csv": b"name\nx\n"}, "F: no type 'Nobody'", InvalidArgument),
     BadInput("empty CSV", {"Person.csv": b""}, "F:1: .*empty", InvalidArgument),

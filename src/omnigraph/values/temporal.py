@@ -8,6 +8,12 @@ import re
 EPOCH_DAY = dt.date(1970, 1, 1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""Epoch days of the years 1 to 9999: more neither texts nor Python's calendar can say."""
+_MILLIS_A_DAY = 86_400_000
+FIRST_MILLI = FIRST_DAY * _MILLIS_A_DAY
+LAST_MILLI = (LAST_DAY + 1) * _MILLIS_A_DAY - 1
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:\d{2})"
