@@ -43,8 +43,8 @@ BRANCH_POINTS = (
     "branch.delete_after_mark",
     "branch.before_unref",
     "branch.delete_after_unref",
-    "branch.rename_after_ref",
     "branch.rename_after_mark",
+    "branch.rename_after_ref",
 )
 CLEANUP_POINTS = ("cleanup.after_find", "cleanup.after_removal")
 MERGE_POINTS = ("merge.after_rows", "merge.after_history", "merge.before_branch_delete")

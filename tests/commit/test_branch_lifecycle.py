@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import InvalidName, OmnigraphError
+from omnigraph import failpoints
+from omnigraph.errors import AlreadyExists, InvalidName, NotFound, OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.dataset_branches import create_branch
 from omnigraph.manifest.reader import manifest_version
 from omnigraph.testing import workloads
+from omnigraph.testing.crash import start
 from omnigraph.testing.invariants import assert_at_rest, content
 
 NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}
@@ -88,3 +91,119 @@ def test_a_load_into_a_fresh_branch_of_a_renamed_one(graph: Graph, tmp_path: Pat
     graph.load(good, branch="imported", from_branch="new")
     assert set(content(graph, "imported")["Note"]) == {"n0", "loaded"}
     assert_at_rest(graph)
+
+
+RENAME_POINTS = {
+    "branch.rename_after_mark": "old",
+    "branch.rename_after_ref": "new",
+    "branch.before_unref": "new",
+}
+"""Where a rename may be killed, and the one name the branch has then."""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("point", "name"), RENAME_POINTS.items())
+def test_a_rename_cut_short_leaves_one_name(graph: Graph, point: str, name: str) -> None:
+    """Were there two, deleting the superfluous one would delete the branch."""
+    graph.branches.create("old")
+    graph.apply(NEW_NOTE, "old")
+    workload = "omnigraph.testing.workloads:rename_branch"
+    code, _, _ = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
+    assert code == -signal.SIGKILL
+    for handle in (graph, open_graph(graph.uri, settings=workloads.settings())):
+        assert names(handle) == ["main", name]
+        assert "new" in content(handle, name)["Note"]
+        for other in {"old", "new"} - {name}:
+            with pytest.raises(NotFound):
+                handle.branches.delete(other)
+    if name == "old":
+        graph.branches.rename("old", "new")
+    graph.branches.create("old")
+    assert names(graph) == ["main", "new", "old"]
+    assert "new" not in content(graph, "old")["Note"]
+    assert "new" in content(graph, "new")["Note"]
+    assert_at_rest(graph)
+
+
+def test_cleanup_drops_what_a_killed_rename_left(graph: Graph) -> None:
+    graph.branches.create("old")
+    workload = "omnigraph.testing.workloads:rename_branch"
+    kill = "branch.rename_after_ref=kill"
+    start(workload, {"uri": graph.uri}, failpoints=kill).finish()
+    refs = graph.engine.reader.branch_refs
+    assert refs.names() == ["main", "new", "old"]
+    graph.cleanup(confirm=True)
+    assert refs.names() == ["main", "new"]
+    assert names(graph) == ["main", "new"]
+
+
+def test_a_rename_cut_short_can_go_back(graph: Graph) -> None:
+    graph.branches.create("old")
+    graph.apply(NEW_NOTE, "old")
+    failpoints.arm("branch.rename_after_ref", "raise")
+    with pytest.raises(failpoints.FailpointRaised):
+        graph.branches.rename("old", "new")
+    failpoints.disarm_all()
+    assert names(graph) == ["main", "new"]
+    graph.branches.rename("new", "old")
+    assert names(graph) == ["main", "old"]
+    assert "new" in content(graph, "old")["Note"]
+    assert_at_rest(graph)
+
+
+def test_an_interrupted_rename_takes_its_mark_back(graph: Graph) -> None:
+    graph.branches.create("old")
+    failpoints.arm("branch.rename_after_mark", "raise")
+    with pytest.raises(failpoints.FailpointRaised):
+        graph.branches.rename("old", "new")
+    failpoints.disarm_all()
+    assert graph.engine.reader.branch("old")[1].name == "old"
+    assert names(graph) == ["main", "old"]
+
+
+def test_the_new_name_goes_to_the_first_who_takes_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = open_graph(graph.uri, settings=workloads.settings())
+    graph.branches.create("old")
+    graph.apply(NEW_NOTE, "old")
+    when_passing(monkeypatch, "branch.rename_after_mark", lambda: rival.branches.create("new"))
+    with pytest.raises(AlreadyExists):
+        graph.branches.rename("old", "new")
+    for handle in (graph, rival):
+        assert names(handle) == ["main", "new", "old"]
+        assert "new" in content(handle, "old")["Note"]
+        assert "new" not in content(handle, "new")["Note"]
+    assert_at_rest(graph)
+
+
+@pytest.mark.parametrize("late", ["delete", "rename"])
+def test_who_waited_for_a_rename_does_not_touch_the_renamed_branch(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """`delete("old")` found the branch, then waited until it had become `new`."""
+    rival = open_graph(graph.uri, settings=workloads.settings())
+    graph.branches.create("old")
+    call = {
+        "delete": lambda: graph.branches.delete("old"),
+        "rename": lambda: graph.branches.rename("old", "third"),
+    }[late]
+    when_passing(monkeypatch, "commit.before_arm", lambda: rival.branches.rename("old", "new"))
+    with pytest.raises(NotFound, match="by now"):
+        call()
+    for handle in (graph, rival):
+        assert names(handle) == ["main", "new"]
+    assert_at_rest(graph)
+
+
+def when_passing(monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]) -> None:
+    """Do something else, once, in the middle of an operation."""
+    original = failpoints.hit
+    pending = [action]
+
+    def hit(name: str) -> None:
+        original(name)
+        if name == point and pending:
+            pending.pop()()
+
+    monkeypatch.setattr(failpoints, "hit", hit)

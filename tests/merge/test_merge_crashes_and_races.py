@@ -70,21 +70,6 @@ def test_a_merge_is_all_or_nothing(graph: Graph, point: str, workload: str) -> N
     assert_at_rest(reopened)
 
 
-@pytest.mark.parametrize("point", ["branch.rename_after_ref", "branch.rename_after_mark"])
-def test_a_rename_cut_short_is_finished_by_repeating_it(graph: Graph, point: str) -> None:
-    graph.branches.create("old")
-    graph.apply({"Note": {"insert": [{"id": "n9", "text": "x"}]}}, "old")
-    workload = "omnigraph.testing.workloads:rename_branch"
-    code, _, _ = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
-    assert code == -signal.SIGKILL
-    reopened = open_graph(graph.uri, settings=workloads.settings())
-    assert "n9" in content(reopened, "new")["Note"]
-    if point == "branch.rename_after_ref":
-        reopened.branches.rename("old", "new")
-    assert [b.name for b in reopened.branches.list()] == ["main", "new"]
-    reopened.branches.create("old")
-
-
 def test_merges_among_writers_of_both_branches_lose_nothing(graph: Graph) -> None:
     graph.branches.create("review")
     written: dict[str, list[str]] = {"main": [], "review": []}

@@ -10,7 +10,14 @@ from omnigraph import failpoints
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
 from omnigraph.commit.staging_hold import StagingHold
-from omnigraph.errors import AlreadyExists, CommitRejected, InvalidArgument, InvalidName, NotFound
+from omnigraph.errors import (
+    AlreadyExists,
+    CommitRejected,
+    InvalidArgument,
+    InvalidName,
+    NotFound,
+    OmnigraphError,
+)
 from omnigraph.lance_store.dataset_branches import create_branch, physical_name
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
@@ -76,8 +83,9 @@ class BranchLifecycle:
             try:
                 yield ref
             except BaseException:
-                with suppress(CommitRejected):  # others have committed to it: it is theirs now
-                    self.delete(name, actor_id, forked_at)
+                # Others have committed to it, renamed or deleted it: it is theirs now.
+                with suppress(CommitRejected, NotFound):
+                    self._delete(ref, actor_id, forked_at)
                 raise
 
     def _new_ref(self, name: str, source: str, actor_id: str | None) -> tuple[BranchRef, BranchRef]:
@@ -130,8 +138,9 @@ class BranchLifecycle:
     def rename(self, name: str, new_name: str, actor_id: str | None) -> BranchRef:
         """Another name for the same branch; commits, tables and cursors stay as they are.
 
-        The head says which name counts, so handles that know the old one notice. Cut short, it
-        leaves two names; repeating it finishes the job.
+        The head says which name counts, so handles that know the old one notice; it counts from
+        the moment its ref is there. Cut short before that, nothing has happened; after that, the
+        old ref is left, which counts no more and goes with the next cleanup.
         """
         if name == MAIN:
             raise InvalidName("main cannot be renamed", name=name)
@@ -140,19 +149,36 @@ class BranchLifecycle:
         if ref.name == checked:
             return ref
         renamed = replace(ref, name=checked)
+        if self._reader.branch_refs.find(checked) != renamed:
+            self._refuse_taken(checked, actor_id)
         exclusive = frozenset({branch_resource(ref)})
         with self._holding(IntentKind.HOLD, ref, exclusive, frozenset({GC}), actor_id):
-            state = self._reader.state(ref)
-            if self._reader.branch_refs.find(checked) != renamed:
-                self._refuse_taken(checked, actor_id)
-                if not self._reader.branch_refs.create(renamed):
-                    raise AlreadyExists(f"branch {checked!r} exists already", branch=checked)
+            state = self._state_by_this_name(ref)
+            try:
+                self._publisher.publish(ref, self._naming(checked, state))
+                failpoints.hit("branch.rename_after_mark")
+                self._take_name(renamed)
+            except BaseException:
+                with suppress(OmnigraphError):  # the old name counts anyway while it has a ref
+                    self._publisher.publish(ref, self._naming(ref.name, state))
+                raise
             failpoints.hit("branch.rename_after_ref")
-            self._publisher.publish(ref, self._naming(checked, state))
-            failpoints.hit("branch.rename_after_mark")
             self._reader.branch_refs.remove(ref)
             self._store.flush_to_disk()
         return renamed
+
+    def _take_name(self, ref: BranchRef) -> None:
+        """An earlier rename that was cut short may have left exactly this ref."""
+        refs = self._reader.branch_refs
+        if refs.find(ref.name) != ref and not refs.create(ref):
+            raise AlreadyExists(f"branch {ref.name!r} exists already", branch=ref.name)
+
+    def _state_by_this_name(self, ref: BranchRef) -> BranchState:
+        """The head, unless somebody renamed the branch while we waited for it."""
+        state = self._reader.state(ref)
+        if not state.deleted and self._reader.goes_by_another_name(ref, state):
+            raise NotFound(f"branch {ref.name!r} is {state.name!r} by now", branch=ref.name)
+        return state
 
     def _naming(self, name: str, state: BranchState) -> Publication:
         return Publication(self._clock.new_ulid(), state.version, renames_to=name)
@@ -164,10 +190,12 @@ class BranchLifecycle:
         """
         if name == MAIN:
             raise InvalidName("main cannot be deleted", name=name)
-        ref, _ = self._reader.branch(name)
+        self._delete(self._reader.branch(name)[0], actor_id, only_at)
+
+    def _delete(self, ref: BranchRef, actor_id: str | None, only_at: str | None) -> None:
         exclusive = frozenset({branch_resource(ref)})
         with self._holding(IntentKind.BRANCH_DELETE, ref, exclusive, frozenset(), actor_id):
-            state = self._reader.state(ref)
+            state = self._state_by_this_name(ref)
             marked = Publication(
                 self._clock.new_ulid(), state.version, marks_deleted=True, if_commit=only_at
             )

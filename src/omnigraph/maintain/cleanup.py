@@ -93,7 +93,7 @@ class Cleanup:
             publication=None,
         )
         with StagingHold(self._board, intent, self._arming.arm) as hold:
-            self._drop_names_of_the_deleted()
+            self._drop_names_that_count_no_more()
             report = self._find(retention, confirmed=True)
             failpoints.hit("cleanup.after_find")
             for removal in report.removals:
@@ -101,11 +101,17 @@ class Cleanup:
                 failpoints.hit("cleanup.after_removal")
         return report
 
-    def _drop_names_of_the_deleted(self) -> None:
-        """A delete may have been killed between mark and name; a name must not outlive its head."""
+    def _drop_names_that_count_no_more(self) -> None:
+        """Left by a delete or a rename that was killed in its last step.
+
+        The name of a deleted branch must not outlive its head.
+        """
         for name in self._reader.branch_refs.names():
             ref = self._reader.branch_refs.find(name)
-            if ref is not None and self._reader.state(ref).deleted:
+            if ref is None:
+                continue
+            state = self._reader.state(ref)
+            if state.deleted or self._reader.goes_by_another_name(ref, state):
                 self._reader.branch_refs.remove(ref)
 
     def busy_locations(self) -> frozenset[str]:
