@@ -43,6 +43,15 @@ def test_snapshot(cli, people) -> None:
     counts = {d["type_name"]: d["entity_count"] for d in body["datasets"]}
     assert counts == {"Person": 3, "Note": 0, "Knows": 2}
     assert "Person" in cli("snapshot", "--store", people.uri).out
+    found = people.snapshot()
+    assert body == found.to_dict()
+    assert [d.to_dict() for d in found.datasets] == body["datasets"]
+    assert found.internal_schema_version == people.format_version == CURRENT
+    people.tags.create("then")
+    assert (
+        people.snapshot(at="then").to_dict()
+        == cli("snapshot", people.uri, "--at", "then", "--json").json
+    )
 
 
 def test_branches(cli, people) -> None:

@@ -206,3 +206,9 @@ def test_cli_and_python_give_equal_answers(cli, people, queries) -> None:
     ]
     assert (body["columns"], body["rows"]) == (result.columns, expected)
     assert body["graph_commit_id"] == result.graph_commit_id
+    assert body == result.to_dict()
+    assert (result.target, list(body)[-1]) == ({"branch": "main"}, "rows")
+    words = ("query", "everybody", "-q", queries, "--store", people.uri, "--json", "--at")
+    past = people.query(queries.read_text(), "everybody", at=result.graph_commit_id)
+    assert past.target == {"snapshot": result.graph_commit_id}
+    assert cli(*words, result.graph_commit_id).json == past.to_dict()

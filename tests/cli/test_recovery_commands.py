@@ -34,6 +34,9 @@ def test_recoveries_are_listed(graph: Graph, uri: str) -> None:
     assert graph.refresh() == 1
     listed = json.loads(runner.invoke(app, ["recovery", "list", "--store", uri, "--json"]).stdout)
     assert [r["recovery_kind"] for r in listed["recoveries"]] == ["rolled_back"]
+    (audit,) = graph.recoveries()
+    assert listed == {"recoveries": [audit.to_dict()]}
+    assert all(getattr(audit, name) == value for name, value in audit.to_dict().items())
     assert "rolled_back" in runner.invoke(app, ["recovery", "list", uri]).stdout
 
 

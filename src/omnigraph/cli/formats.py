@@ -26,7 +26,7 @@ def choose_format(session: Session, chosen: ResultFormat | None) -> ResultFormat
     return ResultFormat.JSON if session.json else chosen or ResultFormat.TABLE
 
 
-def write_result(session: Session, result: QueryResult, at: str | None, how: ResultFormat) -> None:
+def write_result(session: Session, result: QueryResult, how: ResultFormat) -> None:
     match how:
         case ResultFormat.TABLE:
             cut = print_table(result.columns, _row_values(result))
@@ -37,7 +37,7 @@ def write_result(session: Session, result: QueryResult, at: str | None, how: Res
                 result.columns, ([cell_text(v) for v in row] for row in _row_values(result))
             )
         case ResultFormat.JSON:
-            _write_json(result, at)
+            _write_json(result)
         case ResultFormat.JSONL:
             for row in _rows(result):
                 print_result(json_text(row))
@@ -56,16 +56,9 @@ def _row_values(result: QueryResult) -> Iterator[list[Any]]:
     return (list(row.values()) for row in _rows(result))
 
 
-def _write_json(result: QueryResult, at: str | None) -> None:
+def _write_json(result: QueryResult) -> None:
     """One object, its rows a line each: readable, and never twice in memory."""
-    head = {
-        "query_name": result.query_name,
-        "target": {"branch": result.graph_branch} if at is None else {"snapshot": at},
-        "graph_commit_id": result.graph_commit_id,
-        "row_count": result.row_count,
-        "columns": result.columns,
-    }
-    sys.stdout.write(json_text(head, indent=2).removesuffix("\n}") + ',\n  "rows": [')
+    sys.stdout.write(json_text(result.heading(), indent=2).removesuffix("\n}") + ',\n  "rows": [')
     between = "\n    "
     for row in _rows(result):
         sys.stdout.write(between + json_text(row))

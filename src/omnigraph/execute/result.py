@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.values.json_values import finite, json_value
+
 _BATCH_ROWS = 64 * 1024
 # A text column of one chunk holds at most 2 GiB: a large table is made of several.
 _TABLE_ROWS = 1024 * 1024
@@ -39,6 +41,8 @@ class QueryResult:
     graph_branch: str
     graph_commit_id: str
     rows: pa.RecordBatch | LateRows
+    at: str | None = None
+    """The state that was asked for, as it was spelt; None is the head of `graph_branch`."""
     _table: pa.Table | None = field(default=None, init=False, repr=False)
 
     @property
@@ -56,6 +60,25 @@ class QueryResult:
     def row_count(self) -> int:
         rows = self.rows
         return int(rows.num_rows if isinstance(rows, pa.RecordBatch) else rows.length)
+
+    @property
+    def target(self) -> dict[str, str]:
+        """What was asked: a branch, or a snapshot by commit, tag or moment."""
+        return {"branch": self.graph_branch} if self.at is None else {"snapshot": self.at}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `query` object of the CLI and HTTP, rows in the forms that data files use."""
+        return {**self.heading(), "rows": [finite(json_value(row)) for row in self.to_pylist()]}
+
+    def heading(self) -> dict[str, Any]:
+        """The same without its rows."""
+        return {
+            "query_name": self.query_name,
+            "target": self.target,
+            "graph_commit_id": self.graph_commit_id,
+            "row_count": self.row_count,
+            "columns": self.columns,
+        }
 
     def to_arrow(self) -> pa.Table:
         return self.table

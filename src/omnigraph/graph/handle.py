@@ -100,7 +100,7 @@ class Graph(Branching):
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
-        text = QueryText(source, name, params)
+        text = QueryText(source, name, params, at)
         bounds = QueryBounds(timeout, cancel)
         runner = query_engine(self._engine, engine)
         return runner.run(self.snapshot(branch, at=at), text, bounds)

@@ -90,7 +90,8 @@ class QueryRunner:
         head = self._at(snapshot)
         bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
-        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
+        place = (snapshot.graph_branch, snapshot.graph_commit_id)
+        return QueryResult(compiled.name, *place, rows, text.at)
 
     def run_planned(
         self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
@@ -101,7 +102,8 @@ class QueryRunner:
         head = self._at(snapshot)
         planned = plan(compiled.plan, head.statistics)
         rows = head.executor.answer(planned)(self._run(compiled.bind(text.params), QueryBounds()))
-        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
+        place = (snapshot.graph_branch, snapshot.graph_commit_id)
+        return QueryResult(compiled.name, *place, rows, text.at)
 
     def read(self, snapshot: Snapshot, plan: ReadOp, parameters: Mapping[str, Any]) -> pa.Table:
         """Rows of a plan that is no query of its own: the pattern of a statement."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """Which query of which text, with its parameters."""
+    """Which query of which text, with its parameters, and the state it is asked of."""
 
     source: str
     name: str | None = None
     params: Mapping[str, object] | None = None
+    at: str | None = None
+    """As the caller spelt it; None is the head of a branch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,6 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
-from omnigraph.manifest.format_stamp import read_stamp
-from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.snapshot import Snapshot
 
 
@@ -23,7 +21,7 @@ def snapshot(engine: Engine, branch: str, at: str | None) -> Snapshot:
 
 
 def format_version(engine: Engine) -> int:
-    return read_stamp(engine.store.open_head(MANIFEST, None).schema)
+    return engine.reader.format_version
 
 
 def read_type(

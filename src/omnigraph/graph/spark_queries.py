@@ -38,7 +38,8 @@ class SparkQueryRunner:
         run = spark.SparkRun(snapshot, Evaluator(parameters, now), now, self._limits(bounds))
         executor = spark.SparkExecutor(self._store, session, self._settings.read)
         rows = FinishedRows(executor.table(plan, statistics_of(snapshot), run))
-        return QueryResult(compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
+        place = (snapshot.graph_branch, snapshot.graph_commit_id)
+        return QueryResult(compiled.name, *place, rows, text.at)
 
     def _limits(self, bounds: QueryBounds) -> QueryLimits:
         read = self._settings.read

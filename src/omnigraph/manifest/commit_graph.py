@@ -128,6 +128,7 @@ class CommitGraph:
             schema_id=commit.schema_id,
             catalog=self._reader.schemas.read(commit.schema_id).catalog,
             tables=self._pins_after(state, commit.graph_commit_id),
+            internal_schema_version=self._reader.format_version,
         )
 
     def _pins_after(self, state: BranchState, commit_id: str) -> dict[TableKey, TablePin]:
@@ -146,6 +147,7 @@ class CommitGraph:
             schema_id=tag.schema_id,
             catalog=self._reader.schemas.read(tag.schema_id).catalog,
             tables={pin.key: pin for pin in tag.tables},
+            internal_schema_version=self._reader.format_version,
         )
 
 

@@ -64,6 +64,7 @@ class Lineage:
             schema_id=commit.schema_id,
             catalog=self._reader.schemas.read(commit.schema_id).catalog,
             tables=undo_commits(place.page.tables, reversed(newer)),
+            internal_schema_version=self._reader.format_version,
         )
 
     def first_parents(self, head: str) -> Iterator[StoredCommit]:

@@ -50,6 +50,14 @@ class ManifestReader:
         self._marks: dict[str, tuple[VersionFolder, FolderMark, BranchState]] = {}
         self._refs: dict[str, BranchRef] = {}
         self._snapshots: dict[str, tuple[BranchState, Snapshot]] = {}
+        self._stamp: int | None = None
+
+    @property
+    def format_version(self) -> int:
+        """The format stamp of the files, as the manifest last read has it."""
+        if self._stamp is None:
+            self._stamp = read_stamp(self.store.open_head(MANIFEST, None).schema)
+        return self._stamp
 
     def branch(self, name: str) -> tuple[BranchRef, BranchState]:
         """A live branch and its current head."""
@@ -175,6 +183,7 @@ class ManifestReader:
             schema_id=state.schema_id,
             catalog=self.schemas.read(state.schema_id).catalog,
             tables=state.tables,
+            internal_schema_version=self.format_version,
         )
         self._snapshots[ref.incarnation] = (state, found)
         return found
@@ -182,7 +191,8 @@ class ManifestReader:
     def _read(self, ref: BranchRef) -> tuple[Dataset, BranchState]:
         for attempt in range(1, _READ_ATTEMPTS + 1):
             handle = self.store.open_head(MANIFEST, ref.physical_branch)
-            check_readable(read_stamp(handle.schema))
+            self._stamp = read_stamp(handle.schema)
+            check_readable(self._stamp)
             try:
                 return handle, state_from_rows(int(handle.version), read_table(handle))
             except (StorageFailure, SnapshotReclaimed):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from omnigraph.lance_store.store import DatasetVersion
-from omnigraph.values.clock import micros_to_rfc3339
 from omnigraph.values.identifiers import TableKey
 
 Json = dict[str, Any]
@@ -134,22 +134,16 @@ class RecoveryAudit:
     recovery_for_actor: str | None
     graph_branch: str
     graph_commit_id: str | None
-    tables: tuple[tuple[str, str], ...]
+    tables: Mapping[str, str] = field(hash=False)
+    """What each was found as: `node:Person` -> `RolledPastExpected`."""
     created_at: int
 
     def to_dict(self) -> Json:
-        return {
-            **asdict(self),
-            "tables": dict(self.tables),
-            "created_at": micros_to_rfc3339(self.created_at),
-        }
-
-    def to_json(self) -> Json:
-        return {**asdict(self), "tables": dict(self.tables)}
+        return asdict(self)
 
     @staticmethod
     def from_json(data: Json) -> RecoveryAudit:
-        return RecoveryAudit(**{**data, "tables": tuple(data["tables"].items())})
+        return RecoveryAudit(**data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +196,7 @@ class Commit:
             "pins": [p.to_json() for p in self.pins],
             "changes": [c.to_json() for c in self.changes],
             "idempotency_key": self.idempotency_key,
-            "recovery": self.recovery.to_json() if self.recovery else None,
+            "recovery": self.recovery.to_dict() if self.recovery else None,
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
             "differs_from_merged": lists_to_json(self.differs_from_merged),

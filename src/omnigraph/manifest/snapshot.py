@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound
 from omnigraph.manifest.records import TablePin
 from omnigraph.values.identifiers import TableKey
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDataset:
+    """The table of one type, as a snapshot sees it."""
+
+    entity_kind: str
+    type_name: str
+    dataset_path: str
+    published_dataset_version: int
+    native_dataset_branch: str | None
+    entity_count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,22 @@ class Snapshot:
     schema_id: str
     catalog: Catalog
     tables: Mapping[TableKey, TablePin]
+    internal_schema_version: int
+    """The format stamp of the graph's files."""
+
+    @property
+    def datasets(self) -> tuple[SnapshotDataset, ...]:
+        return tuple(
+            SnapshotDataset(
+                entity_kind=pin.key.kind.value,
+                type_name=pin.key.type_name,
+                dataset_path=pin.location,
+                published_dataset_version=pin.version,
+                native_dataset_branch=pin.branch,
+                entity_count=pin.row_count,
+            )
+            for pin in self.tables.values()
+        )
 
     def pin(self, key: TableKey) -> TablePin:
         found = self.tables.get(key)
@@ -36,15 +67,6 @@ class Snapshot:
             "graph_branch": self.graph_branch,
             "graph_commit_id": self.graph_commit_id,
             "graph_manifest_version": self.graph_manifest_version,
-            "datasets": [
-                {
-                    "entity_kind": pin.key.kind.value,
-                    "type_name": pin.key.type_name,
-                    "dataset_path": pin.location,
-                    "published_dataset_version": pin.version,
-                    "native_dataset_branch": pin.branch,
-                    "entity_count": pin.row_count,
-                }
-                for pin in self.tables.values()
-            ],
+            "internal_schema_version": self.internal_schema_version,
+            "datasets": [dataset.to_dict() for dataset in self.datasets],
         }

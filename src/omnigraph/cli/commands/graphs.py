@@ -86,8 +86,7 @@ def snapshot(
       omnigraph snapshot people.omni --branch review/ages --json
     """
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
-    found = graph.snapshot(branch, at=at).to_dict()
-    body: dict[str, Any] = {**found, "internal_schema_version": graph.format_version}
+    body = graph.snapshot(branch, at=at).to_dict()
     if session.json:
         print_json(body)
         return

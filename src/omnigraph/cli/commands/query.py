@@ -77,7 +77,7 @@ def run(
     asked = (ready.source, ready.name, ready.params, branch)
     with session.working("searching"):
         result = graph.query(*asked, at=at, timeout=timeout, engine=engine.value)
-    write_result(session, result, at, how)
+    write_result(session, result, how)
 
 
 @command(group, "fmt")

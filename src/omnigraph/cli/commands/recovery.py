@@ -9,7 +9,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import print_table
+from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.cli.target import address, open_to_read
 
 group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
@@ -40,7 +40,7 @@ def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> N
         ("created_at", "recovery", "operation", "branch", "for", "tables"),
         [
             (
-                row["created_at"],
+                moment_text(row["created_at"]),
                 row["recovery_kind"],
                 row["operation_kind"],
                 row["graph_branch"],

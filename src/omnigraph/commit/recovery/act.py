@@ -167,7 +167,7 @@ class RecoveryActions:
             recovery_for_actor=intent.actor_id,
             graph_branch=intent.branch.name,
             graph_commit_id=commit_id,
-            tables=tuple((str(m.expected.key), s.value) for m, s in states.items()),
+            tables={str(m.expected.key): s.value for m, s in states.items()},
             created_at=self._clock.now_micros(),
         )
 
