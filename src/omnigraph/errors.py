@@ -36,6 +36,7 @@ OmnigraphError
 ├── EngineCannot               a query that this engine does not run; another one does
 ├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
 ├── SparkFailed                a Spark job failed after its retries; nothing changed
+├── PackageMissing             a package that only this call needs is not installed
 ├── ResourceLimit              memory budget or deadline of a query
 └── PolicyDenied
 """
@@ -316,6 +317,12 @@ class SparkFailed(OmnigraphError):
     """A Spark job failed after its retries; nothing was committed."""
 
     code = "spark_failed"
+
+
+class PackageMissing(OmnigraphError):
+    """A package that only this call needs is not installed; `extra` brings it."""
+
+    code = "package_missing"
 
 
 class ResourceLimit(OmnigraphError):

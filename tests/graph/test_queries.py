@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from omnigraph.embed.local import LocalProvider
-from omnigraph.errors import InvalidArgument, OmnigraphError, ParseError, ResourceLimit
+from omnigraph.errors import (
+    InvalidArgument,
+    OmnigraphError,
+    PackageMissing,
+    ParseError,
+    ResourceLimit,
+)
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import ReadSettings, Settings
@@ -132,6 +139,18 @@ def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
     profile = graph.profile(FRIENDS, params={"who": "ada"}).splitlines()
     assert len(profile) == len(plan)
     assert all(" rows " in line and " ms " in line for line in profile)
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_frames_need_their_package_and_say_which(
+    graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = graph.query(NAMES)
+    assert len(getattr(result, f"to_{name}")()) == result.row_count
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(PackageMissing, match=r"pip install 'omnigraph\[frames\]'") as missing:
+        getattr(result, f"to_{name}")()
+    assert (missing.value.package, missing.value.extra) == (name, "frames")
 
 
 def test_nearest_by_text_uses_the_provider(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.errors import PackageMissing
 from omnigraph.values.json_values import finite, json_value
 
+_EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024
 # A text column of one chunk holds at most 2 GiB: a large table is made of several.
 _TABLE_ROWS = 1024 * 1024
@@ -95,10 +97,13 @@ class QueryResult:
         return [dict(zip(names, row)) for row in zip(*columns)]  # noqa: B905 - equal by nature
 
     def to_pandas(self) -> Any:
+        """Needs `omnigraph[frames]`."""
+        _package("pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        return import_module("polars").from_arrow(self.table)
+        """Needs `omnigraph[frames]`."""
+        return _package("polars").from_arrow(self.table)
 
     def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows in order, at most so many at a time; only one batch is in memory."""
@@ -109,3 +114,16 @@ class QueryResult:
             return
         for start in range(0, max(1, made.length), rows):
             yield made.values(start, min(start + rows, made.length))
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise PackageMissing(
+            f"{name} is not installed: pip install 'omnigraph[{_EXTRA}]'; to_arrow() needs nothing",
+            package=name,
+            extra=_EXTRA,
+        ) from None
