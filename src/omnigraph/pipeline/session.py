@@ -20,6 +20,7 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument, SparkUnavailable
 from omnigraph.pipeline.java import find_java, write_shim
+from omnigraph.settings.machine_memory import machine_memory
 from omnigraph.settings.pipeline import PipelineSettings
 
 Session = Any
@@ -198,7 +199,7 @@ def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str
         "spark.sql.warehouse.dir": str(workspace / "warehouse"),
     }
     if settings.master.startswith("local"):
-        conf["spark.driver.memory"] = settings.driver_memory or memory_default(_machine_memory())
+        conf["spark.driver.memory"] = settings.driver_memory or memory_default(machine_memory())
         # Rows are worked on by Python and Lance, and the JVM of one command does not live long
         # enough to earn back what its second compiler takes: a third of the CPU of a load of 5M.
         conf["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1"
@@ -208,10 +209,6 @@ def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str
     elif settings.driver_memory is not None:
         conf["spark.driver.memory"] = settings.driver_memory
     return conf | dict(settings.conf)
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager

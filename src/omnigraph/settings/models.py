@@ -1,4 +1,4 @@
-"""Typed settings of the engine: frozen, no I/O."""
+"""Typed settings of the engine, frozen."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.machine_memory import memory_share
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.pipeline import PipelineSettings
+
+_GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ class HistorySettings:
 class ReadSettings:
     """What queries may use."""
 
-    cache_bytes: int = 4 * 1024**3
-    """Columns, adjacency and vectors kept in memory between queries."""
+    cache_bytes: int = field(default_factory=lambda: memory_share(6, 4 * _GIB))
+    """Columns, adjacency and vectors kept in memory between queries; by default a sixth of the
+    memory of the machine or container, 4 GiB at most."""
 
     cache_directory: str | None = None
     """Where sorted ids and adjacency are kept between processes. None: `OMNIGRAPH_CACHE_DIR`, else
@@ -67,9 +71,9 @@ class ReadSettings:
     cache_file_bytes: int = 16 * 1024**3
     """What the files there may take; those used longest ago go first."""
 
-    memory_bytes: int = 8 * 1024**3
+    memory_bytes: int = field(default_factory=lambda: memory_share(3, 8 * _GIB))
     """Rows one query may hold at once; sorts and groups of more use the disk, all else is an
-    error."""
+    error. By default a third of the memory of the machine or container, 8 GiB at most."""
 
     spill_directory: str | None = None
     """Where rows of a query wait that do not fit; the system's own by default."""
@@ -85,8 +89,9 @@ class ReadSettings:
 class LoadSettings:
     """What a local load may use."""
 
-    memory_bytes: int = 2 * 1024**3
-    """For the batch-wide checks; what does not fit is on disk."""
+    memory_bytes: int = field(default_factory=lambda: memory_share(6, 2 * _GIB))
+    """For the batch-wide checks; what does not fit is on disk. By default a sixth of the memory of
+    the machine or container, 2 GiB at most."""
 
     temp_directory: str | None = None
     """Where rows wait until they are checked; the system's own by default."""
@@ -101,8 +106,8 @@ class Settings:
 
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()
-    read: ReadSettings = ReadSettings()
-    load: LoadSettings = LoadSettings()
+    read: ReadSettings = field(default_factory=ReadSettings)
+    load: LoadSettings = field(default_factory=LoadSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
