@@ -77,14 +77,13 @@ def validate_changes(
     changes: ChangeSet,
     *,
     cascaded: bool = False,
-    report: Report | None = None,
 ) -> None:
     """Every row and graph rule on the final image; raises `ValidationFailed` with all findings.
 
     Adopted rows are not in memory: whoever wrote them checks them with `check_rows` and
     `validate_deltas`.
     """
-    found = report or Report()
+    found = Report()
     deltas = deltas_of(changes.effects)
     for effect in changes.effects:
         if isinstance(effect, EditRows | ReplaceRows):

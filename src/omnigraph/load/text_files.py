@@ -11,7 +11,7 @@ from typing import IO
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.load.data_files import DataFile, open_unpacked
 
-BLOCK_BYTES = 16 * 1024 * 1024
+_BLOCK_BYTES = 16 * 1024 * 1024
 _LONGEST_LINE = 256 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
@@ -31,7 +31,7 @@ def file_errors(path: DataFile | str) -> Iterator[None]:
 
 
 def line_blocks(
-    path: DataFile, start: int = 0, end: int | None = None, size: int = BLOCK_BYTES
+    path: DataFile, start: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
     """(how many lines came before, whole lines), for the lines that begin in [start, end).
 
@@ -39,22 +39,22 @@ def line_blocks(
     before the range are not counted.
     """
     with file_errors(str(path)), open_unpacked(path) as file:
-        yield from _blocks(file, str(path), (_skip_to_line(file, start), end), size)
+        yield from _blocks(file, str(path), (_skip_to_line(file, start), end))
 
 
 def stream_blocks(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
     """`line_blocks` of an open file, which need not know where its end is."""
     with file_errors(name):
-        yield from _blocks(file, name, (0, None), BLOCK_BYTES)
+        yield from _blocks(file, name, (0, None))
 
 
 def _blocks(
-    file: IO[bytes], name: str, span: tuple[int, int | None], size: int
+    file: IO[bytes], name: str, span: tuple[int, int | None]
 ) -> Iterator[tuple[int, bytes]]:
     position, end = span
     lines_before = 0
     while end is None or position < end:
-        block = file.read(size if end is None else min(size, end - position))
+        block = file.read(_BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - position))
         if not block:
             return
         if not block.endswith(b"\n"):

@@ -85,10 +85,10 @@ class Reconciler:
         with self._condition:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
-    def stop(self, timeout: float = _EXIT_PATIENCE_SECONDS) -> None:
+    def stop(self) -> None:
         """Finish the step at hand and begin no other; a killed step would need a recovery."""
         self._stopped = True
-        self.settle(timeout)
+        self.settle(_EXIT_PATIENCE_SECONDS)
 
     def _count(self, table: Table) -> None:
         self._commits[table] += 1

@@ -41,12 +41,6 @@ class Bound:
             return F.col(self.type)
         return F.when(F.col(self.id).isNotNull(), F.lit(self.types[0]))
 
-    def has_type(self, names: tuple[str, ...]) -> SparkColumn | None:
-        """The condition that the entity has one of these types; None where it cannot fail."""
-        if set(self.types) <= set(names):
-            return None
-        return F.col(self.type).isin(*names) if self.type is not None else F.lit(False)
-
 
 @dataclass(frozen=True, slots=True)
 class Output:

@@ -10,6 +10,7 @@ from omnigraph.syntax.limits import SKIPPED
 from omnigraph.syntax.span import SourceText
 
 _COMMENTS = re.compile(SKIPPED, re.DOTALL)
+_INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def find_comments(source: SourceText) -> list[Comment]:
     return found
 
 
-def write_lines(lines: Sequence[Line], comments: Sequence[Comment] = (), indent: str = "  ") -> str:
+def write_lines(lines: Sequence[Line], comments: Sequence[Comment] = ()) -> str:
     """The text of the lines, each comment before the line it preceded or behind its own.
 
     No comment is ever lost: what fits nowhere else stands at the end.
@@ -62,12 +63,12 @@ def write_lines(lines: Sequence[Line], comments: Sequence[Comment] = (), indent:
     for position, line in enumerate(lines):
         following = next((ahead.start for ahead in lines[position + 1 :] if ahead.text), None)
         while waiting and waiting[0].own_line and waiting[0].start < line.start:
-            out += _own_line(waiting.pop(0), indent * (line.indent + line.closes))
+            out += _own_line(waiting.pop(0), _INDENT * (line.indent + line.closes))
         if line.text == "":
             out.append("")
             continue
         trailing, waiting = _trailing(waiting, following)
-        out.append(indent * line.indent + "  ".join([line.text, *trailing]))
+        out.append(_INDENT * line.indent + "  ".join([line.text, *trailing]))
     for comment in waiting:
         out += _own_line(comment, "")
     while out and out[-1] == "":

@@ -210,8 +210,6 @@ def _survive(story: Story, graph: Graph) -> None:
         "code=P-lost",
         "-p",
         f"author={author_name(1)}",
-        "--as",
-        "victim",
     ]
     target = ["--store", graph.uri, "--as", "victim"]
     command = [sys.executable, "-m", "omnigraph.cli", *words, *target]

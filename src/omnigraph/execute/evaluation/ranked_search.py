@@ -18,8 +18,6 @@ from omnigraph.lance_store.search.search_calls import Ranking, bm25, text_matche
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.values.text_match import text_mask, text_query
 
-Scores = npt.NDArray[np.float64]
-
 # Below this many texts judging each beats asking the index for all matches of the table.
 _FEW_TEXTS = 2000
 

@@ -29,10 +29,6 @@ class IdChanges:
     def size(self) -> int:
         return len(self.inserted) + len(self.updated) + len(self.deleted)
 
-    @property
-    def moves_positions(self) -> bool:
-        return bool(self.inserted or self.deleted)
-
     def then(self, later: IdChanges) -> IdChanges:
         """Both in a row; an id that goes and comes back is a rewritten one."""
         inserted = (self.inserted - later.deleted) | (later.inserted - self.deleted)
