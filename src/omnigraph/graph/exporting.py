@@ -13,7 +13,7 @@ from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.engine_names import SPARK, require_engine
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
 
@@ -27,8 +27,7 @@ def export(
 ) -> ExportReceipt:
     """`form` is (format, engine)."""
     export_format, chosen = form
-    if chosen not in (LOCAL, SPARK):
-        raise InvalidArgument(f"no export engine {chosen!r}; there is: {LOCAL}, {SPARK}")
+    require_engine(chosen, "export")
     if chosen == SPARK:
         if not isinstance(target, str | os.PathLike):
             raise InvalidArgument("Spark exports to a directory; give a path")

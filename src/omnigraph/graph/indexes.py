@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.index_plan import wanted_indexes
-from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.search.index_segments import coverage
 from omnigraph.maintain.maintenance import Pace, index_table
 from omnigraph.maintain.table_work import HERE, TableWork
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.engine_names import LOCAL, require_engine
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexKind
 
@@ -66,11 +65,8 @@ def ensure_indices(
 
 def table_work(engine: Engine, name: str) -> TableWork:
     """Who rewrites files and builds indexes."""
-    if name == LOCAL:
-        return HERE
-    if name == SPARK:
-        return engine.spark_upkeep
-    raise InvalidArgument(f"no engine {name!r} for this; there is: {LOCAL}, {SPARK}", engine=name)
+    require_engine(name, "upkeep")
+    return HERE if name == LOCAL else engine.spark_upkeep
 
 
 def index_status(engine: Engine, branch: str) -> list[IndexStatus]:

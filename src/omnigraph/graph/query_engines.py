@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from omnigraph.errors import InvalidArgument
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.engine_names import LOCAL, require_engine
 
 if TYPE_CHECKING:
     from omnigraph.execute.result import QueryResult
@@ -21,8 +20,5 @@ class QueryEngine(Protocol):
 
 
 def query_engine(engine: Engine, name: str) -> QueryEngine:
-    if name == LOCAL:
-        return engine.queries
-    if name == SPARK:
-        return engine.spark_queries
-    raise InvalidArgument(f"no query engine {name!r}; there is: {LOCAL}, {SPARK}", engine=name)
+    require_engine(name, "query")
+    return engine.queries if name == LOCAL else engine.spark_queries

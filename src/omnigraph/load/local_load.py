@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from omnigraph import failpoints
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import commit_load
-from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import SMALL_INPUT, Landing
 from omnigraph.load.line_values import BlobBases
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.prepare import PreparedInput, prepare
+from omnigraph.load.prepare import PreparedInput, prepare, prepared_input
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import ReadOptions, find_sources, refuse_unused_columns
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import LoadSettings
-
-ENGINE = "local"
+from omnigraph.values.engine_names import LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +44,11 @@ class LocalLoader:
         sources = find_sources(data, options.type_name)
         refuse_unused_columns(sources, options.columns)
         catalog = self.reader.snapshot(ref, state).catalog
-        settings = self.settings
-        with tempfile.TemporaryDirectory(
-            prefix="omnigraph-load-", dir=settings.temp_directory
-        ) as folder:
-            index = KeyIndex(catalog, Path(folder), settings.memory_bytes)
-            prepared = PreparedInput(catalog, index, Path(folder))
-            try:
-                reading = ReadOptions(options.columns, BlobBases(settings.blob_bases))
-                prepare(prepared, sources, reading, self.provider, watch(sources))
-                failpoints.hit("load.after_prepare")
-                return self._land(prepared, options)
-            finally:
-                prepared.close()
+        with prepared_input(catalog, self.settings) as prepared:
+            reading = ReadOptions(options.columns, BlobBases(self.settings.blob_bases))
+            prepare(prepared, sources, reading, self.provider, watch(sources))
+            failpoints.hit("load.after_prepare")
+            return self._land(prepared, options)
 
     def _land(self, prepared: PreparedInput, options: LoadOptions) -> LoadReceipt:
         landing = Landing(
@@ -71,5 +59,5 @@ class LocalLoader:
             self.small_input,
         )
         return commit_load(
-            self.transaction, prepared, options, landing.claims(), landing.build, ENGINE
+            self.transaction, prepared, options, landing.claims(), landing.build, LOCAL
         )

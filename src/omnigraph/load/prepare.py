@@ -6,7 +6,9 @@ that has to be prepared again does not parse again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +26,9 @@ from omnigraph.load.complete_rows import as_stored, with_ids
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.read_ahead import read_ahead
 from omnigraph.load.sources import ReadOptions, Source, read_source
-from omnigraph.load.spool import PLACE, Spool, file_and_line, place_of
+from omnigraph.load.spool import PLACE, FileSpool, Spool, file_and_line, place_of
 from omnigraph.load.typed_rows import Lines, Parsed, Problem, TypedRows
+from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
 
 _TOO_MANY = 10_000
@@ -57,8 +60,20 @@ class PreparedInput:
         file, line = file_and_line(number)
         return Place(self.files[file], line)
 
-    def close(self) -> None:
-        self.index.close()
+
+@contextmanager
+def prepared_input(
+    catalog: Catalog, settings: LoadSettings, files: Iterable[str] = ()
+) -> Iterator[PreparedInput]:
+    """An empty one, and a folder for it that goes with it."""
+    with tempfile.TemporaryDirectory(
+        prefix="omnigraph-load-", dir=settings.temp_directory
+    ) as folder:
+        index = KeyIndex(catalog, Path(folder), settings.memory_bytes)
+        try:
+            yield PreparedInput(catalog, index, Path(folder), list(files))
+        finally:
+            index.close()
 
 
 def prepare(
@@ -78,7 +93,7 @@ def prepare(
             if report.total > _TOO_MANY:
                 break
     for spool in prepared.spools.values():
-        spool.close()
+        _spool(prepared, spool.entity).close()
     report.raise_if_any()
 
 
@@ -120,12 +135,14 @@ def _checkable(prepared: PreparedInput, rows: TypedRows, stored: pa.Table) -> pa
     return stored.set_column(0, ID, ids)
 
 
-def _spool(prepared: PreparedInput, entity: EntityType) -> Spool:
+def _spool(prepared: PreparedInput, entity: EntityType) -> FileSpool:
     key = entity.table_key
     if key not in prepared.spools:
         path = prepared.folder / f"{key.kind.value}-{len(prepared.spools)}.arrow"
-        prepared.spools[key] = Spool(entity, path)
-    return prepared.spools[key]
+        prepared.spools[key] = FileSpool(entity, path)
+    spool = prepared.spools[key]
+    assert isinstance(spool, FileSpool)  # the other kind is filled by workers
+    return spool
 
 
 def _places(file: str, lines: Lines) -> Callable[[int], Place | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -44,7 +45,17 @@ def in_chunks(
         yield pa.Table.from_batches(waiting)
 
 
-class Spool:
+class Spool(Protocol):
+    """All checked rows of one type, in the order of the input."""
+
+    entity: EntityType
+    rows: int
+
+    def chunks(self) -> Iterator[pa.Table]:
+        """The rows with their places, some at a time."""
+
+
+class FileSpool:
     """Append tables, then read them back in chunks as large as a fragment may be."""
 
     def __init__(self, entity: EntityType, path: Path) -> None:
@@ -61,10 +72,10 @@ class Spool:
     def close(self) -> None:
         self._writer.close()
 
-    def chunks(self, rows_per_chunk: int = _ROWS_PER_CHUNK) -> Iterator[pa.Table]:
-        """At most so many rows, and not much more than a bounded number of bytes."""
+    def chunks(self) -> Iterator[pa.Table]:
+        """Not much more than a bounded number of rows and bytes at a time."""
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-            yield from in_chunks(reader, rows_per_chunk)
+            yield from in_chunks(reader)
 
     def mapped(self, rows_per_chunk: int) -> Iterator[pa.Table]:
         """Chunks of any number of bytes that stay in the file until they are looked at."""

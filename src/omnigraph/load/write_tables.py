@@ -14,7 +14,7 @@ from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.compare_stored import compare_with_stored
 from omnigraph.load.prepare import PreparedInput
-from omnigraph.load.spool import PLACE, Spool, in_chunks
+from omnigraph.load.spool import PLACE, FileSpool, Spool, in_chunks
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
@@ -80,7 +80,7 @@ class TableWriter:
         """Write the rows that are new or differ, and list them."""
         key = spool.entity.table_key
         compared = pin.row_count > 0 and key in self._prepared.given_ids
-        if compared and spool.rows > _LOOKED_UP_ROWS:
+        if compared and isinstance(spool, FileSpool) and spool.rows > _LOOKED_UP_ROWS:
             return self._compared(spool, dataset, changes)
         fragments: tuple[str, ...] = ()
         for chunk in spool.chunks():
@@ -93,7 +93,7 @@ class TableWriter:
         return fragments
 
     def _compared(
-        self, spool: Spool, dataset: Dataset, changes: ChangeListWriter
+        self, spool: FileSpool, dataset: Dataset, changes: ChangeListWriter
     ) -> tuple[str, ...]:
         fragments: tuple[str, ...] = ()
         columns = [name for name in spool.schema.names if name != PLACE]

@@ -14,6 +14,7 @@ from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.table_merge import TableMerge
 from omnigraph.merge.table_output import Output, TableOutput
+from omnigraph.values.engine_names import LOCAL
 
 MOST_CONFLICTS = 10_000
 """So many conflicts are listed; further ones are only counted."""
@@ -81,4 +82,4 @@ def _here(store: Store, scratch: Scratch, owner: str) -> LocalRows:
     return LocalRows(store, scratch)
 
 
-LOCAL_ENGINE = RowEngine("local", "asked for", _here)
+LOCAL_ENGINE = RowEngine(LOCAL, "asked for", _here)

@@ -20,7 +20,6 @@ from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
-from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.reads.row_lookup import find_sorted
 from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.manifest.snapshot import Snapshot
@@ -42,7 +41,7 @@ from omnigraph.progress import tell
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.pipeline import PipelineSettings
 from omnigraph.values.clock import Clock
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.engine_names import LOCAL, SPARK, require_engine
 
 _BLOCK = 20_000
 
@@ -128,10 +127,9 @@ class Embedder:
         return EmbedReceipt(receipt, run.embedded, run.requested, run.resumed, request.engine)
 
     def _requests(self, engine: str) -> VectorRequests:
+        require_engine(engine, "embed")
         if engine == SPARK:
             return SparkRequests(self.settings, self.pipeline)
-        if engine != LOCAL:
-            raise InvalidArgument(f"no embed engine {engine!r}; there is: {LOCAL}, {SPARK}")
         limit = RateLimit(self.settings.requests_per_minute, self.clock)
         return ThreadRequests(self.provider, limit, self.settings.parallel_requests)
 

@@ -11,7 +11,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.sources import find_sources
 from omnigraph.pipeline.session import running_session
 from omnigraph.settings.pipeline import PipelineSettings
-from omnigraph.values.engine_names import AUTO, LOCAL, SPARK
+from omnigraph.values.engine_names import AUTO, LOCAL, SPARK, require_engine
 
 _MIB = 1024**2
 
@@ -28,10 +28,7 @@ def choose_engine(
     wanted: str, data: Any, type_name: str | None, settings: PipelineSettings
 ) -> EngineChoice:
     """What `wanted` says; for `auto` what the input deserves."""
-    if wanted not in (LOCAL, SPARK, AUTO):
-        raise InvalidArgument(
-            f"no load engine {wanted!r}; there is: {AUTO}, {LOCAL}, {SPARK}", engine=wanted
-        )
+    require_engine(wanted, "load", (AUTO, LOCAL, SPARK))
     if holds_spark_frames(data):
         if wanted == LOCAL:
             raise InvalidArgument("a Spark DataFrame is loaded by engine 'spark', not 'local'")

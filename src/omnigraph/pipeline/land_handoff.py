@@ -6,28 +6,23 @@ commits it. The two may run in different processes: Spark commits outside of its
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import WriteRequest
 from omnigraph.integrity.validate import claims
 from omnigraph.load.commit_load import commit_load
-from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.landing import Landing
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.prepare import PreparedInput
-from omnigraph.load.recheck import Recheck
+from omnigraph.load.prepare import prepared_input
 from omnigraph.load.sources import Source, entity_of
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.pipeline.adopt_tables import AdoptingWriter
 from omnigraph.pipeline.handoff import Handoff
 from omnigraph.pipeline.load_tasks import TaskResult
-from omnigraph.pipeline.spark_load import ENGINE, SparkLoader, load_plan
+from omnigraph.pipeline.spark_load import SparkLoader, load_plan
 from omnigraph.pipeline.written_rows import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import EntityKind
 
 
@@ -58,19 +53,10 @@ def land(
     loader: SparkLoader, handoff: Handoff, results: Sequence[TaskResult], options: LoadOptions
 ) -> LoadReceipt:
     """Check what the workers wrote, all of it against itself and the graph, and commit it."""
-    catalog, load = handoff.plan.catalog, loader.settings.load
-    with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=load.temp_directory) as folder:
-        index = KeyIndex(catalog, Path(folder), load.memory_bytes)
-        prepared = PreparedInput(catalog, index, Path(folder), [handoff.source.name])
+    catalog, files = handoff.plan.catalog, [handoff.source.name]
+    with prepared_input(catalog, loader.settings.load, files) as prepared:
         prepared.staged_since = handoff.begun_at
-        landing = Landing(
-            prepared,
-            loader.reader.store,
-            options.mode,
-            Recheck(loader.reader, loader.commits),
-            loader.small_input,
-            writer=AdoptingWriter,
-        )
+        landing = loader.landing(prepared, options.mode)
         (key,) = handoff.homes
         replaced = [key] if options.mode is LoadMode.OVERWRITE else []
         nodes = [k for k in replaced if k.kind is EntityKind.NODE]
@@ -82,8 +68,5 @@ def land(
                 take_written(prepared, loader.reader.store, handoff.homes, placed, replaced)
             return landing.build(snapshot)
 
-        try:
-            claimed = claims(catalog, [key], nodes, replaced)
-            return commit_load(loader.transaction, prepared, options, claimed, build, ENGINE)
-        finally:
-            prepared.close()
+        claimed = claims(catalog, [key], nodes, replaced)
+        return commit_load(loader.transaction, prepared, options, claimed, build, SPARK)

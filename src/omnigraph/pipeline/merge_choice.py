@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from omnigraph.errors import InvalidArgument
 from omnigraph.pipeline.session import running_session
 from omnigraph.settings.pipeline import PipelineSettings
-from omnigraph.values.engine_names import AUTO, LOCAL, SPARK
+from omnigraph.values.engine_names import AUTO, LOCAL, SPARK, require_engine
 
 
 def choose_merge_engine(
     wanted: str, changed_rows: int | None, settings: PipelineSettings
 ) -> tuple[str, str]:
     """(engine, why): as `wanted`; `auto` takes a session for very many rows, if one is up."""
-    if wanted not in (LOCAL, SPARK, AUTO):
-        raise InvalidArgument(
-            f"no merge engine {wanted!r}; there is: {AUTO}, {LOCAL}, {SPARK}", engine=wanted
-        )
+    require_engine(wanted, "merge", (AUTO, LOCAL, SPARK))
     if wanted != AUTO:
         return (wanted, "asked for")
     if running_session() is None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.annotations import embedding_of
@@ -19,11 +17,10 @@ from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import claims
 from omnigraph.lance_store.staging.stage_fragments import write_target
 from omnigraph.load.commit_load import commit_load
-from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.landing import SMALL_INPUT, Landing
 from omnigraph.load.line_values import BlobBases
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.prepare import PreparedInput, Progress
+from omnigraph.load.prepare import PreparedInput, Progress, prepared_input
 from omnigraph.load.progress import Watch
 from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import (
@@ -52,9 +49,8 @@ from omnigraph.pipeline.written_rows import Placed, in_order, take_written
 from omnigraph.progress import tell
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
+from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import EntityKind, TableKey
-
-ENGINE = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +94,21 @@ class SparkLoader:
         )
         ref, state = self.reader.branch(options.branch)
         catalog = self.reader.snapshot(ref, state).catalog
-        load = self.settings.load
-        with tempfile.TemporaryDirectory(
-            prefix="omnigraph-load-", dir=load.temp_directory
-        ) as folder:
-            index = KeyIndex(catalog, Path(folder), load.memory_bytes)
-            prepared = PreparedInput(catalog, index, Path(folder))
-            prepared.files += [source.name for source in given.sources]
-            try:
-                progress = watch(given.sources)
-                return _LoadJob(self, session, given, options, prepared, progress).run()
-            finally:
-                prepared.close()
+        names = [source.name for source in given.sources]
+        with prepared_input(catalog, self.settings.load, names) as prepared:
+            progress = watch(given.sources)
+            return _LoadJob(self, session, given, options, prepared, progress).run()
+
+    def landing(self, prepared: PreparedInput, mode: LoadMode) -> Landing:
+        """For rows that workers wrote."""
+        return Landing(
+            prepared,
+            self.reader.store,
+            mode,
+            Recheck(self.reader, self.commits),
+            self.small_input,
+            writer=AdoptingWriter,
+        )
 
 
 def _input(data: Any, type_name: str | None) -> SparkInput:
@@ -161,7 +160,7 @@ class _LoadJob:
             self.options,
             self._claims(),
             self._build,
-            ENGINE,
+            SPARK,
         )
 
     def _claims(self) -> Claims:
@@ -178,14 +177,7 @@ class _LoadJob:
             )
         if self.landing is None:
             self._write_rows(snapshot)
-            self.landing = Landing(
-                self.prepared,
-                self.loader.reader.store,
-                self.options.mode,
-                Recheck(self.loader.reader, self.loader.commits),
-                self.loader.small_input,
-                writer=AdoptingWriter,
-            )
+            self.landing = self.loader.landing(self.prepared, self.options.mode)
         return self.landing.build(snapshot)
 
     def _write_rows(self, snapshot: Snapshot) -> None:

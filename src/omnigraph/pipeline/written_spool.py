@@ -16,7 +16,7 @@ from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.stage_fragments import write_target
 from omnigraph.lance_store.staging.written_rows import written_columns, written_dataset
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.load.spool import PLACE, Spool
+from omnigraph.load.spool import PLACE
 from omnigraph.pipeline.line_runs import Lines, decode_lines
 from omnigraph.pipeline.load_tasks import WrittenPart
 from omnigraph.values.scalars import BlobType
@@ -34,13 +34,12 @@ class PlacedPart:
         return decode_lines(self.part.lines) + self.offset
 
 
-class WrittenSpool(Spool):
+class WrittenSpool:
     """All rows of one type, already written for the dataset `at`, in the order of the input."""
 
     def __init__(
         self, entity: EntityType, store: Store, at: DatasetVersion, parts: Sequence[PlacedPart]
     ) -> None:
-        # No file of its own: what a spool keeps on local disk is in the graph's storage here.
         self.entity = entity
         self.rows = sum(placed.part.rows for placed in parts)
         self.at = at
@@ -72,9 +71,8 @@ class WrittenSpool(Spool):
         place = pa.field(PLACE, pa.int64(), nullable=False)
         return table.append_column(place, pa.array(placed.places))
 
-    def chunks(self, rows_per_chunk: int = 0) -> Iterator[pa.Table]:
-        """The rows themselves, a part at a time: what a spool on local disk offers."""
-        del rows_per_chunk
+    def chunks(self) -> Iterator[pa.Table]:
+        """A part at a time."""
         for placed in self._parts:
             yield self.whole(placed)
 
