@@ -37,7 +37,7 @@ OmnigraphError
 ├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
 ├── SparkFailed                a Spark job failed after its retries; nothing changed
 ├── PackageMissing             a package that only this call needs is not installed
-├── ResourceLimit              memory budget or deadline of a query
+├── ResourceLimit              memory, time or depth of a query
 └── PolicyDenied
 """
 
@@ -326,9 +326,12 @@ class PackageMissing(OmnigraphError):
 
 
 class ResourceLimit(OmnigraphError):
-    """A query crossed its memory budget or deadline."""
+    """A query crossed a bound; `limit` names it: memory, spill, timeout, hops, paths, cancelled."""
 
     code = "resource_limit"
+
+    def __init__(self, message: str, *, limit: str, **fields: Any) -> None:
+        super().__init__(message, limit=limit, **fields)
 
 
 class PolicyDenied(OmnigraphError):

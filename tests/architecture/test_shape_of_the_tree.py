@@ -74,7 +74,7 @@ def test_every_error_has_a_code_of_its_own_and_survives_pickling() -> None:
     codes = [c.code for c in classes]
     assert len(set(codes)) == len(codes)
     for cls in classes:
-        copy = pickle.loads(pickle.dumps(cls("message", table="node:X")))
+        copy = pickle.loads(pickle.dumps(cls("message", table="node:X", limit="x")))
         assert (type(copy), copy.message, copy.table) == (cls, "message", "node:X")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,32 @@ def test_rows_that_do_not_fit_are_refused_before_they_are_made(crowd: Graph, tex
     with pytest.raises(ResourceLimit, match="budget") as refused:
         tight(crowd, 200_000).query(text)
     assert refused.value.limit == "memory"
+
+
+def test_more_rows_than_a_number_can_count_are_refused(crowd: Graph) -> None:
+    """Counted without being made: twelve to the power of the hops, from everybody."""
+
+    def counted(hops: int) -> int:
+        ways = " ".join(f"$p knows $f{n}" for n in range(hops))
+        text = f"query q() {{ match {{ $p: Person {ways} }} return {{ count($p) as n }} }}"
+        return int(crowd.query(text).to_pylist()[0]["n"])
+
+    assert counted(14) == PEOPLE * 12**14
+    with pytest.raises(ResourceLimit, match="64-bit") as refused:
+        counted(17)
+    assert refused.value.limit == "rows"
+
+
+@pytest.mark.parametrize("path", ["", "$t = "], ids=["nodes", "paths"])
+def test_an_open_range_ends_somewhere(tmp_path: Path, path: str) -> None:
+    graph = init(tmp_path / "g", "node P { name: String @key }\nedge Knows: P -> P")
+    names = [f"p{i:04}" for i in range(1100)]
+    pairs = [{"from": a, "to": b} for a, b in pairwise(names)]
+    graph.apply({"P": {"insert": [{"name": n} for n in names]}, "Knows": {"insert": pairs}})
+    text = f'query q() {{ match {{ $p: P {{ name: "p0000" }} {path}$p knows{{1,}} $f }} '
+    with pytest.raises(ResourceLimit, match="1000 hops; give it an upper bound") as refused:
+        graph.query(text + "return { count($f) as n } }")
+    assert refused.value.limit == "hops"
 
 
 def test_a_large_answer_is_read_in_parts(crowd: Graph) -> None:

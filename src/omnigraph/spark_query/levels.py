@@ -8,8 +8,7 @@ from itertools import count
 
 from pyspark.sql import functions as F
 
-from omnigraph.errors import ResourceLimit
-from omnigraph.execute.traversal.reach import HOP_CEILING
+from omnigraph.execute.traversal.reach import HOP_CEILING, too_deep
 from omnigraph.ir.reads import HopRange
 from omnigraph.spark_query.compilation import Compilation
 from omnigraph.spark_query.edge_pairs import EdgePairs, End, Pairs
@@ -100,11 +99,7 @@ def walk(
         level = onward(reached)
         if level.isEmpty():
             return found or [level]
-    raise ResourceLimit(
-        f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
-        "give it an upper bound",
-        ceiling=HOP_CEILING,
-    )
+    raise too_deep()
 
 
 def _as_end(end: End, node: SparkColumn, type_name: SparkColumn) -> list[SparkColumn]:

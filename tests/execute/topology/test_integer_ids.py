@@ -9,6 +9,9 @@ from omnigraph.execute.topology.integer_ids import find_integers
 SPELLED = st.one_of(
     st.integers(-(2**63), 2**63 - 1).map(str),
     st.integers(-30, 30).map(str),
+    # As long as the decimal spelling of the same number.
+    st.integers(0xFFFFF0, 0xFFFFFF).map(lambda n: f"0x{n:X}"),
+    st.integers(0xFFFFF0, 0xFFFFFF).map(str),
     st.sampled_from(
         ["07", "+7", "-0", "00", "0x7", "7 ", " 7", "7.0", "1e1", "", "a", "٧", "9" * 19]
     ),
@@ -30,3 +33,12 @@ def test_a_dense_table_is_used() -> None:
     assert found is not None
     expected = [known.index(text) if text in known else -1 for text in wanted]
     assert found.tolist() == expected
+
+
+def test_hexadecimal_ids_are_texts_too() -> None:
+    spelled = sorted(f"0x{n:X}" for n in range(0xFFFF00, 0xFFFFFF))
+    decimal = sorted(str(n) for n in range(0xFFFF00, 0xFFFFFF))
+    assert find_integers(pa.array(decimal), pa.array(spelled)) is None
+    found = find_integers(pa.array(["0XFFFF01", spelled[0], decimal[1]]), pa.array(decimal))
+    assert found is not None
+    assert found.tolist() == [-1, -1, 1]

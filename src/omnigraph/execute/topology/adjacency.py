@@ -76,6 +76,10 @@ class Adjacency(ABC):
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...
 
+    @abstractmethod
+    def moved(self, contents: Contents) -> Adjacency:
+        """The same edges of the same nodes, which are stored elsewhere now."""
+
     def _made(self, direction: str) -> Neighbours:
         found = self.make(direction)
         self.grown()
@@ -87,7 +91,7 @@ class StoredAdjacency(Adjacency):
 
     def __init__(self, contents: Contents, stored: StoredTopology) -> None:
         super().__init__(contents)
-        self._stored = stored
+        self.stored = stored
         self._names = (contents[0].name, contents[1].name, contents[2].name)
 
     @property
@@ -99,13 +103,18 @@ class StoredAdjacency(Adjacency):
     @property
     def is_at_hand(self) -> bool:
         known = self.__dict__
-        return OUT in known or INTO in known or self._stored.has_neighbours(self._names)
+        return OUT in known or INTO in known or self.stored.has_neighbours(self._names)
 
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
         """Take a direction that somebody derived already."""
         self.__dict__[direction] = neighbours
         arrays = (neighbours.offsets, neighbours.nodes, neighbours.edges)
-        self._stored.keep_neighbours(self._names, direction, *arrays)
+        self.stored.keep_neighbours(self._names, direction, *arrays)
+
+    def moved(self, contents: Contents) -> StoredAdjacency:
+        found = StoredAdjacency(contents, self.stored)
+        found.__dict__.update(self.made)
+        return found
 
     def make(self, direction: str) -> StoredNeighbours:
         mapped = self._mapped(direction)
@@ -117,13 +126,13 @@ class StoredAdjacency(Adjacency):
         else:
             built = group(target, source, edges, self.contents[2].count)
         arrays = (built.offsets, built.nodes, built.edges)
-        self._stored.keep_neighbours(self._names, direction, *arrays)
+        self.stored.keep_neighbours(self._names, direction, *arrays)
         return built
 
     def _mapped(self, direction: str) -> StoredNeighbours | None:
         edges, sources, targets = self.contents
         keys = sources if direction == OUT else targets
-        found = self._stored.neighbours(self._names, direction, edges.count, keys.count)
+        found = self.stored.neighbours(self._names, direction, edges.count, keys.count)
         return None if found is None else StoredNeighbours(*found)
 
     def _ends(self) -> tuple[Ints, Ints, Ints]:

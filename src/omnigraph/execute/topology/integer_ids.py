@@ -21,7 +21,7 @@ def find_integers(ids: pa.Array, among: pa.Array) -> Positions | None:
     if ids.null_count or not len(ids) or not len(among):
         return None
     keys = _numbers(among)
-    if keys is None or (_lengths(among) != _digits(keys)).any():
+    if keys is None or (_lengths(among) != _digits(keys)).any() or _is_hex(among).any():
         return None
     low, high = int(keys.min()), int(keys.max())
     if high - low > _PLACES_PER_ID * len(keys):
@@ -36,7 +36,7 @@ def find_integers(ids: pa.Array, among: pa.Array) -> Positions | None:
         wanted = np.where(outside, high + 1, wanted)
     found: Positions = table[wanted - low]
     # Another spelling of the same number ("07", "+7") is longer: it is not that id.
-    found[_lengths(ids) != _lengths(among)[found]] = MISSING
+    found[(_lengths(ids) != _lengths(among)[found]) | _is_hex(ids)] = MISSING
     return found
 
 
@@ -47,6 +47,12 @@ def _numbers(texts: pa.Array) -> Numbers | None:
         return np.asarray(texts.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         return None
+
+
+def _is_hex(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    """To Arrow "0xFFFF00" is a number too, and it is as long as 16776960."""
+    either = pc.or_(pc.starts_with(texts, "0x"), pc.starts_with(texts, "0X"))
+    return np.asarray(either.to_numpy(zero_copy_only=False))
 
 
 def _lengths(texts: pa.Array) -> npt.NDArray[np.integer]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import SnapshotReclaimed, StorageFailure
 from omnigraph.execute.topology.adjacency import OUT, Adjacency, Contents, StoredAdjacency
 from omnigraph.execute.topology.id_changes import (
     MISSING,
@@ -48,7 +49,11 @@ class PatchedAdjacency(Adjacency):
     def make(self, direction: str) -> Neighbours:
         edges, sources, targets = self._patches
         outward = direction == OUT
-        old = self.base.out if outward else self.base.into
+        try:
+            old = self.base.out if outward else self.base.into
+        except (SnapshotReclaimed, StorageFailure):
+            # The versions our base was read from are gone; ours hold all rows too.
+            return StoredAdjacency(self.contents, self.base.stored).make(direction)
         assert isinstance(old, StoredNeighbours)
         keys, nodes = (sources, targets) if outward else (targets, sources)
         new_keys, new_nodes = (
@@ -67,6 +72,11 @@ class PatchedAdjacency(Adjacency):
             new_edges=self._new.edges[order],
         )
         return PatchedNeighbours(old, changes)
+
+    def moved(self, contents: Contents) -> PatchedAdjacency:
+        found = PatchedAdjacency(contents, self.base, self._patches, self._new)
+        found.__dict__.update(self.made)
+        return found
 
     def settled(self, stored: StoredTopology) -> StoredAdjacency:
         """The same adjacency standing alone, in the directions that were in memory."""

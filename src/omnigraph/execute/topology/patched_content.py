@@ -63,6 +63,10 @@ class PatchedContent(TableContent):
             self.base.ids, self.patch, self.patch.inserted_ids, self.patch.updated_ids
         )
 
+    @property
+    def ids_at_hand(self) -> pa.Array | None:
+        return None if self.base.ids_at_hand is None else self.ids
+
     def rank(self, wanted: str) -> tuple[int, bool]:
         patch = self.patch
         before, there = self.base.rank(wanted)

@@ -72,6 +72,19 @@ class TableContent(ABC):
 
     @property
     @abstractmethod
+    def ids_at_hand(self) -> pa.Array | None:
+        """The ids, if nothing has to be read for them."""
+
+    def moved(self, at: DatasetVersion, dataset: Dataset, stored: StoredTopology) -> StoredContent:
+        """The same rows in another version: what goes by position holds there too."""
+        content = StoredContent(self.name, at, dataset, stored, self.ids_at_hand)
+        content.columns = dict(self.columns)
+        content._codes = dict(self._codes)  # noqa: SLF001 - of the same family
+        content.spent = self.spent
+        return content
+
+    @property
+    @abstractmethod
     def holdings(self) -> dict[int, int]:
         """Bytes of memory by the identity of who holds them."""
 
@@ -176,6 +189,10 @@ class StoredContent(TableContent):
                 self._ids = found
             self.grown()
         return found
+
+    @property
+    def ids_at_hand(self) -> pa.Array | None:
+        return self._ids
 
     def rank(self, wanted: str) -> tuple[int, bool]:
         return self._sorted.rank(wanted)

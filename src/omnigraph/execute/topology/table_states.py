@@ -83,9 +83,12 @@ class Topology:
         if found is None:
             found = self._memory.keep(name, self._new_content(name, pin, dataset))
             found.grown = self._memory.shrink
-        elif not found.dataset.schema.equals(dataset.schema):
-            # Columns came or went without a change of rows.
-            found = self._new_content(name, pin, dataset)
+        elif found.at != pin.at:
+            # The version it was read from may be cleaned up; columns may have come or gone.
+            same = found.dataset.schema.equals(dataset.schema)
+            moved = found.moved(pin.at, dataset, self._stored) if same else None
+            found = moved or self._new_content(name, pin, dataset)
+            found.grown = self._memory.shrink
             self._memory.replace(name, found)
         return found
 
@@ -95,6 +98,10 @@ class Topology:
         if found is None:
             found = self._memory.keep(key, self._new_adjacency(pins))
             found.grown = self._memory.shrink
+        elif any(c.at != pin.at for c, pin in zip(found.contents, pins, strict=True)):
+            found = found.moved(self._contents(pins))
+            found.grown = self._memory.shrink
+            self._memory.replace(key, found)
         return found
 
     def _name(self, pin: TablePin) -> ContentName:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.neighbours import Neighbours
@@ -24,7 +25,11 @@ _ASK_FIRST = 1000
 # So many new rows are made in one go; more in parts, with a look at the limits in between.
 _AT_ONCE = 32_000_000
 
+# As far as 64-bit sums go, less what a float may be off.
+_MOST_ROWS = 2**62
+
 Mask = npt.NDArray[np.bool_]
+Weights = npt.NDArray[np.int64]
 Judge = Callable[[EntityView, Positions, EntityView | None, Positions | None], Mask]
 """(target view, nodes met, edge view, edges taken) -> which of them are wanted."""
 
@@ -142,10 +147,24 @@ def _joined(parts: list[Any]) -> Any:
 def weigh_edges(route: Route, frame: Frame) -> Frame:
     """Each row once, for as many rows as it has edges; none is a weight of zero."""
     counts = count_edges(route, frame)
-    return replace(frame, weights=counts if frame.weights is None else frame.weights * counts)
+    if frame.weights is not None:
+        _check_weights(frame.weights, counts)
+        counts = frame.weights * counts
+    return replace(frame, weights=counts)
 
 
-def count_edges(route: Route, frame: Frame) -> npt.NDArray[np.int64]:
+def _check_weights(weights: Weights, counts: Weights) -> None:
+    """Whatever adds them up later stays within 64 bits."""
+    if not len(counts) or int(weights.max()) * int(counts.max()) * len(counts) <= _MOST_ROWS:
+        return
+    if float(np.dot(weights.astype(np.float64), counts.astype(np.float64))) > _MOST_ROWS:
+        raise ResourceLimit(
+            "the pattern matches more rows than a 64-bit number can count; narrow it",
+            limit="rows",
+        )
+
+
+def count_edges(route: Route, frame: Frame) -> Weights:
     """How many rows `expand_edges` would make of each row, without making them.
 
     An upper bound where several ways may lead to one node; the planner asks for single ways only.

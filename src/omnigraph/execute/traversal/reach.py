@@ -82,7 +82,7 @@ def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -
         near.offsets, near.nodes, sources.positions[bound], op.hops.minimum, maximum
     )
     if unfinished and op.hops.maximum is None:
-        raise _too_deep()
+        raise too_deep()
     parts: list[Positions] = np.split(nodes, np.cumsum(counts)[:-1])
     return parts[: len(bound)]
 
@@ -115,7 +115,7 @@ def _reach(route: Route, source: Binding, limits: QueryLimits) -> Positions:
             break
     else:
         if op.hops.maximum is None:
-            raise _too_deep()
+            raise too_deep()
     return np.sort(np.concatenate(met)) if met else _NONE
 
 
@@ -130,9 +130,10 @@ def _step(ways: Sequence[Hop], frontier: dict[str, Positions]) -> dict[str, Posi
     return {name: np.unique(np.concatenate(parts)) for name, parts in reached.items()}
 
 
-def _too_deep() -> ResourceLimit:
+def too_deep() -> ResourceLimit:
     return ResourceLimit(
         f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
         "give it an upper bound",
+        limit="hops",
         ceiling=HOP_CEILING,
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.traversal.reach import HOP_CEILING
+from omnigraph.execute.traversal.reach import HOP_CEILING, too_deep
 from omnigraph.execute.traversal.route import Route, lift, local_positions
 from omnigraph.execute.views.entity_view import MISSING
 from omnigraph.execute.views.frame import PATHS, Binding, Frame, PathBinding
@@ -79,6 +79,8 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
     for row, start in _starts(source, route):
         walk = _shortest if op.mode is ExpandMode.SHORTEST else _trails
         for path in walk(walker, start, ceiling):
+            if op.hops.maximum is None and path.length == HOP_CEILING:
+                raise too_deep()
             if path.length < op.hops.minimum or path.node[0] not in target_view.types:
                 continue
             rows.append(row)
@@ -90,6 +92,7 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
             if len(rows) > _PATH_CEILING:
                 raise ResourceLimit(
                     f"more than {_PATH_CEILING} paths; bound the range or leave the path out",
+                    limit="paths",
                     ceiling=_PATH_CEILING,
                 )
     index, met = np.array(rows, np.int64), np.array(nodes, np.int32)

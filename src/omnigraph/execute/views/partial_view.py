@@ -40,6 +40,10 @@ class PartialContent(TableContent):
     def is_built(self) -> bool:
         return True
 
+    @property
+    def ids_at_hand(self) -> pa.Array:
+        return self.ids
+
     def rank(self, wanted: str) -> tuple[int, bool]:
         at = bisect_left(self._names, wanted)
         return at, at < len(self._names) and self._names[at] == wanted

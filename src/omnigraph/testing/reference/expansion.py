@@ -69,7 +69,7 @@ def _hop_limit(hops: HopRange) -> int:
 
 def _refuse(hops: HopRange) -> None:
     if hops.maximum is None:
-        raise ResourceLimit(f"the traversal is not finished after {CEILING} hops")
+        raise ResourceLimit(f"the traversal is not finished after {CEILING} hops", limit="hops")
 
 
 def _trails(
