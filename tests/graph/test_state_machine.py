@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from omnigraph import failpoints
-from omnigraph.errors import NotFound
+from omnigraph.errors import AlreadyExists, NotFound
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
@@ -39,6 +40,7 @@ PEOPLE = st.dictionaries(
     st.one_of(st.none(), st.integers(-5, 5)),
     max_size=3,
 )
+BRANCH_CRASHES = st.sampled_from(failpoints.BRANCH_POINTS)
 CRASHES = st.sampled_from(failpoints.COMMIT_POINTS + failpoints.PUBLISH_POINTS)
 
 
@@ -57,6 +59,10 @@ class GraphMachine(RuleBasedStateMachine):
 
     def some_branch(self, draw: int) -> str:
         names = sorted(self.model.branches)
+        return names[draw % len(names)]
+
+    def unprotected(self, draw: int) -> str:
+        names = sorted(set(self.model.branches) - {"main"})
         return names[draw % len(names)]
 
     def wanted(self, branch: str, people: dict[str, Any], deleted: set[str]) -> Content:
@@ -115,12 +121,73 @@ class GraphMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.branches) > 1)
     @rule(pick=st.integers(0, 9))
     def delete_branch(self, pick: int) -> None:
-        names = sorted(set(self.model.branches) - {"main"})
-        name = names[pick % len(names)]
+        name = self.unprotected(pick)
         self.graph.branches.delete(name)
         self.model.delete_branch(name)
         with pytest.raises(NotFound):
             self.graph.read("Person", name)
+
+    @rule(name=NAMES, pick=st.integers(0, 9), by_other=st.booleans())
+    def recreate_branch(self, name: str, pick: int, by_other: bool) -> None:
+        """One process deletes, another makes it again; both have seen the one before."""
+        if name not in self.model.branches:
+            return
+        other = open_graph(self.uri, settings=SETTINGS)
+        assert content(other, name) == content(self.graph, name)
+        source = self.some_branch(pick)
+        first, second = (other, self.graph) if by_other else (self.graph, other)
+        first.branches.delete(name)
+        self.model.delete_branch(name)
+        if source == name:
+            source = "main"
+        second.branches.create(name, source)
+        self.model.create_branch(name, source)
+
+    @precondition(lambda self: len(self.model.branches) > 1)
+    @rule(pick=st.integers(0, 9), name=NAMES)
+    def rename_branch(self, pick: int, name: str) -> None:
+        old = self.unprotected(pick)
+        if name == old or name not in self.model.branches:
+            assert self.graph.branches.rename(old, name).name == name
+            self.model.rename_branch(old, name)
+        else:
+            with pytest.raises(AlreadyExists):
+                self.graph.branches.rename(old, name)
+
+    @precondition(lambda self: len(self.model.branches) > 1)
+    @rule(
+        pick=st.integers(0, 9),
+        name=NAMES,
+        kind=st.sampled_from(["create", "delete", "rename"]),
+        point=BRANCH_CRASHES,
+    )
+    def crash_in_a_branch_operation(self, pick: int, name: str, kind: str, point: str) -> None:
+        """Whatever it left, the branches are those before it or those after it."""
+        old = self.unprotected(pick)
+        if kind != "delete" and name in self.model.branches:
+            return
+        wanted = copy.deepcopy(self.model)
+        call = {
+            "create": lambda graph: graph.branches.create(name, old),
+            "delete": lambda graph: graph.branches.delete(old),
+            "rename": lambda graph: graph.branches.rename(old, name),
+        }[kind]
+        {
+            "create": lambda: wanted.create_branch(name, old),
+            "delete": lambda: wanted.delete_branch(old),
+            "rename": lambda: wanted.rename_branch(old, name),
+        }[kind]()
+        failpoints.arm(point, "raise")
+        try:
+            call(self.graph)
+        except FailpointRaised:
+            pass
+        finally:
+            failpoints.disarm_all()
+        found = {b.name: b.head_commit_id for b in self.graph.branches.list()}
+        assert found in (self.model.heads, wanted.heads)
+        if found == wanted.heads:
+            self.model = wanted
 
     @rule(name=st.sampled_from(["v1", "v2"]), pick=st.integers(0, 9))
     def tag(self, name: str, pick: int) -> None:

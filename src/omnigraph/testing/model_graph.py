@@ -35,6 +35,11 @@ class ModelGraph:
     def delete_branch(self, name: str) -> None:
         del self.branches[name], self.heads[name], self.histories[name]
 
+    def rename_branch(self, name: str, new_name: str) -> None:
+        self.branches[new_name] = self.branches.pop(name)
+        self.heads[new_name] = self.heads.pop(name)
+        self.histories[new_name] = self.histories.pop(name)
+
     def after(
         self,
         branch: str,
