@@ -63,7 +63,12 @@ class StagingHold:
     def __enter__(self) -> StagingHold:
         self._posted = self._post(self._intent)
         self._intent = self._posted.intent
-        self._renewer.start()
+        try:
+            self._renewer.start()
+        except BaseException:
+            self._stop.set()  # nobody calls `__exit__` for what was not entered
+            self._withdraw()
+            raise
         return self
 
     def __exit__(
@@ -73,7 +78,13 @@ class StagingHold:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._renewer.join()
+        try:
+            self._renewer.join()
+        finally:
+            # An interrupted join too: what nobody renews would keep a cleanup waiting for a lease.
+            self._withdraw()
+
+    def _withdraw(self) -> None:
         try:
             self._board.remove(self._intent, self._epoch)
         except StorageFailure as failure:
