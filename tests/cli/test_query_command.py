@@ -160,6 +160,8 @@ def test_the_past_and_other_branches(cli, people, queries) -> None:
     for moment in (before, "v1"):
         body = cli(*words, "--at", moment).json
         assert (body["row_count"], body["target"]) == (3, {"snapshot": moment})
+    for branch, rows in (("main", 4), ("side", 2)):
+        assert cli(*words, "--at", branch).json["row_count"] == rows
 
 
 def test_mistakes_are_shown_in_the_file_of_the_user(cli, people, tmp_path) -> None:
