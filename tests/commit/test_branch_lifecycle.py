@@ -196,6 +196,18 @@ def test_who_waited_for_a_rename_does_not_touch_the_renamed_branch(
     assert_at_rest(graph)
 
 
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_deleted_branch_is_not_kept_in_memory(graph: Graph, by_another: bool) -> None:
+    other = open_graph(graph.uri, settings=workloads.settings())
+    graph.branches.create("b")
+    graph.apply(NEW_NOTE, "b")
+    ref, _ = graph.engine.reader.branch("b")
+    (other if by_another else graph).branches.delete("b")
+    with pytest.raises(NotFound):
+        graph.read("Note", "b")
+    assert graph.engine.reader.last_known(ref) is None
+
+
 def when_passing(monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], object]) -> None:
     """Do something else, once, in the middle of an operation."""
     original = failpoints.hit

@@ -204,6 +204,7 @@ class BranchLifecycle:
             failpoints.hit("branch.delete_after_mark")
             self._reader.branch_refs.remove(ref)
             failpoints.hit("branch.delete_after_unref")
+        self._reader.forget(ref)
 
     def create_tag(self, name: str, target: str, actor_id: str | None) -> Tag:
         """Name a commit: by branch (its head), commit id, tag or moment."""

@@ -67,12 +67,15 @@ class ManifestReader:
             try:
                 state = self.state(ref)
             except NotFound:
-                pass  # deleted and cleaned up: the name may have a new owner
+                self.forget(ref)  # deleted and cleaned up: the name may have a new owner
             else:
                 if not state.deleted and state.name in (None, checked):
                     return ref, state
+                if state.deleted:
+                    self.forget(ref)
         ref = self.branch_refs.find(checked)
         if ref is None:
+            self._refs.pop(checked, None)
             self._refuse_unknown(checked)
         state = self.state(ref)
         if state.deleted or self.goes_by_another_name(ref, state):
@@ -80,6 +83,16 @@ class ManifestReader:
             self._refuse_unknown(checked)
         self._refs[checked] = ref
         return ref, state
+
+    def forget(self, ref: BranchRef) -> None:
+        """A deleted branch: a process that makes and deletes many must not keep them all."""
+        if self._refs.get(ref.name) == ref:
+            self._refs.pop(ref.name, None)
+        with self._lock:
+            self._states.pop(ref.incarnation, None)
+        self._marks.pop(ref.incarnation, None)
+        self._folders.pop(ref.incarnation, None)
+        self._snapshots.pop(ref.incarnation, None)
 
     def goes_by_another_name(self, ref: BranchRef, state: BranchState) -> bool:
         """A rename gave this branch the name in its head, and `ref` is what it left behind.
