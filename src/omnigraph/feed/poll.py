@@ -128,10 +128,8 @@ class _Feed:
     def _block(
         self, stored: StoredCommit, standing: Standing, room: int
     ) -> tuple[FeedBlock, Standing]:
-        after = self._lineage.snapshot(stored.commit_id)
-        parent = stored.commit.parent_commit_id
-        before = self._lineage.snapshot(parent) if parent else replace(after, tables={})
-        found, more = take(self._changes((before, after), standing.inside), room)
+        step = self._lineage.step(stored.commit_id)
+        found, more = take(self._changes(step, standing.inside), room)
         block = FeedBlock(stored.commit, tuple(found), complete=not more)
         if more:
             return block, standing.at(_position(found[-1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.diff.pages import commits_of, diff_page
@@ -76,10 +76,7 @@ def diff(engine: Engine, a: str, b: str, options: PageOptions) -> ChangePage:
 def commit_changes(engine: Engine, commit_id: str, options: PageOptions) -> ChangePage:
     """What a commit changed against its first parent."""
     graph = lineage(engine, resolve(engine, commit_id))
-    after = graph.snapshot(commit_id)
-    parent = graph.commit(commit_id).parent_commit_id
-    before = graph.snapshot(parent) if parent else replace(after, tables={})
-    return _page(engine, graph, (before, after), options)
+    return _page(engine, graph, graph.step(commit_id), options)
 
 
 def _page(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 
 from omnigraph.commit.intents import Intent
 from omnigraph.errors import NotFound, StorageFailure
@@ -17,6 +16,7 @@ from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.maintain.status import live
 from omnigraph.manifest.ancestry import meeting_points
 from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import CommitPage
 from omnigraph.manifest.layout import (
     MANIFEST,
@@ -27,7 +27,7 @@ from omnigraph.manifest.layout import (
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader, manifest_version
-from omnigraph.manifest.records import BranchRef, StoredCommit, TablePin
+from omnigraph.manifest.records import BranchRef, TablePin
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +164,12 @@ def _kept_commits(
     found: set[str] = set()
     for state in states:
         superseded_at = None
-        for position, stored in enumerate(_newest_first(reader, state)):
+        for position, stored in enumerate(CommitGraph(reader).walk(state)):
             if not retention.keeps(position, superseded_at, now):
                 break
             superseded_at = stored.commit.created_at
             found.add(stored.commit_id)
     return found
-
-
-def _newest_first(reader: ManifestReader, state: BranchState) -> Iterator[StoredCommit]:
-    pages = (page.commits for page in reader.history.pages(state.history))
-    for commits in chain((state.commits,), pages):
-        yield from reversed(commits)
 
 
 def _add_intent(needed: Needed, intent: Intent) -> None:

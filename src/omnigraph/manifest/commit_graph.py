@@ -5,19 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 from collections.abc import Iterator
-from itertools import chain
+from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument, InvalidName, NotFound
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.manifest.history import CommitPage
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, StoredCommit, TablePin
+from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, StoredCommit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import ulid_micros
-from omnigraph.values.identifiers import MAIN, TableKey
+from omnigraph.values.identifiers import MAIN
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -121,23 +119,9 @@ class CommitGraph:
         raise NotFound(f"branch {branch!r} has no commit as old as {text}", branch=branch, at=text)
 
     def _snapshot_of(self, ref: BranchRef, state: BranchState, commit: Commit) -> Snapshot:
-        return Snapshot(
-            graph_branch=ref.name,
-            graph_commit_id=commit.graph_commit_id,
-            graph_manifest_version=commit.graph_manifest_version,
-            schema_id=commit.schema_id,
-            catalog=self._reader.schemas.read(commit.schema_id).catalog,
-            tables=self._pins_after(state, commit.graph_commit_id),
-            internal_schema_version=self._reader.format_version,
-        )
-
-    def _pins_after(self, state: BranchState, commit_id: str) -> dict[TableKey, TablePin]:
-        window = CommitPage(state.commits, tuple(state.tables.values()))
-        for page in chain((window,), self._reader.history.pages(state.history)):
-            position = _position(page.commits, commit_id)
-            if position is not None:
-                return undo_commits(page.tables, reversed(page.commits[position + 1 :]))
-        raise NotFound(f"no commit {commit_id!r} on this branch", commit=commit_id)
+        """As seen from `ref`, whichever branch the commit was made on."""
+        found = Lineage(self._reader, (state,)).snapshot(commit.graph_commit_id)
+        return replace(found, graph_branch=ref.name)
 
     def _tag_snapshot(self, tag: Tag) -> Snapshot:
         return Snapshot(
@@ -149,10 +133,6 @@ class CommitGraph:
             tables={pin.key: pin for pin in tag.tables},
             internal_schema_version=self._reader.format_version,
         )
-
-
-def _position(commits: tuple[StoredCommit, ...], commit_id: str) -> int | None:
-    return next((i for i, c in enumerate(commits) if c.commit_id == commit_id), None)
 
 
 def _parse_moment(text: str) -> int | None:

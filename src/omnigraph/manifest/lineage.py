@@ -8,7 +8,7 @@ of a head can be found from that head alone, whatever became of the branch that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from omnigraph.errors import NotFound
@@ -66,6 +66,12 @@ class Lineage:
             tables=undo_commits(place.page.tables, reversed(newer)),
             internal_schema_version=self._reader.format_version,
         )
+
+    def step(self, commit_id: str) -> tuple[Snapshot, Snapshot]:
+        """(before, after) a commit: its first parent's state, without tables if it has none."""
+        after = self.snapshot(commit_id)
+        parent = self.commit(commit_id).parent_commit_id
+        return self.snapshot(parent) if parent else replace(after, tables={}), after
 
     def first_parents(self, head: str) -> Iterator[StoredCommit]:
         """`head` and what lies below it along first parents, newest first."""

@@ -6,7 +6,7 @@ merges whose base is one end of the step, so what happened since is respected pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
@@ -64,9 +64,7 @@ class _Pick:
         _, state = parts.reader.branch(request.branch)
         self._lineage = Lineage(parts.reader, (state,))
         commit = self._lineage.commit(request.commit_id)
-        after = self._lineage.snapshot(request.commit_id)
-        parent = commit.parent_commit_id
-        before = self._lineage.snapshot(parent) if parent else replace(after, tables={})
+        before, after = self._lineage.step(request.commit_id)
         backwards = request.operation == REVERT
         self._base, self._theirs = (after, before) if backwards else (before, after)
         self.changed_rows = sum(c.inserted + c.updated + c.deleted for c in commit.changes)
