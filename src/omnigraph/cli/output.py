@@ -50,6 +50,16 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else ending}"
 
 
+def readable_bytes(count: int) -> str:
+    """`512 B`, `1.5 MB`."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
 def already_done(commit: Commit) -> str:
     """For a write whose idempotency key was used before."""
     return f"already done by commit {commit.graph_commit_id}"

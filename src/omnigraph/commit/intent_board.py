@@ -15,6 +15,10 @@ from omnigraph.values.clock import Clock
 
 _NAME = re.compile(r"(?P<id>[0-9A-HJKMNP-TV-Z]{26})\.(?:json|epoch\.(?P<epoch>\d+))")
 
+# What reading rubbish as an intent may raise.
+_NO_INTENT = (ValueError, KeyError, TypeError, AttributeError)
+_UNREADABLE = "unreadable"
+
 
 @dataclass(frozen=True, slots=True)
 class SeenIntent:
@@ -31,6 +35,20 @@ class Takeover:
     intent: Intent
     epoch: int
     posted: PostedIntent
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIntent:
+    """A writer in flight, or what a dead one left; an unreadable one has no more than its name."""
+
+    intent_id: str
+    kind: str
+    branch: str | None
+    actor_id: str | None
+
+    @property
+    def is_readable(self) -> bool:
+        return self.kind != _UNREADABLE
 
 
 class IntentBoard:
@@ -71,6 +89,23 @@ class IntentBoard:
                     self._first_seen.setdefault((intent_id, epoch), self._clock.monotonic())
         self._forget_absent(epochs)
         return seen
+
+    def pending(self) -> tuple[PendingIntent, ...]:
+        """Everything that is posted, what cannot be read too: for those who only look."""
+        found = []
+        for name in self._files.list(RECOVERY):
+            data = self._files.get(f"{RECOVERY}/{name}") if name.endswith(".json") else None
+            if data is None:
+                continue
+            intent_id = name.removesuffix(".json")
+            try:
+                intent = intent_from_bytes(data)
+            except _NO_INTENT:
+                found.append(PendingIntent(intent_id, _UNREADABLE, None, None))
+            else:
+                kind, branch = intent.kind.value, intent.branch.name
+                found.append(PendingIntent(intent_id, kind, branch, intent.actor_id))
+        return tuple(found)
 
     def is_dead(self, seen: SeenIntent) -> bool:
         """Proven dead by its lock, or no new epoch for one lease on our own clock."""
@@ -149,7 +184,7 @@ class IntentBoard:
             intent = intent_from_bytes(data)
             if intent.intent_id != intent_id:
                 raise ValueError(f"it says that it is {intent.intent_id}")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NO_INTENT as error:
             raise CorruptIntent(
                 f"{_key(intent_id)} cannot be read ({error}); it is kept, and writes are refused "
                 "until it is looked at: `omnigraph repair --force` quarantines it",

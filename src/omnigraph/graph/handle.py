@@ -304,9 +304,9 @@ class Graph(Branching):
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
-        from omnigraph.maintain.status import graph_status
+        from omnigraph.graph import upkeep
 
-        return graph_status(self._engine.reader, self.uri, self._engine.settings.maintenance)
+        return upkeep.status(self._engine)
 
     def embed(
         self,
@@ -357,9 +357,9 @@ class Graph(Branching):
         Example:
             >>> graph.verify().ok
         """
-        from omnigraph.maintain.verify import verify_graph
+        from omnigraph.graph import upkeep
 
-        return verify_graph(self._engine.reader, self._engine.cleanup, commits, full=full)
+        return upkeep.verify(self._engine, commits, full=full)
 
     def for_repair(self) -> Graph:
         """The same graph, writable without recovery: an unreadable intent refuses every other."""

@@ -10,8 +10,11 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine, open_store
 from omnigraph.graph.indexes import table_work, tables
 from omnigraph.maintain.backup import BackupReport, restore
+from omnigraph.maintain.findings import VerifyReport
 from omnigraph.maintain.maintenance import Pace, optimize_table
 from omnigraph.maintain.needed import Retention
+from omnigraph.maintain.status import GraphStatus, graph_status
+from omnigraph.maintain.verify import verify_graph
 from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
 from omnigraph.values.durations import duration_micros
@@ -73,6 +76,14 @@ def _owned(engine: Engine, branch: str, types: Sequence[str]) -> list[str] | Non
             continue  # the schema of another branch has it
     owned = set(tables(engine, branch, None))
     return [key.type_name for key in named if key in owned] if named else None
+
+
+def status(engine: Engine) -> GraphStatus:
+    return graph_status(engine.reader, engine.board, engine.settings.maintenance)
+
+
+def verify(engine: Engine, commits: int, *, full: bool) -> VerifyReport:
+    return verify_graph(engine.reader, engine.board, engine.cleanup, commits, full=full)
 
 
 def retention(keep: object, older_than: object) -> Retention:

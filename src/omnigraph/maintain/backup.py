@@ -21,7 +21,6 @@ from omnigraph.lance_store.objects.base_paths import branch_manifest, relocated
 from omnigraph.lance_store.objects.copy_files import copy_files
 from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.maintain.status import dataset_folder, live
 from omnigraph.manifest.layout import (
     HISTORY,
     MANIFEST,
@@ -30,6 +29,7 @@ from omnigraph.manifest.layout import (
     TABLE_FOLDERS,
     TAG_REFS,
     branch_ref,
+    dataset_folder,
 )
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import MAIN_REF
@@ -91,7 +91,7 @@ class Backup:
     def _heads(self) -> tuple[Heads, list[str]]:
         heads: Heads = {}
         names = []
-        for ref, state in live(self.reader):
+        for ref, state in self.reader.live_branches():
             names.append(ref.name)
             heads[MANIFEST, ref.physical_branch] = state.version
             for pin in state.tables.values():

@@ -21,7 +21,6 @@ from omnigraph.lance_store.dataset_files import (
 from omnigraph.lance_store.objects.stored_file import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.needed import Needed
-from omnigraph.maintain.status import dataset_folder
 from omnigraph.manifest.layout import (
     HISTORY,
     LOCKS,
@@ -29,6 +28,7 @@ from omnigraph.manifest.layout import (
     RECOVERY_AUDIT,
     SCHEMAS,
     TABLE_FOLDERS,
+    dataset_folder,
     reclaimed_marker,
 )
 from omnigraph.values.clock import ulid_micros

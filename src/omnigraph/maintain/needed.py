@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from omnigraph.commit.intents import Intent
 from omnigraph.errors import NotFound, StorageFailure
 from omnigraph.lance_store.store import DatasetVersion
-from omnigraph.maintain.status import live
 from omnigraph.manifest.ancestry import meeting_points
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -70,7 +69,7 @@ def needed_now(
 ) -> Needed:
     """`deleted_lately` are incarnations without a name whose readers may not have finished."""
     needed = Needed()
-    heads = live(reader)
+    heads = reader.live_branches()
     states = [state for _, state in heads]
     wanted = _kept_commits(reader, states, retention, now)
     # Branches that live can be merged, however few snapshots the policy keeps.

@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from omnigraph.commit.drift import DriftedTable, PushAside, drifted_tables
-from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.intent_board import IntentBoard, PendingIntent
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.errors import CorruptIntent, RecoveryRequired
 from omnigraph.lance_store.objects.base_paths import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store
-from omnigraph.maintain.status import PendingIntent, live, pending_intents
 from omnigraph.manifest.layout import QUARANTINE, RECOVERY
 from omnigraph.manifest.reader import ManifestReader
 
@@ -91,11 +90,11 @@ class Repair:
         return RepairReport(True, drift, (), unreadable, unreadable, recovered, found.moved_from)
 
     def _report(self, *, confirmed: bool) -> RepairReport:
-        intents = pending_intents(self._store)
+        intents = self._board.pending()
         unreadable = tuple(
-            f"{RECOVERY}/{i.intent_id}.json" for i in intents if i.kind == "unreadable"
+            f"{RECOVERY}/{intent.intent_id}.json" for intent in intents if not intent.is_readable
         )
-        pending = tuple(i for i in intents if i.kind != "unreadable")
+        pending = tuple(intent for intent in intents if intent.is_readable)
         elsewhere = lineages_elsewhere(self._store.location, self._paths())
         moved_from = next(iter(elsewhere.values()), None)
         # Until its branches find their files, nothing can be said about its tables.
@@ -108,7 +107,7 @@ class Repair:
     def _drift(self) -> tuple[DriftedTable, ...]:
         return tuple(
             table
-            for ref, state in live(self._reader)
+            for ref, state in self._reader.live_branches()
             for table in drifted_tables(self._store, ref, state)
         )
 

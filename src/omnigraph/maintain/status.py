@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.commit.intents import intent_from_bytes
+from omnigraph.commit.intent_board import IntentBoard, PendingIntent
 from omnigraph.lance_store.dataset_files import Lineage, lineages
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.table_layout import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.manifest.layout import HISTORY, MANIFEST, RECOVERY, SCHEMAS
+from omnigraph.manifest.layout import HISTORY, MANIFEST, SCHEMAS, dataset_folder
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
-
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +52,6 @@ class BranchStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingIntent:
-    """A writer in flight, or what a dead one left. An unreadable one has no more than its name."""
-
-    intent_id: str
-    kind: str
-    branch: str | None
-    actor_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class GraphStatus:
     """The whole graph; `bytes` is everything below its address."""
 
@@ -80,64 +68,28 @@ class GraphStatus:
         return asdict(self)
 
 
-def graph_status(reader: ManifestReader, uri: str, settings: MaintenanceSettings) -> GraphStatus:
-    store = reader.store
-    files = store.files.walk("")
+def graph_status(
+    reader: ManifestReader, board: IntentBoard, settings: MaintenanceSettings
+) -> GraphStatus:
+    files = reader.store.files.walk("")
     folders: dict[str, list[Any]] = {}
     for file in files:
         folders.setdefault(dataset_folder(file.path), []).append(file)
     sorted_files = {place: lineages(place, found) for place, found in folders.items()}
     history = folders.get(HISTORY, [])
     return GraphStatus(
-        uri=uri,
+        uri=reader.store.location.uri,
         branches=tuple(
             _branch_status(reader, ref, state, sorted_files, settings)
-            for ref, state in live(reader)
+            for ref, state in reader.live_branches()
         ),
-        pending_intents=pending_intents(store),
+        pending_intents=board.pending(),
         tags=len(reader.tag_refs.names()),
         history_objects=len(history),
         history_bytes=sum(file.size for file in history),
         schemas=len(folders.get(SCHEMAS, [])),
         bytes=sum(file.size for file in files),
     )
-
-
-def live(reader: ManifestReader) -> list[tuple[BranchRef, BranchState]]:
-    """Every branch with its head; those deleted meanwhile are left out."""
-    found = []
-    for name in reader.branch_refs.names():
-        ref = reader.branch_refs.find(name)
-        state = reader.state(ref) if ref is not None else None
-        if ref is not None and state is not None and not state.deleted:
-            found.append((ref, state))
-    return found
-
-
-def pending_intents(store: Store) -> tuple[PendingIntent, ...]:
-    found = []
-    for name in store.files.list(RECOVERY):
-        if not name.endswith(".json"):
-            continue
-        data = store.files.get(f"{RECOVERY}/{name}")
-        if data is None:
-            continue
-        intent_id = name.removesuffix(".json")
-        try:
-            intent = intent_from_bytes(data)
-        except _UNREADABLE:
-            found.append(PendingIntent(intent_id, "unreadable", None, None))
-        else:
-            found.append(
-                PendingIntent(intent_id, intent.kind.value, intent.branch.name, intent.actor_id)
-            )
-    return tuple(found)
-
-
-def dataset_folder(path: str) -> str:
-    """The dataset or folder of control objects that a path belongs to."""
-    parts = path.split("/")
-    return "/".join(parts[:2]) if parts[0] in ("nodes", "edges") else parts[0]
 
 
 SortedFiles = Mapping[str, Mapping[str | None, Lineage]]

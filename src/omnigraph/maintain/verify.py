@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.errors import GraphMoved, NotFound, RecoveryRequired, StorageFailure
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.findings import Findings, VerifyReport
 from omnigraph.maintain.needed import Retention
-from omnigraph.maintain.status import live, pending_intents
 from omnigraph.maintain.verify_history import verify_history
 from omnigraph.maintain.verify_tables import verify_tables
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -15,17 +15,17 @@ from omnigraph.manifest.reader import ManifestReader
 
 
 def verify_graph(
-    reader: ManifestReader, cleanup: Cleanup, compared: int, *, full: bool
+    reader: ManifestReader, board: IntentBoard, cleanup: Cleanup, compared: int, *, full: bool
 ) -> VerifyReport:
     """Manifest, datasets, rules, indexes, history, tags, audits, and what nobody needs."""
     found = Findings()
-    pending = pending_intents(reader.store)
+    pending = board.pending()
     for intent in pending:
-        if intent.kind == "unreadable":
+        if not intent.is_readable:
             message = "cannot be read: `repair --force` quarantines it"
             found.add("intent", None, intent.intent_id, message)
     try:
-        heads = live(reader)
+        heads = reader.live_branches()
     except GraphMoved as moved:
         found.add("moved", None, reader.store.location.uri, moved.message)
         return _report(found, len(pending), (0, 0))

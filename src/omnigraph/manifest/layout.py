@@ -23,6 +23,12 @@ def table_location(key: TableKey) -> str:
     return f"{_FOLDERS[key.kind]}/{fnv1a64_hex(key.type_name)}"
 
 
+def dataset_folder(path: str) -> str:
+    """The dataset or folder of control objects that a path belongs to."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] in _FOLDERS.values() else parts[0]
+
+
 def reclaimed_marker(location: str) -> str:
     """Left where cleanup removed a dataset: version numbers must not start over at its path."""
     return f"{location}/_reclaimed"

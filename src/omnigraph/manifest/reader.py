@@ -105,6 +105,16 @@ class ManifestReader:
         named = self.branch_refs.find(state.name)
         return named is not None and named.incarnation == ref.incarnation
 
+    def live_branches(self) -> list[tuple[BranchRef, BranchState]]:
+        """Every branch with its head; those deleted meanwhile are left out."""
+        found = []
+        for name in self.branch_refs.names():
+            ref = self.branch_refs.find(name)
+            state = self.state(ref) if ref is not None else None
+            if ref is not None and state is not None and not state.deleted:
+                found.append((ref, state))
+        return found
+
     def ref(self, name: str) -> BranchRef:
         """Where a branch lives, without a look at its head when we know it already."""
         return self._refs.get(check_ref_name(name)) or self.branch(name)[0]

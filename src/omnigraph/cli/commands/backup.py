@@ -8,8 +8,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.commands.status import readable_bytes
-from omnigraph.cli.output import counted, print_json, print_result
+from omnigraph.cli.output import counted, print_json, print_result, readable_bytes
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import open_to_write
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.commands.status import readable_bytes
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import counted, print_json, print_note, print_result
+from omnigraph.cli.output import counted, print_json, print_note, print_result, readable_bytes
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read, open_to_write
 

@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import counted, print_json, print_note, print_result
+from omnigraph.cli.output import counted, print_json, print_note, print_result, readable_bytes
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
@@ -35,15 +35,6 @@ def status(session: Session, uri: Uri = None, store: Store = None) -> None:
     for branch in found.branches:
         _print_branch(branch)
     _print_rest(found)
-
-
-def readable_bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def _print_branch(branch: BranchStatus) -> None:

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.commands.status import readable_bytes
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result
+from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result, readable_bytes
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, open_to_read
 
