@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
+import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schema
+from omnigraph.lance_store.objects.base_paths import manifest_path, relocate
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.search.index_segments import index_name
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
+# Of these object_store encodes nothing.
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:-]*")
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
 
@@ -26,7 +31,7 @@ def physical_name(graph_branch: str, ulid: str) -> str:
 def create_branch(store: Store, source: DatasetVersion, name: str) -> DatasetVersion:
     """Branch a dataset at `source`; costs a few small files, no data."""
     with storage_errors(f"branching {source.location}"):
-        root = store.open_head(source.location, None)
+        root = _root_to_branch(store, source.location)
         start = source.version if source.branch is None else (source.branch, source.version)
         try:
             branch = root.create_branch(name, start)
@@ -36,7 +41,23 @@ def create_branch(store: Store, source: DatasetVersion, name: str) -> DatasetVer
             if name not in root.branches.list():
                 raise
             branch = root.checkout_version((name, None))
-    return DatasetVersion(source.location, name, int(branch.version))
+        version = int(branch.version)
+        if _PLAIN_PATH.fullmatch(store.location.uri) is None:
+            # The branch names the files it shares by the address that it was made through.
+            relocate(store.location, [manifest_path(source.location, name, version)])
+    return DatasetVersion(source.location, name, version)
+
+
+def _root_to_branch(store: Store, location: str) -> Dataset:
+    """The dataset, below odd local paths by another address.
+
+    By a plain path Lance 14 makes the folder of its refs under the path's percent-encoded name:
+    beside the graph, where the user may have no right to.
+    """
+    path = store.location.path
+    if path is None or _PLAIN_PATH.fullmatch(str(path)):
+        return store.open_head(location, None)
+    return lance.dataset(f"file-object-store://{quote(str(path))}/{location}")
 
 
 def create_dataset(

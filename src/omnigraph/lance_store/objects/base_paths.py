@@ -87,6 +87,11 @@ def relocate(location: StorageLocation, paths: Iterable[str]) -> int:
     return len(wanted)
 
 
+def manifest_path(dataset: str, branch: str, version: int) -> str:
+    """Named so that the newest sorts first."""
+    return f"{dataset}/tree/{branch}/_versions/{2**64 - 1 - version:020}.manifest"
+
+
 def branch_manifest(path: str) -> str | None:
     """The dataset of a manifest of one of its branches; None for every other file of a graph."""
     match = _BRANCH_MANIFEST.fullmatch(path)
