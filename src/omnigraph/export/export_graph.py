@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -101,20 +102,9 @@ class Exporter:
             raise
 
     def _to_directory(self, target: Path) -> None:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InvalidArgument(
-                f"{target} exists and is no empty directory; Parquet is one file per type",
-                file=str(target),
-            )
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
+        with whole_directory(target, "Parquet is one file per type") as unfinished:
             for entity in self._entities():
                 write_parquet(unfinished, entity, self._rows(entity))
-            unfinished.chmod(0o755)
-            unfinished.replace(target)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
 
     def _rows(self, entity: EntityType) -> Iterator[Any]:
         done, total = 0, self.snapshot.pin(entity.table_key).row_count
@@ -130,6 +120,21 @@ class Exporter:
     def _receipt(self, path: str | None, export_format: str) -> ExportReceipt:
         counts = [(t.name, self.snapshot.pin(t.table_key).row_count) for t in self._entities()]
         return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, tuple(counts))
+
+
+@contextmanager
+def whole_directory(target: Path, why: str) -> Iterator[Path]:
+    """A directory to write into that becomes `target` when all went well, and is gone else."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InvalidArgument(f"{target} exists and is no empty directory; {why}", file=str(target))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
 def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import ulid_micros
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.near_names import did_you_mean
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -82,9 +82,8 @@ class CommitGraph:
         if moment is not None:
             return self._snapshot_at_moment(moment, target, branch)
         names = [*self._reader.tag_refs.names(), *self._reader.branch_refs.names()]
-        close = difflib.get_close_matches(target, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no commit, tag or branch {target!r}{hint}", at=target)
+        hint = did_you_mean(target, names)
+        raise NotFound(f"no commit, tag or branch {target!r}; {hint}", at=target)
 
     def _snapshot_at_commit(self, commit_id: str, prefer: str) -> Snapshot | None:
         located = self._locate(commit_id, prefer)

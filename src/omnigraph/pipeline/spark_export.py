@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument, StorageFailure
-from omnigraph.export.export_graph import ExportReceipt, chosen_types
+from omnigraph.export.export_graph import ExportReceipt, chosen_types, whole_directory
 from omnigraph.export.ndjson import lines
 from omnigraph.export.parquet import write_parquet_file
 from omnigraph.lance_store.reads.fragment_reads import (
@@ -58,24 +56,15 @@ class SparkExporter:
         if export_format not in _FORMATS:
             raise InvalidArgument(f"no export format {export_format!r}; there is: ndjson, parquet")
         target = Path(path).expanduser().absolute()
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InvalidArgument(
-                f"{target} exists and is no empty directory; Spark writes many files into one",
-                file=str(target),
-            )
         entities = chosen_types(self.snapshot.catalog, self.types)
         parts = tuple(part for entity in entities for part in self._parts(entity))
         try:
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+            with whole_directory(target, "Spark writes many files into one") as unfinished:
+                self._write(parts, unfinished, export_format)
         except OSError as error:
-            raise StorageFailure(f"{target}: {error.strerror}", file=str(target)) from error
-        try:
-            self._write(parts, unfinished, export_format)
-            unfinished.chmod(0o755)
-            unfinished.replace(target)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+            raise StorageFailure(
+                f"{target}: {error.strerror or error}", file=str(target)
+            ) from error
         counts = tuple((t.name, self.snapshot.pin(t.table_key).row_count) for t in entities)
         return ExportReceipt(str(target), export_format, self.snapshot.graph_commit_id, counts)
 

@@ -12,6 +12,7 @@ from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
 from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
+    MAX_VECTOR_WIDTH,
     BlobType,
     ListType,
     ScalarKind,
@@ -21,7 +22,6 @@ from omnigraph.values.scalars import (
 )
 
 _SCALARS = {kind.value: kind for kind in ScalarKind}
-_MAX_VECTOR_WIDTH = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ def declare(query: ast.Query, found: Findings) -> tuple[ParameterDecl, ...]:
 
 def _resolve(ref: ast.TypeRef, found: Findings) -> ValueType | None:
     if ref.width is not None:
-        if 1 <= ref.width <= _MAX_VECTOR_WIDTH:
+        if 1 <= ref.width <= MAX_VECTOR_WIDTH:
             return VectorType(ref.width)
-        found.error(codes.SYNTAX, f"a vector has 1 to {_MAX_VECTOR_WIDTH} dimensions", ref.span)
+        found.error(codes.SYNTAX, f"a vector has 1 to {MAX_VECTOR_WIDTH} dimensions", ref.span)
         return None
     if ref.base == "Blob" and not ref.is_list:
         return BlobType()

@@ -10,6 +10,7 @@ from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import RESERVED_PROPERTIES
 from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import (
+    MAX_VECTOR_WIDTH,
     BlobType,
     EnumType,
     ListType,
@@ -25,7 +26,6 @@ _SCALARS = {kind.value: kind for kind in ScalarKind}
 _TYPE_NAMES = [*_SCALARS, "Blob", "Vector", "enum"]
 # An edge's endpoints are written `from` and `to` wherever its properties are written.
 _ENDPOINT_WORDS = frozenset({"from", "to"})
-MAX_VECTOR_WIDTH = 65_536
 
 
 def build_properties(

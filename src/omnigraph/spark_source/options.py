@@ -5,12 +5,12 @@ Spark hands every option as text, its name in lower case.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.near_names import did_you_mean
 
 _READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdown")
 _READ_TUNING = ("rows_per_partition",)
@@ -171,10 +171,7 @@ def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
     known = list(known)
     for name in options:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, (k for k in known if k != "path"))
             raise InvalidArgument(
-                f"the omnigraph format has no option {name!r}{hint} "
-                f"There is: {', '.join(k for k in known if k != 'path')}",
-                option=name,
+                f"the omnigraph format has no option {name!r}; {hint}", option=name
             )

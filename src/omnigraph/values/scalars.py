@@ -54,6 +54,9 @@ class ListType:
         return f"[{self.element.value}]"
 
 
+MAX_VECTOR_WIDTH = 65_536
+
+
 @dataclass(frozen=True, slots=True)
 class VectorType:
     """A fixed number of finite float32."""
