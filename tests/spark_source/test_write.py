@@ -94,7 +94,11 @@ def test_bad_rows_name_their_place_and_leave_nothing(spark: Any, people: Graph) 
         ({"type": "Person", "write_mode": "upsert"}, InvalidArgument, "no load mode 'upsert'"),
         ({"type": "Person", "branch": "no"}, NotFound, "no"),
         ({"type": "Nobody"}, InvalidArgument, "no type 'Nobody'"),
-        ({"type": "Person", "modus": "x"}, InvalidArgument, "no option 'modus'; known here: actor, branch"),
+        (
+            {"type": "Person", "modus": "x"},
+            InvalidArgument,
+            "no option 'modus'; known here: actor, branch",
+        ),
     ],
 )
 def test_bad_options(

@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.changes.changeset import MergedHead
-from omnigraph.errors import OutcomeUnknown, StorageFailure
-from omnigraph.manifest.publication import CommitDraft, Publication
+from omnigraph.commit.request import WriteRequest
+from omnigraph.manifest.publication import CommitDraft
+
+
+def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
+    return CommitDraft(
+        commit_id=commit_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        stream_batch=request.stream_batch,
+    )
 
 
 def merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
@@ -19,13 +30,4 @@ def merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
         equals_merged=merged.fast_forward,
         differs_from_merged=merged.differs,
         not_before=merged.created_at,
-    )
-
-
-def outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"the write could be neither published nor undone ({error}); its intent "
-        f"{publication.intent_id} stays and the next writer settles it",
-        commit_id=publication.commit.commit_id if publication.commit else None,
-        operation_id=publication.intent_id,
     )

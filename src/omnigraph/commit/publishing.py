@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.commit.drafts import outcome_unknown
-from omnigraph.errors import StorageFailure, StorageFull
+from omnigraph.errors import OutcomeUnknown, StorageFailure, StorageFull
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.records import BranchRef
@@ -27,3 +26,12 @@ def publish_until_known(
                 raise outcome_unknown(publication, error) from error
             clock.sleep(_PAUSE * attempt)
     raise AssertionError("unreachable")
+
+
+def outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the write could be neither published nor undone ({error}); its intent "
+        f"{publication.intent_id} stays and the next writer settles it",
+        commit_id=publication.commit.commit_id if publication.commit else None,
+        operation_id=publication.intent_id,
+    )

@@ -14,7 +14,6 @@ from omnigraph.commit.intents import (
     schema_resource,
     table_resource,
 )
-from omnigraph.manifest.publication import CommitDraft
 from omnigraph.manifest.records import BranchRef, Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
@@ -142,17 +141,6 @@ def resources_of(request: WriteRequest, ref: BranchRef) -> tuple[frozenset[str],
     whole_branch = request.on_exact_head or request.if_commit is not None
     (exclusive if whole_branch else shared).add(branch_resource(ref))
     return frozenset(exclusive), frozenset(shared)
-
-
-def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
-    return CommitDraft(
-        commit_id=commit_id,
-        operation=request.operation,
-        actor_id=request.actor_id,
-        message=request.message,
-        idempotency_key=request.idempotency_key,
-        stream_batch=request.stream_batch,
-    )
 
 
 def receipt_of(branch: str, commit: Commit | None, *, repeated: bool = False) -> WriteReceipt:

@@ -16,20 +16,19 @@ import pyarrow as pa
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.arming import Arming
-from omnigraph.commit.drafts import merging, outcome_unknown
+from omnigraph.commit.drafts import draft_of, merging
 from omnigraph.commit.gates import Gates
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.intents import Intent, IntentKind, PostedIntent
 from omnigraph.commit.known_ids import KnownIds
 from omnigraph.commit.live_rollback import LiveRollback
-from omnigraph.commit.publishing import publish_until_known
+from omnigraph.commit.publishing import outcome_unknown, publish_until_known
 from omnigraph.commit.queues import BranchQueues
 from omnigraph.commit.request import (
     Build,
     OtherClaims,
     WriteReceipt,
     WriteRequest,
-    draft_of,
     receipt_of,
     require_claims,
     resources_of,

@@ -1,8 +1,8 @@
 """What rows and the graph must satisfy, as data derived from the catalog.
 
 `row_rules` hold for each row alone, `graph_rules` for the final image of a write. The evaluators
-(`row_checks`, `graph_checks` here; Spark's in its package) read the same lists, so a rule exists in
-one place only. `name` is what a violation calls the rule.
+(`row_checks` and `graph_checks` here, `load.bulk_checks` for inputs of any size) read the same
+lists, so a rule exists in one place only. `name` is what a violation calls the rule.
 """
 
 from __future__ import annotations

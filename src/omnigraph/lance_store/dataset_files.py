@@ -28,7 +28,7 @@ _DELETION_SUFFIXES = {"array": "arrow", "bitmap": "bin"}
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class LineageFiles:
     """The files of the main line (`branch` None) or of one physical branch of a dataset."""
 
     location: str
@@ -63,7 +63,7 @@ class Lineage:
         return max((file.modified for file in self.files), default=0)
 
 
-def lineages(location: str, files: Iterable[StoredFile]) -> dict[str | None, Lineage]:
+def lineages(location: str, files: Iterable[StoredFile]) -> dict[str | None, LineageFiles]:
     """Sort the listing of one dataset; the main line is there even when it has no file."""
     parts: dict[str | None, list[tuple[str, StoredFile]]] = defaultdict(list)
     for file in files:
@@ -127,7 +127,9 @@ def version_file(at: DatasetVersion) -> str:
     return f"{folder}/_versions/{_NEWEST_NAME - at.version:020}.manifest"
 
 
-def _lineage(location: str, branch: str | None, found: Iterable[tuple[str, StoredFile]]) -> Lineage:
+def _lineage(
+    location: str, branch: str | None, found: Iterable[tuple[str, StoredFile]]
+) -> LineageFiles:
     versions = {}
     content: dict[str, list[StoredFile]] = defaultdict(list)
     transactions, detached, others = [], [], []
@@ -142,7 +144,7 @@ def _lineage(location: str, branch: str | None, found: Iterable[tuple[str, Store
             content[_content_name(file.path)].append(file)
         else:
             others.append(file)
-    return Lineage(
+    return LineageFiles(
         location=location,
         branch=branch,
         versions=versions,
@@ -163,7 +165,7 @@ def _content_name(path: str) -> str:
 
 
 def _bases(dataset: Dataset, at: DatasetVersion) -> dict[int | None, str]:
-    """Lineage folders, relative to the graph, by the number this version gives them."""
+    """LineageFiles folders, relative to the graph, by the number this version gives them."""
     own: dict[int | None, str] = {None: lineage_folder(at.location, at.branch)}
     for number, base in dataset.base_paths().items():
         path = str(base.path)

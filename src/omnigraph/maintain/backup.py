@@ -16,7 +16,7 @@ from typing import Any
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
-from omnigraph.lance_store.dataset_files import Lineage, lineages, needed_content
+from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
 from omnigraph.lance_store.objects.base_paths import branch_manifest, relocated
 from omnigraph.lance_store.objects.copy_files import copy_files
 from omnigraph.lance_store.objects.stored_file import StoredFile
@@ -180,7 +180,7 @@ def _chosen(files: Iterable[StoredFile], heads: Heads) -> list[str]:
     return chosen
 
 
-def _of_lineage(line: Lineage, newest: int | None) -> list[str]:
+def _of_lineage(line: LineageFiles, newest: int | None) -> list[str]:
     """All of it, or as far as `newest`: what lies above was published, or staged, later."""
     paths = [f.path for version, f in line.versions.items() if newest is None or version <= newest]
     # A name with a dot first is a file still being written: it gets its own when it is whole.

@@ -11,7 +11,7 @@ from typing import Any
 
 from omnigraph.errors import NotFound, SnapshotReclaimed
 from omnigraph.lance_store.dataset_files import (
-    Lineage,
+    LineageFiles,
     fork_points,
     lineage_folder,
     lineages,
@@ -202,7 +202,9 @@ class _Dataset:
                     marked |= needed_content(self._store, at)
         return marked
 
-    def _old_versions(self, line: Lineage, kept: set[int], marked: set[str]) -> Iterator[Removal]:
+    def _old_versions(
+        self, line: LineageFiles, kept: set[int], marked: set[str]
+    ) -> Iterator[Removal]:
         old = sorted(line.versions.keys() - kept)
         place = lineage_folder(line.location, line.branch)
         yield _removal("versions", place, [line.versions[v] for v in old], tuple(old))
@@ -214,7 +216,7 @@ class _Dataset:
         orphans += line.detached
         yield _removal("orphans", place, [f for f in orphans if f.modified <= self._cutoffs.files])
 
-    def _dead_branch(self, line: Lineage) -> Removal:
+    def _dead_branch(self, line: LineageFiles) -> Removal:
         name = f"{line.location}/_refs/branches/{line.branch}.json"
         refs = [f for f in self._lineages[None].others if f.path == name]
         place = lineage_folder(line.location, line.branch)
@@ -231,7 +233,7 @@ class _Dataset:
                 yield _removal("tag", self._location, refs)
 
 
-def _manifests_first(lines: Iterable[Lineage]) -> list[StoredFile]:
+def _manifests_first(lines: Iterable[LineageFiles]) -> list[StoredFile]:
     ordered = list(lines)
     manifests = [file for line in ordered for file in line.versions.values()]
     known = set(manifests)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from omnigraph.commit.intent_board import IntentBoard, PendingIntent
-from omnigraph.lance_store.dataset_files import Lineage, lineages
+from omnigraph.lance_store.dataset_files import LineageFiles, lineages
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.table_layout import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState
@@ -92,7 +92,7 @@ def graph_status(
     )
 
 
-SortedFiles = Mapping[str, Mapping[str | None, Lineage]]
+SortedFiles = Mapping[str, Mapping[str | None, LineageFiles]]
 
 
 def _branch_status(
@@ -139,7 +139,7 @@ def _table_status(
     ref: BranchRef,
     snapshot: Snapshot,
     table: tuple[TableKey, TablePin],
-    lineage: Lineage | None,
+    lineage: LineageFiles | None,
     settings: MaintenanceSettings,
 ) -> TableStatus:
     key, pin = table

@@ -20,7 +20,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline.handoff import Handoff
 from omnigraph.pipeline.load_tasks import TaskResult
 from omnigraph.pipeline.spark_load import SparkLoader, load_plan
-from omnigraph.pipeline.written_rows import in_order, take_written
+from omnigraph.pipeline.written_input import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import EntityKind

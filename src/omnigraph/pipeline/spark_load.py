@@ -45,7 +45,7 @@ from omnigraph.pipeline.load_tasks import (
     run_tasks,
 )
 from omnigraph.pipeline.session import Session, parallelism, spark_session
-from omnigraph.pipeline.written_rows import Placed, in_order, take_written
+from omnigraph.pipeline.written_input import Placed, in_order, take_written
 from omnigraph.progress import tell
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings

@@ -14,15 +14,14 @@ from omnigraph.catalog.columns import SOURCE, TARGET
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
-from omnigraph.feed.poll import BEGINNING, NOW, poll
-from omnigraph.feed.poll import FeedRequest as Poll
+from omnigraph.feed.poll import BEGINNING, NOW, FeedRequest, poll
 from omnigraph.feed.records import FeedBlock
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.reads.fragment_reads import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark_source.change_rows import change_schema
-from omnigraph.spark_source.options import FeedRequest, TableRequest
+from omnigraph.spark_source.options import ChangesRequest, TableRequest
 from omnigraph.spark_source.pin_table import pin
 from omnigraph.spark_source.pinned_table import PinnedTable
 from omnigraph.values.identifiers import EntityKind
@@ -36,18 +35,18 @@ Span = tuple[str | None, str]
 """(commit that was seen last, commit up to which is read)."""
 
 
-def feed_schema(request: FeedRequest) -> Any:
+def feed_schema(request: ChangesRequest) -> Any:
     if request.type_name is None:
         return change_schema(None)
     return change_schema(_open(request).snapshot(request.branch).catalog.resolve(request.type_name))
 
 
-def begins_at_head(request: FeedRequest) -> bool:
+def begins_at_head(request: ChangesRequest) -> bool:
     """Where such a stream begins depends on when somebody asks."""
     return request.start in (NOW, BASELINE)
 
 
-def first_position(request: FeedRequest) -> str | None:
+def first_position(request: ChangesRequest) -> str | None:
     """The commit behind which other streams begin; None: with the first one."""
     if request.start == BEGINNING:
         return None
@@ -61,11 +60,11 @@ def first_position(request: FeedRequest) -> str | None:
     return commit
 
 
-def head_commit(request: FeedRequest) -> str:
+def head_commit(request: ChangesRequest) -> str:
     return _open(request).snapshot(request.branch).graph_commit_id
 
 
-def next_position(request: FeedRequest, after: str | None, last: str | None) -> str | None:
+def next_position(request: ChangesRequest, after: str | None, last: str | None) -> str | None:
     """At most `max_commits` further, and never beyond `last`."""
     waiting = _behind(_open(request), request, after)
     ids = [commit.graph_commit_id for commit in waiting]
@@ -74,7 +73,7 @@ def next_position(request: FeedRequest, after: str | None, last: str | None) -> 
     return ids[: request.max_commits][-1] if ids else after
 
 
-def ranges(request: FeedRequest, after: str | None, until: str | None) -> list[Span]:
+def ranges(request: ChangesRequest, after: str | None, until: str | None) -> list[Span]:
     """The commits of a batch in runs that are enough for a task."""
     if until is None or until == after:
         return []
@@ -88,14 +87,16 @@ def ranges(request: FeedRequest, after: str | None, until: str | None) -> list[S
     return found
 
 
-def change_batches(request: FeedRequest, span: Span, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def change_batches(
+    request: ChangesRequest, span: Span, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """The changes of some commits as Spark takes them."""
     for commit, changes in _changes(request, span):
         if changes:
             yield _rows(request, commit, changes, wanted)
 
 
-def baseline_tables(request: FeedRequest, commit: str) -> list[PinnedTable]:
+def baseline_tables(request: ChangesRequest, commit: str) -> list[PinnedTable]:
     """Every wanted type as it was at a commit, cut into tasks."""
     try:
         catalog = _open(request).snapshot(request.branch, at=commit).catalog
@@ -111,7 +112,7 @@ def baseline_tables(request: FeedRequest, commit: str) -> list[PinnedTable]:
 
 
 def baseline_batches(
-    request: FeedRequest, table: PinnedTable, fragments: Sequence[int], wanted: pa.Schema
+    request: ChangesRequest, table: PinnedTable, fragments: Sequence[int], wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The entities of some fragments as changes that insert them."""
     commit = _open(request).commits.show(table.graph_commit_id)
@@ -127,12 +128,12 @@ def baseline_batches(
         yield _rows(request, commit, inserts, wanted)
 
 
-def _changes(request: FeedRequest, span: Span) -> Iterator[tuple[Commit, Sequence[Change]]]:
+def _changes(request: ChangesRequest, span: Span) -> Iterator[tuple[Commit, Sequence[Change]]]:
     after, until = span
     graph = _open(request)
     inside = {c.graph_commit_id for c in _up_to(_behind(graph, request, after), request, until)}
     types = (request.type_name,) if request.type_name is not None else None
-    asked = Poll(request.branch, ChangeFilter.of(types, None, None), _CHANGES_PER_PAGE)
+    asked = FeedRequest(request.branch, ChangeFilter.of(types, None, None), _CHANGES_PER_PAGE)
     cursor = None
     while True:
         page = poll(graph.engine.reader, asked, cursor, _AFTER + after if after else BEGINNING)
@@ -146,7 +147,7 @@ def _changes(request: FeedRequest, span: Span) -> Iterator[tuple[Commit, Sequenc
         cursor = page.cursor
 
 
-def _behind(graph: Graph, request: FeedRequest, after: str | None) -> list[Commit]:
+def _behind(graph: Graph, request: ChangesRequest, after: str | None) -> list[Commit]:
     """Commits of the branch that came later, oldest first."""
     engine = graph.engine
     newest_first: list[Commit] = []
@@ -163,7 +164,7 @@ def _behind(graph: Graph, request: FeedRequest, after: str | None) -> list[Commi
     return newest_first[::-1]
 
 
-def _up_to(commits: Sequence[Commit], request: FeedRequest, until: str) -> list[Commit]:
+def _up_to(commits: Sequence[Commit], request: ChangesRequest, until: str) -> list[Commit]:
     for number, commit in enumerate(commits):
         if commit.graph_commit_id == until:
             return list(commits[: number + 1])
@@ -172,12 +173,12 @@ def _up_to(commits: Sequence[Commit], request: FeedRequest, until: str) -> list[
     )
 
 
-def _open(request: FeedRequest) -> Graph:
+def _open(request: ChangesRequest) -> Graph:
     return open_graph(request.uri, read_only=True)
 
 
 def _rows(
-    request: FeedRequest, commit: Commit, changes: Sequence[Change], wanted: pa.Schema
+    request: ChangesRequest, commit: Commit, changes: Sequence[Change], wanted: pa.Schema
 ) -> pa.RecordBatch:
     typed = request.type_name is not None
     rows = [_row(commit, change, typed=typed) for change in changes]

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from omnigraph.pipeline.spark_types import spark_arrow_schema
 from omnigraph.spark_source.failures import told_to_spark
-from omnigraph.spark_source.options import FeedRequest
+from omnigraph.spark_source.options import ChangesRequest
 from omnigraph.spark_source.pinned_table import PinnedTable
 
 _COMMIT = "commit"
@@ -53,7 +53,7 @@ class BaselinePart(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Changes in the order of commits; a restart goes on behind the last batch it finished."""
 
-    def __init__(self, request: FeedRequest, schema: Any) -> None:
+    def __init__(self, request: ChangesRequest, schema: Any) -> None:
         self._request = request
         self._schema = schema
         self._last: str | None = None

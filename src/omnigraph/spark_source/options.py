@@ -58,7 +58,7 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRequest:
+class ChangesRequest:
     """The changes of one branch as a stream."""
 
     uri: str
@@ -73,13 +73,13 @@ def asks_for_changes(options: Mapping[str, str]) -> bool:
     return flag(options, "changes")
 
 
-def feed_request(options: Mapping[str, str]) -> FeedRequest:
+def feed_request(options: Mapping[str, str]) -> ChangesRequest:
     check_names(options, _FEED)
     if not asks_for_changes(options):
         raise InvalidArgument(
             'a stream gives changes, not rows: say .option("changes", "true")', option="changes"
         )
-    return FeedRequest(
+    return ChangesRequest(
         uri=address(options),
         branch=options.get("branch") or MAIN,
         type_name=options.get("type") or None,

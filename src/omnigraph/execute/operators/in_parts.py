@@ -114,7 +114,7 @@ def can_be_counted(op: reads.Aggregate) -> bool:
 
 
 def can_be_grouped(op: reads.Aggregate) -> bool:
-    """Groups are independent; only `collect` wants all rows in order first."""
+    """Groups are independent, and spilled rows keep their order in a group: `collect` may, too."""
     return bool(op.keys)
 
 

@@ -26,7 +26,7 @@ class Step:
     changes: IdChanges
 
 
-class Lineage:
+class ContentLineage:
     """Commits of the branches this process has read, as far back as is worth following."""
 
     def __init__(self, reader: ManifestReader) -> None:

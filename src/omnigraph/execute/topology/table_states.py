@@ -9,7 +9,7 @@ from itertools import islice
 from omnigraph.errors import SnapshotReclaimed
 from omnigraph.execute.topology.adjacency import Adjacency, Contents, StoredAdjacency
 from omnigraph.execute.topology.id_changes import IdChanges, position_patch
-from omnigraph.execute.topology.lineage import Lineage
+from omnigraph.execute.topology.lineage import ContentLineage
 from omnigraph.execute.topology.memory_cache import MemoryCache
 from omnigraph.execute.topology.patched_adjacency import patched_adjacency
 from omnigraph.execute.topology.patched_content import PatchedContent
@@ -65,7 +65,7 @@ class Topology:
         store: Store,
         memory: MemoryCache,
         stored: StoredTopology,
-        lineage: Lineage,
+        lineage: ContentLineage,
         limits: DeriveLimits,
     ) -> None:
         self._store = store

@@ -11,7 +11,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog
 from omnigraph.execute.topology.adjacency import Adjacency
 from omnigraph.execute.topology.cache_files import CacheFiles
-from omnigraph.execute.topology.lineage import Lineage
+from omnigraph.execute.topology.lineage import ContentLineage
 from omnigraph.execute.topology.memory_cache import MemoryCache
 from omnigraph.execute.topology.stored_topology import StoredTopology
 from omnigraph.execute.topology.table_states import DeriveLimits, Topology
@@ -43,7 +43,7 @@ class ViewCache:
         self.vectors = VectorColumns(limit_bytes // _VECTOR_SHARE)
         self.memory = MemoryCache(limit_bytes, lambda: self.vectors.used_bytes)
         self.topology = Topology(
-            reader.store, self.memory, stored, Lineage(reader), limits or DeriveLimits()
+            reader.store, self.memory, stored, ContentLineage(reader), limits or DeriveLimits()
         )
 
     def table(self, pin: TablePin) -> TableView:
