@@ -27,21 +27,9 @@ def lower_return(
     if returned.distinct:
         return _distinct(rows, returned, returned.columns, scope.found), returned.columns
     keys = tuple(key for key, _ in returned.order)
-    _check_no_aggregate(returned, scope.found)
     rows = _ordered(rows, keys, _row_ties(scope))
     rows = _limited(rows, returned)
     return reads.Project(rows, returned.columns), returned.columns
-
-
-def _check_no_aggregate(returned: Returned, found: Findings) -> None:
-    for key, span in returned.order:
-        if contains_aggregate(key.value):
-            found.error(
-                codes.SHAPE,
-                "ordering by an aggregate needs an aggregate in `return`",
-                span,
-                "return it under a name and order by the name",
-            )
 
 
 def _searches(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:

@@ -42,9 +42,11 @@ class Returned:
 
     @property
     def aggregated(self) -> bool:
-        return any(contains_aggregate(column.value) for column in self.columns) or bool(
-            self.having and contains_aggregate(self.having.value)
-        )
+        """One aggregate anywhere, also only in the order, makes the plain columns group keys."""
+        values = [column.value for column in self.columns]
+        values += [self.having.value] if self.having else []
+        values += [key.value for key, _ in self.order]
+        return any(contains_aggregate(value) for value in values)
 
 
 def contains_aggregate(expression: ex.Expression) -> bool:

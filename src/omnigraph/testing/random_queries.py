@@ -196,13 +196,17 @@ def _returns(w: Writer) -> str:
             having = f"\n  where {w.condition(1)}"
     else:
         keys = [_column(w) for _ in range(0 if form == "total" else w.pick([1, 1, 2]))]
-        columns = [*keys, *(_aggregate(w) for _ in range(w.pick([1, 2])))]
+        # A group may have its aggregates in the order alone.
+        numbers = [1, 2] if form == "total" else [0, 1, 1, 2]
+        columns = [*keys, *(_aggregate(w) for _ in range(w.pick(numbers)))]
         names = [f"{text} as c{n}" for n, (text, _) in enumerate(columns)]
         if w.chance(4):
             having = f"\n  where {w.pick(['count(*) > 1', 'c0 is not null', 'not c0 is null'])}"
     sortable = [f"c{n}" for n, (_, orders) in enumerate(columns) if orders]
     if form == "rows" and w.chance(2):
         sortable.append(w.orderable())
+    if form == "groups" and w.chance(2):
+        sortable += [text for text, orders in [_aggregate(w)] if orders]
     text = f"return {'distinct ' if form == 'distinct' else ''}{{ {', '.join(names)} }}{having}"
     return text + _order(w, sortable) + _page(w)
 
