@@ -8,7 +8,11 @@ import pytest
 
 import omnigraph
 from omnigraph import Edit
+from omnigraph.catalog.model import Catalog, NodeType, Property
 from omnigraph.manifest.format_stamp import CURRENT
+from omnigraph.schema import catalog_text as schema_texts
+from omnigraph.schema.build import catalog_from_text
+from omnigraph.values.scalars import ScalarKind, ScalarType
 
 
 def test_init(cli, tmp_path) -> None:
@@ -106,8 +110,26 @@ def test_schema_show(cli, people, tmp_path) -> None:
     assert cli("schema", "show", people.uri, "--quiet").out == people.schema.show().source
     body = cli("schema", "show", people.uri, "--json").json
     assert [node["name"] for node in body["catalog"]["nodes"]] == ["Person", "Note"]
-    omnigraph.init(tmp_path / "c.omni", people.snapshot().catalog)
-    assert '"Person"' in cli("schema", "show", tmp_path / "c.omni").out
+
+
+def test_schema_show_of_what_nobody_wrote(cli, people, tmp_path, monkeypatch) -> None:
+    catalog = people.snapshot().catalog
+    graph = omnigraph.init(tmp_path / "made.omni", catalog)
+    shown = cli("schema", "show", graph.uri, "--quiet").out
+    assert shown.startswith("node Person {\n  name: String @key\n")
+    assert catalog_from_text(shown) == catalog
+    wider = catalog_from_text(shown + "\nnode City { name: String @key }\n")
+    graph.extend_schema(wider)
+    assert catalog_from_text(graph.schema.show().source) == wider
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema_texts, "catalog_text", lambda _: "")
+        old = omnigraph.init(tmp_path / "old.omni", catalog)
+    assert cli("schema", "show", old.uri, "--json").json["source"] == shown
+    unsayable = Catalog((NodeType("Odd", (Property("Upper", ScalarType(ScalarKind.BOOL)),)),))
+    odd = omnigraph.init(tmp_path / "odd.omni", unsayable)
+    answer = cli("schema", "show", odd.uri)
+    assert '"Odd"' in answer.out
+    assert "no text says this schema" in answer.err
 
 
 def test_optimize(cli, people) -> None:

@@ -13,6 +13,8 @@ from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType, Pro
 from omnigraph.errors import MergeConflicts, SchemaRefused
 from omnigraph.graph.handle import Graph
 from omnigraph.merge.catalogs import merge_catalogs
+from omnigraph.schema.build import catalog_from_text
+from omnigraph.schema.carry import carry_identities
 from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.testing.workloads import small_catalog
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
@@ -67,6 +69,9 @@ def test_each_side_added_its_own_properties(graph: Graph) -> None:
 
     names = ["name", "mayor", "country", "people", "zone"]
     assert [p.name for p in graph.snapshot().catalog.node_types["City"].properties] == names
+    # Nobody wrote this schema, and it has a text all the same.
+    catalog, text = graph.snapshot().catalog, graph.schema.show().source
+    assert carry_identities(catalog, catalog_from_text(text)) == catalog
     # Both added Ulm, and each knows what the other does not.
     assert rows(graph) == {
         "Rom": {"name": "Rom", "mayor": None, "country": "DE", "people": 3, "zone": "CET"},

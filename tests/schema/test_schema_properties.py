@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.identity import fingerprint
+from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.errors import LanguageError
 from omnigraph.schema import ast
 from omnigraph.schema.build import catalog_from_text
+from omnigraph.schema.carry import carry_identities
+from omnigraph.schema.catalog_text import catalog_text
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.span import SourceText
@@ -84,3 +88,89 @@ def test_fingerprint_follows_the_meaning() -> None:
     other = catalog_from_text("node P { a: I64 b: enum(x, y) }")
     assert fingerprint(base) == fingerprint(same)
     assert fingerprint(base) != fingerprint(other)
+
+
+# --- catalogs that nobody wrote --------------------------------------------------------------
+
+
+@st.composite
+def schema_texts(draw: st.DrawFn) -> str:
+    """Schemas that build: interfaces, keys, constraints of every kind in any place, annotations."""
+    shared = ["  name: String @index", '  at: DateTime? @description("when\\n \\"it\\" was")']
+    lines = ["interface Named {", *draw(st.permutations(shared)), "}"]
+    lines += ["interface Sized {", "  size: I64?", "  @range(size, 0..)", "}"]
+    for number in range(draw(st.integers(1, 3))):
+        implemented = draw(st.lists(st.sampled_from(["Named", "Sized"]), unique=True))
+        head = f" implements {', '.join(implemented)}" if implemented else ""
+        own = draw(st.lists(st.sampled_from(_OWN), unique=True, max_size=6))
+        names = {line.split(":")[0].strip() for line in own if ":" in line}
+        body = [line for line in own if not line.startswith("  @") or _names(line) <= names]
+        if "Named" in implemented and draw(st.booleans()):
+            body.append(draw(st.sampled_from(["  @key(name)", "  name: String @x(1, a=b)"])))
+        lines += [f'node N{number}{head} @description("{number}") {{', *body, "}"]
+    for number in range(draw(st.integers(0, 2))):
+        card = draw(st.sampled_from(["", " @card(0..5)", " @card(1..)", " @label(a, 1.5, b=null)"]))
+        body = draw(st.lists(st.sampled_from(_OF_EDGES), unique=True))
+        lines += [f"edge E{number}: N0 -> N0{card} {{", *body, "}"]
+    return "\n".join(lines)
+
+
+_OWN = (
+    "  code: String @key",
+    "  a: I32? @index @unique",
+    "  b: F64 @default(1e20)",
+    "  true: Bool",
+    "  state: enum(on-leave, left)?",
+    "  tags: [String]? @whatever",
+    '  vec: Vector(4)? @embed("code", model="m") @rename_from("old")',
+    "  file: Blob?",
+    "  day: Date?",
+    "  @unique(a, b)",
+    '  @unique("true")',
+    "  @index(code, contains=true, recall=0.5)",
+    "  @range(a, ..150)",
+    "  @range(b, -1.5..2)",
+    '  @range(day, "2020-01-01".."2021-01-01")',
+    '  @check(code, "^[^@\\\\\\\\]+$")',
+)
+_OF_EDGES = ("  since: Date?", "  @unique(src, dst)", "  weight: F32? @index", "  @index(to)")
+
+
+def _names(line: str) -> set[str]:
+    words = re.findall(r'[a-z]+|"true"', line.split("(", 1)[1].split(", .")[0])
+    known = {"code", "a", "b", "day", '"true"'}
+    return {word.strip('"') for word in words if word in known}
+
+
+@settings(max_examples=150, deadline=None)
+@given(schema_texts())
+def test_a_catalog_has_a_text_that_builds_it(text: str) -> None:
+    try:
+        catalog = catalog_from_text(text)
+    except LanguageError:
+        return  # the random body names something it does not have
+    written = catalog_text(catalog)
+    assert written
+    assert catalog_from_text(written) == catalog
+    assert format_schema(parse_schema(SourceText(written, "x"))) == written
+
+
+def test_the_text_of_a_catalog_reads_as_people_write_it() -> None:
+    formatted = format_schema(parse_schema(SourceText(PEOPLE, "x")))
+    # A catalog knows no order of enum values, nor of constraints among annotations.
+    for written, canonical in (
+        ("enum(active, on-leave, left)", "enum(active, left, on-leave)"),
+        ('@embed("bio", model="m") @index', '@index @embed("bio", model="m")'),
+    ):
+        assert written in formatted
+        formatted = formatted.replace(written, canonical)
+    assert catalog_text(catalog_from_text(PEOPLE)) == formatted
+
+
+def test_a_renamed_key_keeps_its_order_and_what_has_no_text_has_none() -> None:
+    old = catalog_from_text("node P { a: I32 b: I32 @key(a, b) }")
+    new = catalog_from_text('node P { z: I32 @rename_from("a") b: I32 @key(z, b) }')
+    renamed = carry_identities(old, new)
+    assert renamed.nodes[0].key == ("z", "b")
+    assert carry_identities(renamed, catalog_from_text(catalog_text(renamed))) == renamed
+    assert catalog_text(Catalog((NodeType("lower case"),))) == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -145,4 +145,10 @@ class Schema:
     def show(self, branch: str = MAIN, *, at: str | None = None) -> AcceptedSchema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
         found = reads.snapshot(self._engine, branch, at)
-        return self._engine.reader.schemas.read(found.schema_id)
+        accepted = self._engine.reader.schemas.read(found.schema_id)
+        if accepted.source:
+            return accepted
+        # Earlier releases kept no text of a schema that nobody wrote.
+        from omnigraph.schema.catalog_text import catalog_text
+
+        return replace(accepted, source=catalog_text(accepted.catalog))

@@ -64,9 +64,10 @@ def open_graph(
 
 def _read_schema(schema: Catalog | str | os.PathLike[str]) -> tuple[Catalog, str]:
     from omnigraph.schema.build import catalog_from_text
+    from omnigraph.schema.catalog_text import catalog_text
 
     if isinstance(schema, Catalog):
-        return schema, ""
+        return schema, catalog_text(schema)
     # A schema has braces or line breaks; a path practically never does.
     if isinstance(schema, str) and ("{" in schema or "\n" in schema):
         return catalog_from_text(schema), schema

@@ -69,6 +69,7 @@ class _ShapedEdits:
 
 def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:
     """Accept a catalog that only adds types to the one in force."""
+    from omnigraph.schema.catalog_text import catalog_text
 
     def build(snapshot: Snapshot) -> ChangeSet:
         extended = with_identities(catalog)
@@ -81,7 +82,7 @@ def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | No
         added = tuple(t for t in extended.entity_types() if t.table_key not in snapshot.tables)
         if not added:
             return ChangeSet(())
-        return ChangeSet((), schema=SchemaChange(extended, "", added))
+        return ChangeSet((), schema=SchemaChange(extended, catalog_text(extended), added))
 
     request = WriteRequest(
         branch=branch, operation="schema_apply", tables=(), actor_id=actor, changes_schema=True

@@ -17,7 +17,7 @@ from omnigraph.manifest.layout import schema_object
 
 @dataclass(frozen=True, slots=True)
 class AcceptedSchema:
-    """A catalog with the text it was written as (empty when it was built in Python)."""
+    """A catalog with the text it was written as, or that says the same (empty when none does)."""
 
     schema_id: str
     source: str

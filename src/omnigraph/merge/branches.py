@@ -30,7 +30,7 @@ from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
 from omnigraph.merge.other_parent import OtherParent
 from omnigraph.merge.preview_changes import preview_changes
-from omnigraph.merge.resolve import Merged, OutputT, merge_sides, schema_text
+from omnigraph.merge.resolve import Merged, OutputT, merge_sides
 from omnigraph.merge.row_work import LOCAL_ENGINE, Findings, LocalRows, RowEngine, RowWork
 from omnigraph.merge.table_output import Output
 from omnigraph.settings.models import HistorySettings
@@ -183,14 +183,11 @@ class _Attempt:
         if merged is None or lineage is None:
             return ChangeSet(())
         store, theirs = self._parts.reader.store, self._their_snapshot
-        text = self._parts.reader.schemas.read(theirs.schema_id).source
-        source_text = schema_text(merged.catalog.catalog, theirs.catalog, text)
+        schema = merged.schema_change(self._parts.reader.schemas.read(theirs.schema_id))
         failpoints.hit("merge.after_rows")
         head = self._merged_head(lineage, merged, ours.graph_commit_id)
         failpoints.hit("merge.after_history")
-        return ChangeSet(
-            merged.effects(store, ours), schema=merged.schema_change(source_text), merged=head
-        )
+        return ChangeSet(merged.effects(store, ours), schema=schema, merged=head)
 
     def merge(self, ours: Snapshot, rows: RowWork[OutputT]) -> Merged[OutputT] | None:
         """None when ours has everything already."""

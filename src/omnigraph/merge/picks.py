@@ -19,7 +19,7 @@ from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.in_turn import run_merge
 from omnigraph.merge.merger import Merger, Sides
-from omnigraph.merge.resolve import Merged, merge_sides, schema_text
+from omnigraph.merge.resolve import Merged, merge_sides
 from omnigraph.merge.row_work import LocalRows, RowWork
 from omnigraph.merge.table_output import Output
 from omnigraph.values.identifiers import TableKey
@@ -87,7 +87,6 @@ class _Pick:
         merged = self._merged
         assert merged is not None
         reader = self._parts.reader
-        text = reader.schemas.read(self._theirs.schema_id).source
-        text = schema_text(merged.catalog.catalog, self._theirs.catalog, text)
+        schema = merged.schema_change(reader.schemas.read(self._theirs.schema_id))
         failpoints.hit("merge.after_rows")
-        return ChangeSet(merged.effects(reader.store, ours), schema=merged.schema_change(text))
+        return ChangeSet(merged.effects(reader.store, ours), schema=schema)

@@ -13,6 +13,7 @@ from omnigraph.errors import MergeConflicts, ValidationFailed
 from omnigraph.integrity.validate import validate_deltas
 from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
 from omnigraph.merge.conflicts import Conflict
@@ -63,12 +64,13 @@ class Merged(Generic[OutputT]):
             found.append(output.effect(store, pin, before.get(key)))
         return tuple(found)
 
-    def schema_change(self, source_text: str) -> SchemaChange | None:
+    def schema_change(self, theirs: AcceptedSchema) -> SchemaChange | None:
         catalog = self.catalog
         if catalog.catalog == self.sides.ours.snapshot.catalog:
             return None
         replaced = tuple(entity.table_key for entity in catalog.reshaped)
-        return SchemaChange(catalog.catalog, source_text, catalog.created, replaced)
+        text = _schema_text(catalog.catalog, theirs)
+        return SchemaChange(catalog.catalog, text, catalog.created, replaced)
 
     def refuse_conflicts(self, names: tuple[str, str]) -> None:
         conflicts, total = self.findings.conflicts, self.findings.conflict_count
@@ -177,6 +179,10 @@ def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:
     return by_kind, conflict.type_name, conflict.entity_id, conflict.property or ""
 
 
-def schema_text(catalog: Catalog, theirs: Catalog, text: str) -> str:
-    """The text of a merged schema, where one of the sides wrote exactly it."""
-    return text if catalog == theirs else ""
+def _schema_text(catalog: Catalog, theirs: AcceptedSchema) -> str:
+    """As one of the sides wrote it, else made of the catalog."""
+    if catalog == theirs.catalog and theirs.source:
+        return theirs.source
+    from omnigraph.schema.catalog_text import catalog_text
+
+    return catalog_text(catalog)

@@ -27,7 +27,7 @@ def show(
     branch: Branch = "main",
     at: At = None,
 ) -> None:
-    """Print the schema of a branch as it was written.
+    """Print the schema of a branch as it was written; one that nobody wrote, in canonical form.
 
     For example:
 
@@ -42,7 +42,7 @@ def show(
     elif found.source:
         print_result(found.source)
     else:
-        session.note("this schema was built in Python and has no text; here is its catalog")
+        session.note("no text says this schema, which was made in Python; here is its catalog")
         print_json(found.to_dict()["catalog"])
 
 

@@ -1,0 +1,187 @@
+"""Catalog -> schema text, for catalogs that nobody wrote: made in Python, or by a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.catalog.constraints import (
+    Cardinality,
+    Check,
+    Constraint,
+    Index,
+    Key,
+    Range,
+    Unique,
+)
+from omnigraph.catalog.model import (
+    Annotation,
+    Catalog,
+    EdgeType,
+    InterfaceType,
+    NodeType,
+    Property,
+)
+from omnigraph.errors import LanguageError
+from omnigraph.schema import ast
+from omnigraph.schema.build import catalog_from_text
+from omnigraph.schema.carry import carry_identities
+from omnigraph.schema.format import format_schema
+from omnigraph.values.scalars import BlobType, EnumType, ListType, ValueType, VectorType
+
+_NOT_NAMES = frozenset({"true", "false", "null"})
+
+
+def catalog_text(catalog: Catalog) -> str:
+    """Canonical text that builds exactly this catalog; empty when no text does.
+
+    A catalog made in Python may have what the language cannot say: names it does not allow, or an
+    interface whose properties a type has in another order.
+    """
+    interfaces = {interface.name: interface for interface in catalog.interfaces}
+    declarations: list[ast.Declaration] = [_interface(i) for i in catalog.interfaces]
+    declarations += [
+        _node(node, [interfaces[name] for name in node.implements if name in interfaces])
+        for node in catalog.nodes
+    ]
+    declarations += [_edge(edge) for edge in catalog.edges]
+    text = format_schema(ast.SchemaFile(tuple(declarations)))
+    try:
+        understood = catalog_from_text(text)
+    except LanguageError:
+        return ""
+    return text if carry_identities(catalog, understood) == catalog else ""
+
+
+def _interface(interface: InterfaceType) -> ast.InterfaceDecl:
+    return ast.InterfaceDecl(
+        ast.Name(interface.name),
+        _members(interface.properties, interface.constraints),
+        _annotations(interface.annotations),
+    )
+
+
+def _node(node: NodeType, implemented: list[InterfaceType]) -> ast.NodeDecl:
+    """`implements` copies what an interface has, so only the rest is declared."""
+    inherited: dict[str, Property] = {}
+    for interface in implemented:
+        for theirs in interface.properties:
+            inherited.setdefault(theirs.name, theirs)
+    given = {constraint for interface in implemented for constraint in interface.constraints}
+    own = [p for p in node.properties if not _says_the_same(p, inherited.get(p.name))]
+    return ast.NodeDecl(
+        ast.Name(node.name),
+        _members(own, [c for c in node.constraints if c not in given]),
+        tuple(ast.Name(name) for name in node.implements),
+        _annotations(node.annotations),
+    )
+
+
+def _says_the_same(declared: Property, inherited: Property | None) -> bool:
+    return inherited is not None and (
+        (declared.type, declared.nullable, declared.annotations)
+        == (inherited.type, inherited.nullable, inherited.annotations)
+    )
+
+
+def _edge(edge: EdgeType) -> ast.EdgeDecl:
+    cardinality = [_cardinality(edge.cardinality)] if edge.cardinality else []
+    return ast.EdgeDecl(
+        ast.Name(edge.name),
+        ast.Name(edge.source),
+        ast.Name(edge.target),
+        _members(edge.properties, edge.constraints),
+        (*cardinality, *_annotations(edge.annotations)),
+    )
+
+
+def _cardinality(cardinality: Cardinality) -> ast.Annotation:
+    bounds = ast.RangeValue(cardinality.minimum, cardinality.maximum)
+    return ast.Annotation("card", (ast.Argument(bounds),))
+
+
+def _members(
+    properties: Iterable[Property], constraints: Iterable[Constraint]
+) -> tuple[ast.Member, ...]:
+    """Constraints stand behind their property as long as that leaves them in their order."""
+    declared = list(properties)
+    position = {p.name: at for at, p in enumerate(declared)}
+    beside: dict[str, list[ast.Annotation]] = {p.name: [] for p in declared}
+    below: list[ast.Annotation] = []
+    reached = 0
+    for constraint in constraints:
+        subject = _subject(constraint)
+        if subject is None or below or position.get(subject, -1) < reached:
+            below.append(_constraint(constraint))
+            continue
+        reached = position[subject]
+        beside[subject].append(ast.Annotation(_constraint(constraint).name))
+    written = [_property(p, beside[p.name]) for p in declared]
+    return (*written, *below)
+
+
+def _subject(constraint: Constraint) -> str | None:
+    """The property a constraint could stand behind."""
+    match constraint:
+        case Key((name,)) | Unique((name,)) | Index((name,), ()):
+            return name
+        case _:
+            return None
+
+
+def _property(declared: Property, constraints: list[ast.Annotation]) -> ast.PropertyDecl:
+    return ast.PropertyDecl(
+        ast.Name(declared.name),
+        _type(declared.type, nullable=declared.nullable),
+        (*constraints, *_annotations(declared.annotations)),
+    )
+
+
+def _type(value_type: ValueType, *, nullable: bool) -> ast.TypeRef:
+    match value_type:
+        case EnumType(values):
+            return ast.TypeRef("enum", nullable, values=values)
+        case VectorType(width):
+            return ast.TypeRef("Vector", nullable, width=width)
+        case ListType(element):
+            return ast.TypeRef(element.value, nullable, is_list=True)
+        case BlobType():
+            return ast.TypeRef("Blob", nullable)
+        case scalar:
+            return ast.TypeRef(scalar.kind.value, nullable)
+
+
+def _constraint(constraint: Constraint) -> ast.Annotation:
+    match constraint:
+        case Key(properties):
+            return _about("key", *properties)
+        case Unique(properties):
+            return _about("unique", *properties)
+        case Index(properties, options):
+            named = _about("index", *properties)
+            given = tuple(ast.Argument(value, option) for option, value in options)
+            return ast.Annotation("index", (*named.arguments, *given))
+        case Range(name, minimum, maximum):
+            bounds = ast.Argument(ast.RangeValue(minimum, maximum))
+            return ast.Annotation("range", (*_about("range", name).arguments, bounds))
+        case Check(name, pattern):
+            arguments = (*_about("check", name).arguments, ast.Argument(pattern))
+            return ast.Annotation("check", arguments)
+
+
+def _about(constraint: str, *properties: str) -> ast.Annotation:
+    """Property names are bare words, but a word that is a literal must be quoted."""
+    names = [name if name in _NOT_NAMES else ast.NameValue(name) for name in properties]
+    return ast.Annotation(constraint, tuple(ast.Argument(name) for name in names))
+
+
+def _annotations(annotations: tuple[Annotation, ...]) -> tuple[ast.Annotation, ...]:
+    return tuple(
+        ast.Annotation(
+            annotation.name,
+            (
+                *(ast.Argument(value) for value in annotation.arguments),
+                *(ast.Argument(value, option) for option, value in annotation.options),
+            ),
+        )
+        for annotation in annotations
+    )
