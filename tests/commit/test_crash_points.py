@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +105,22 @@ def test_an_open_handle_recovers_on_its_next_write(graph: Graph, uri: str, point
     assert set(found["Note"]) == expected_notes
     assert len(graph.recoveries()) == 1
     assert_at_rest(graph)
+
+
+def test_an_intent_stays_while_its_branch_has_no_files(graph: Graph, uri: str) -> None:
+    """A branch that has its name but no manifest was not deleted: it was damaged, or is restored."""
+    graph.branches.create("review")
+    kill_at("commit.after_advance", "write_three_tables", uri=uri, branch="review")
+    (manifest,) = Path(uri, "__manifest", "tree").iterdir()
+    intents = sorted(Path(uri, "__recovery").iterdir())
+    aside = manifest.rename(Path(uri).with_name("aside"))
+    with pytest.raises(NotFound, match="review"):
+        graph.refresh()
+    assert set(intents) <= set(Path(uri, "__recovery").iterdir())
+    aside.rename(manifest)
+    reopened = open_graph(uri, settings=workloads.settings())
+    assert [audit.recovery_kind for audit in reopened.recoveries()] == ["rolled_forward"]
+    assert_at_rest(reopened)
 
 
 @pytest.mark.parametrize("crash", ["commit.after_advance_first", "commit.after_advance"])
