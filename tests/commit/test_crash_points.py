@@ -108,7 +108,7 @@ def test_an_open_handle_recovers_on_its_next_write(graph: Graph, uri: str, point
 
 
 def test_an_intent_stays_while_its_branch_has_no_files(graph: Graph, uri: str) -> None:
-    """A branch that has its name but no manifest was not deleted: it was damaged, or is restored."""
+    """A branch with a name and without a manifest was not deleted: it was damaged."""
     graph.branches.create("review")
     kill_at("commit.after_advance", "write_three_tables", uri=uri, branch="review")
     (manifest,) = Path(uri, "__manifest", "tree").iterdir()

@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.commit import transaction
+from omnigraph.commit.staging_age import outstayed
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     KeyConflict,
@@ -21,7 +22,10 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.branch_state import BranchState
+from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import Settings, WriteSettings
 from omnigraph.testing import workloads
+from omnigraph.testing.fakes import FakeClock
 from omnigraph.testing.invariants import assert_at_rest, content
 from omnigraph.testing.rivals import meanwhile, rival_of
 from omnigraph.values.identifiers import node_table
@@ -239,6 +243,35 @@ def test_a_table_that_moves_under_every_attempt_is_a_conflict_in_the_end(
     assert len(attempts) == 4
     assert "ada" in content(graph)["Person"]
     assert_at_rest(graph)
+
+
+def test_a_write_that_slept_while_cleanup_could_run_stages_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged, ages = [], iter([True, False])
+    original = failpoints.hit
+
+    def hit(name: str) -> None:
+        original(name)
+        staged.extend([name] if name == "commit.after_stage" else [])
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+    monkeypatch.setattr(transaction, "outstayed", lambda *_: next(ages))
+    assert graph.apply(NEW_NOTE).commit is not None
+    assert len(staged) == 2
+    assert_at_rest(graph)
+
+
+@pytest.mark.parametrize(("slept", "too_long"), [(29, False), (31, True)])
+def test_how_long_staged_files_may_wait(slept: int, too_long: bool) -> None:
+    """Half the age from which cleanup takes files for nobody's, and a lease at least."""
+    clock = FakeClock()
+    began_at = clock.now_micros()
+    clock.now += slept * 1_000_000
+    by_age = Settings(WriteSettings(10.0), maintenance=MaintenanceSettings(60.0))
+    by_lease = Settings(WriteSettings(30.0), maintenance=MaintenanceSettings(0.0))
+    for settings in (by_age, by_lease):
+        assert outstayed(began_at, clock, settings) is too_long
 
 
 def test_a_write_makes_a_compaction_give_up(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ RESTORED = PIN.moved_to(8)
         (MOVE, RESTORED, 8, "mine", TableState.NO_MOVEMENT),
         (MOVE, RESTORED, 9, "mine", TableState.UNEXPECTED_AT_P1),
         (MOVE, RESTORED, 6, "mine", TableState.INVARIANT_VIOLATION),
+        # the same version with other rows: not what the writer built on
+        (MOVE, PIN.changed_to(5, 1, "c9"), 6, "mine", TableState.UNEXPECTED_AT_P1),
         # a compaction has no uuid and is never taken for rolled past
         (COMPACTION, PIN, 7, None, TableState.UNEXPECTED_MULTISTEP),
         (COMPACTION, PIN, 6, None, TableState.UNEXPECTED_AT_P1),
