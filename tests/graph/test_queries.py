@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 import threading
 from pathlib import Path
@@ -178,3 +179,21 @@ def test_nearest_by_text_refuses_another_model(tmp_path: Path) -> None:
     )
     with pytest.raises(OmnigraphError, match="other"):
         graph.query(source, params={"q": "x"})
+
+
+def test_moments_of_a_result_can_be_given_back(uri: str) -> None:
+    graph = init(uri, "node N { k: String @key  t: DateTime?  ts: [DateTime]? }")
+    moment = dt.datetime(2026, 4, 14, 10, 0, 0, 123_000, dt.timezone(dt.timedelta(hours=2)))
+    graph.apply({"N": {"insert": [{"k": "a", "t": moment, "ts": [moment]}]}})
+    every = "query q() { match { $n: N } return { $n.t, $n.ts } }"
+    (row,) = graph.query(every).to_pylist()
+    again = {"k": "b", "t": row["n.t"], "ts": row["n.ts"]}
+    graph.mutate(
+        "query m($k: String, $t: DateTime, $ts: [DateTime]) { insert N { k: $k, t: $t, ts: $ts } }",
+        params=again,
+    )
+    graph.apply({"N": {"insert": [{**again, "k": "c"}]}})
+    assert graph.query(every).to_pylist() == [row] * 3
+    found = "query q($t: DateTime) { match { $n: N $n.t = $t } return { $n.k } }"
+    for given in (row["n.t"], moment, "2026-04-14T08:00:00.123Z"):
+        assert len(graph.query(found, params={"t": given}).to_pylist()) == 3

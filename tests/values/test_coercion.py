@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from omnigraph.errors import InvalidArgument
@@ -43,6 +44,22 @@ GOOD: list[tuple[object, ValueType, Any]] = [
         scalar("DateTime"),
         dt.datetime(2026, 1, 2, 3, 4, 5, 999000, UTC),
     ),
+    (
+        dt.datetime(2026, 1, 2, 3, 4, 5, 999999),
+        scalar("DateTime"),
+        dt.datetime(2026, 1, 2, 3, 4, 5, 999000, UTC),
+    ),
+    (
+        pd.Timestamp("1969-12-31T23:59:59.000999999+02:00"),
+        scalar("DateTime"),
+        dt.datetime(1969, 12, 31, 21, 59, 59, 0, UTC),
+    ),
+    (
+        np.datetime64("2026-01-02T03:04:05.678999999"),
+        scalar("DateTime"),
+        dt.datetime(2026, 1, 2, 3, 4, 5, 678000, UTC),
+    ),
+    (np.datetime64("2026-01-02"), scalar("Date"), dt.date(2026, 1, 2)),
     (Decimal("12"), scalar("I32"), 12),
     (Decimal("0.5"), scalar("F64"), 0.5),
     (np.int16(12), scalar("U64"), 12),
@@ -77,7 +94,10 @@ BAD: list[tuple[object, ValueType]] = [
     (dt.datetime(2026, 1, 1, tzinfo=UTC), scalar("Date")),
     ("2026-1-2", scalar("Date")),
     (10**9, scalar("Date")),
-    (dt.datetime(2026, 1, 1), scalar("DateTime")),
+    (dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))), scalar("DateTime")),
+    (pd.NaT, scalar("DateTime")),
+    (np.datetime64("NaT"), scalar("DateTime")),
+    (np.datetime64("2026-01-01T10:00"), scalar("Date")),
     ("2026-01-01T00:00:00", scalar("DateTime")),
     ("9999-12-31T23:59:59-23:59", scalar("DateTime")),
     (10**18, scalar("DateTime")),

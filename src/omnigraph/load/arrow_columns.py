@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -140,22 +139,13 @@ def _one_by_one(
         fitted = None
         try:
             value = stored.as_py()
-            fitted = None if value is None else read(_python_value(value))
+            fitted = None if value is None else read(value)
         except InvalidArgument as error:
             reasons[row] = error.message
         except (OverflowError, ValueError) as error:
             reasons[row] = str(error)  # a moment that Python cannot say
         values.append(fitted)
     return pa.array(values, target), reasons
-
-
-def _python_value(value: Any) -> Any:
-    if isinstance(value, dt.datetime) and value.tzinfo is None:
-        # Columns of other tools say UTC by saying nothing.
-        return value.replace(tzinfo=dt.UTC)
-    if isinstance(value, list):
-        return [_python_value(item) for item in value]
-    return value
 
 
 def _as_list(column: pa.Array) -> tuple[pa.Array, pa.DataType]:

@@ -65,14 +65,18 @@ def coerce_scalar(value: object, kind: ScalarKind) -> Any:
 
 
 def _as_plain(value: object) -> object:
-    """Numbers of decimal and numpy, which is not imported for it, as the ones Python has."""
+    """Values of decimal and numpy, which is not imported for it, as the ones Python has."""
     if isinstance(value, Decimal):
         # What has more digits than any of our integers is not spelled out.
         whole = value.is_finite() and value.adjusted() < 40 and value == value.to_integral_value()
         return int(value) if whole else float(value)
-    if getattr(getattr(value, "dtype", None), "kind", None) in ("b", "i", "u", "f"):
-        return value.item() if hasattr(value, "item") else value
-    return value
+    kind, item = getattr(getattr(value, "dtype", None), "kind", None), getattr(value, "item", None)
+    if item is None or kind not in ("b", "i", "u", "f", "M"):
+        return value
+    plain = item()
+    if kind == "M" and isinstance(plain, int):  # nanoseconds, which Python has no moments of
+        plain = value.astype("datetime64[us]").item()  # type: ignore[attr-defined]
+    return plain
 
 
 def describe(value: object) -> str:
@@ -157,9 +161,8 @@ def _coerce_date(value: object) -> dt.date:
 
 def _coerce_moment(value: object) -> dt.datetime:
     found: dt.datetime | None = None
-    if isinstance(value, dt.datetime) and value.tzinfo is not None:
-        utc = value.astimezone(dt.UTC)
-        found = utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+    if isinstance(value, dt.datetime):
+        found = _cut_moment(value)
     elif isinstance(value, str):
         found = parse_moment(value)
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -169,6 +172,16 @@ def _coerce_moment(value: object) -> dt.datetime:
             value, 'a moment with an offset like "2026-04-14T10:00:00Z" (or epoch milliseconds)'
         )
     return found
+
+
+def _cut_moment(value: dt.datetime) -> dt.datetime | None:
+    """In UTC, which is also what a moment without a zone means: results come back that way."""
+    try:
+        utc = value.astimezone(dt.UTC) if value.tzinfo else value
+        # Anew: pandas has moments of its own, with nanoseconds, and one that is none.
+        return dt.datetime(*utc.timetuple()[:6], utc.microsecond // 1000 * 1000, dt.UTC)
+    except (OverflowError, ValueError):
+        return None
 
 
 def _coerce_enum(value: object, values: Sequence[str]) -> str:
