@@ -77,8 +77,9 @@ def _check_names(schema: ast.SchemaFile, found: Findings) -> None:
 def _interface(declared: ast.InterfaceDecl, found: Findings) -> InterfaceType:
     name = declared.name.text
     own = [p for p, _ in build_properties(declared.members, on_edge=False, found=found)]
-    body = Body(name, {p.name: p for p in own}, on_edge=False)
-    constraints = build_constraints(declared.members, body, found)
+    properties = {p.name: p for p in own}
+    constraints = build_constraints(declared.members, Body(name, properties, on_edge=False), found)
+    _check_embed(declared.members, properties, name, found)
     return InterfaceType(
         name, tuple(own), constraints, _type_annotations(declared.annotations, found)
     )
