@@ -48,7 +48,8 @@ def sorted_rows(
 def _sorted_on_disk(
     dataset: Dataset, schema: pa.Schema, plain: list[str], settings: LoadSettings
 ) -> Iterator[pa.Table]:
-    narrow = pa.schema([schema.field(name) for name in plain])
+    # DuckDB takes `name` and `Name` for one: here columns are called by their numbers.
+    narrow = pa.schema([schema.field(name).with_name(f"c{n}") for n, name in enumerate(plain)])
     rows = pa.RecordBatchReader.from_batches(
         narrow, (_exactly(batch, narrow) for batch in read_batches(dataset, plain))
     )
@@ -61,10 +62,10 @@ def _sorted_on_disk(
         }
         with duckdb.connect(":memory:", config=limits) as connection:
             connection.register("stored", rows)
-            found = connection.sql(f"SELECT * FROM stored ORDER BY {ID}")
+            found = connection.sql(f"SELECT * FROM stored ORDER BY c{plain.index(ID)}")
             reader: pa.RecordBatchReader = found.to_arrow_reader(_ROWS_PER_BATCH)
             for batch in reader:
-                yield pa.Table.from_batches([batch])
+                yield pa.Table.from_batches([batch]).rename_columns(plain)
 
 
 def _exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from omnigraph.integrity.rules import (
     graph_rules,
 )
 from omnigraph.integrity.violations import Ends, Place, Report, Violation
-from omnigraph.load.key_index import KeyIndex, quoted
+from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.load.spool import PLACE
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
@@ -115,7 +115,7 @@ class BulkChecks:
     def _survivors(self, key: TableKey) -> str:
         """SQL: stored rows that the write leaves as they are."""
         name = self._index.stored(key)
-        columns = quoted(self._index.columns(key))
+        columns = ", ".join(self._index.spelled(key, self._index.columns(key)))
         if key in self._replaced:
             return f"SELECT {columns} FROM {name} WHERE false"
         given = f"SELECT {ID} FROM {self._index.input(key)} WHERE {ID} IS NOT NULL"
@@ -177,9 +177,10 @@ class BulkChecks:
     def _unique(self, rule: UniqueTuple, report: Report) -> None:
         if self._is_unique(rule):
             return
-        names = quoted(rule.columns)
-        same = " AND ".join(f'f."{n}" = g."{n}"' for n in rule.columns)
-        whole = " AND ".join(f'"{n}" IS NOT NULL' for n in rule.columns)
+        columns = self._index.spelled(rule.table, rule.columns)
+        names = ", ".join(columns)
+        same = " AND ".join(f"f.{n} = g.{n}" for n in columns)
+        whole = " AND ".join(f"{n} IS NOT NULL" for n in columns)
         image = (
             f"SELECT {names}, {ID} AS __owner, {PLACE} AS __place "
             f"FROM {self._index.input(rule.table)} "
@@ -198,7 +199,7 @@ class BulkChecks:
         total = self._index.count(clash.format("count(*)"))
         if total == 0:
             return
-        wanted = f"f.__owner, f.__place, g.__other, {quoted(rule.columns, 'f.')}"
+        wanted = ", ".join(["f.__owner", "f.__place", "g.__other", *(f"f.{n}" for n in columns)])
         found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.__place LIMIT {report.limit}")
         ends = self._ends_at(rule.table, [row[1] for row in found])
         first = (self._taken(rule, row, ends.get(row[1])) for row in found)

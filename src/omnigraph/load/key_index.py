@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.columns import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.spool import PLACE
@@ -42,6 +42,7 @@ class KeyIndex:
         self._numbers = {t.table_key: n for n, t in enumerate(catalog.entity_types())}
         self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
         self._schemas = {t.table_key: _narrow(t) for t in catalog.entity_types()}
+        self._spelled = {key: _spelling(names) for key, names in self._columns.items()}
         self._present: set[str] = set()
         self._held: dict[TableKey, list[pa.Table]] = {}
         self._held_bytes = 0
@@ -108,8 +109,9 @@ class KeyIndex:
         """Stored rows; of columns that they do not have, NULL."""
         name = f"s{self._numbers[key]}"
         self._create(name, key, placed=False)
-        columns = quoted([c for c in self._columns[key] if c in rows.schema.names])
-        with self.shown(rows) as shown:
+        names = [c for c in self._columns[key] if c in rows.schema.names]
+        columns = ", ".join(self.spelled(key, names))
+        with self.shown(_renamed(rows, names, self.spelled(key, names))) as shown:
             self.run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {shown}")
 
     def has_rows(self, name: str) -> bool:
@@ -124,6 +126,10 @@ class KeyIndex:
 
     def columns(self, key: TableKey) -> tuple[str, ...]:
         return self._columns[key]
+
+    def spelled(self, key: TableKey, names: Sequence[str]) -> list[str]:
+        """What the tables here call these columns."""
+        return [self._spelled[key][name] for name in names]
 
     def add_input(self, entity: EntityType, table: pa.Table) -> None:
         """Held in memory while they are few, else inserted in large pieces."""
@@ -143,6 +149,7 @@ class KeyIndex:
             self._present.remove(name)
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Column by column, whatever they are called."""
         # Under another name: rows may be added while others are shown.
         with _Shown(self._connection, rows, "added") as added:
             self.run(f"INSERT INTO {name} SELECT * FROM {added}")
@@ -172,6 +179,7 @@ class KeyIndex:
         if name in self._present:
             return
         empty = self._schemas[key].empty_table()
+        empty = empty.rename_columns([*self.spelled(key, self._columns[key]), PLACE])
         empty = empty if placed else empty.drop_columns([PLACE])
         with _Shown(self._connection, empty, "added") as added:
             self.run(f"CREATE TABLE {name} AS SELECT * FROM {added}")
@@ -201,6 +209,21 @@ def _narrow(entity: EntityType) -> pa.Schema:
     return pa.schema([*checked, pa.field(PLACE, pa.int64())])
 
 
-def quoted(names: Sequence[str], prefix: str = "") -> str:
-    """Columns for SQL: property names may be any word of DuckDB's."""
-    return ", ".join(f'{prefix}"{name}"' for name in names)
+def _spelling(names: Sequence[str]) -> dict[str, str]:
+    """Names for SQL: properties may be words of DuckDB's, which takes `name` and `Name` for one."""
+    system = (ID, SOURCE, TARGET)
+    return {name: name if name in system else f"p{n}" for n, name in enumerate(names)}
+
+
+def _renamed(
+    rows: pa.Table | pa.RecordBatchReader, names: Sequence[str], spelled: Sequence[str]
+) -> pa.Table | pa.RecordBatchReader:
+    """These columns under other names."""
+    if isinstance(rows, pa.Table):
+        return rows.select(names).rename_columns(spelled)
+    fields = [
+        rows.schema.field(name).with_name(other) for name, other in zip(names, spelled, strict=True)
+    ]
+    schema = pa.schema(fields)
+    batches = (pa.record_batch(batch.select(names).columns, schema=schema) for batch in rows)
+    return pa.RecordBatchReader.from_batches(schema, batches)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph import failpoints
 from omnigraph.changes.changeset import ChangeSet
@@ -141,9 +142,8 @@ class Landing:
 
     def _latest(self, key: TableKey, rows: pa.Table) -> pa.Table:
         index = self.prepared.index
-        with index.shown(rows) as shown:
-            kept = f"SELECT {PLACE} FROM {index.input(key)}"
-            return index.table(f"SELECT * FROM {shown} WHERE {PLACE} IN ({kept})").cast(rows.schema)
+        kept = index.table(f"SELECT {PLACE} FROM {index.input(key)}").column(PLACE)
+        return rows.filter(pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks()))
 
     def _cascading(self) -> list[TableKey]:
         """Edge types that lose edges when node types are replaced."""
