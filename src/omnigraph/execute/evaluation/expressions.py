@@ -231,8 +231,13 @@ def _starts_with(text: Any, prefix: Any) -> Any:
 
 
 def _lists(items: list[pa.Array], kind: ex.ExpressionType) -> pa.Array:
-    rows = zip(*(item.to_pylist() for item in items), strict=True)
-    return pa.array([list(row) for row in rows], as_arrow_type(kind))
+    target = as_arrow_type(kind)
+    try:
+        fitted = [as_type(item, target.value_type) for item in items]
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(f"a value does not fit {kind}: {error}") from error
+    rows = zip(*(item.to_pylist() for item in fitted), strict=True)
+    return pa.array([list(row) for row in rows], target)
 
 
 def _convert(value: Any, kind: ex.ExpressionType) -> Any:

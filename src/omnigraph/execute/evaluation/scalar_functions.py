@@ -18,13 +18,16 @@ _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "/": pc.divide_checked,
 }
 
+_HALF = "half_towards_infinity"
+_MOST_DIGITS = 400
+
 
 def arithmetic(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
     """`+ - * / %` on numbers of type `kind`; `+` joins strings."""
     if pa.types.is_string(kind):
         return pc.binary_join_element_wise(left, right, "")
-    left, right = as_type(left, kind), as_type(right, kind)
     try:
+        left, right = as_type(left, kind), as_type(right, kind)
         if operator == "%":
             return _remainder(left, right)
         return _CHECKED[operator](left, right)
@@ -57,11 +60,16 @@ def _length(arguments: Sequence[Any], kind: pa.DataType) -> Any:
 
 def _round(arguments: Sequence[Any], kind: pa.DataType) -> Any:
     value, *digits = arguments
-    places = digits[0].as_py() if digits else 0
-    if places is None:
-        return pa.scalar(None, kind)
-    rounded = pc.round(value, ndigits=places, round_mode="half_towards_infinity")
-    return rounded.cast(kind)
+    places = digits[0] if digits else pa.scalar(0)
+    if isinstance(places, pa.Scalar):
+        if not places.is_valid:
+            return pa.scalar(None, kind)
+        # No number has more digits, and Arrow counts them one by one.
+        ndigits = max(-_MOST_DIGITS, min(places.as_py(), _MOST_DIGITS))
+        return pc.round(value, ndigits=ndigits, round_mode=_HALF).cast(kind)
+    bounded = pc.min_element_wise(places.cast(pa.int64()), _MOST_DIGITS, skip_nulls=False)
+    bounded = pc.max_element_wise(bounded, -_MOST_DIGITS, skip_nulls=False).cast(pa.int32())
+    return pc.round_binary(value, bounded, round_mode=_HALF).cast(kind)
 
 
 def _date(arguments: Sequence[Any], kind: pa.DataType) -> Any:
