@@ -225,6 +225,17 @@ def test_external_blobs_are_denied_unless_their_base_is_allowed(tmp_path: Path) 
     assert graph.read("Person").num_rows == 1
 
 
+@pytest.mark.parametrize("base", ["s3://bucket/photos", "https://x.org/photos", "a\0b"])
+def test_a_base_that_is_no_local_folder_is_refused_by_name(tmp_path: Path, base: str) -> None:
+    settings = Settings(load=LoadSettings(blob_bases=(str(tmp_path), base)))
+    graph = init(tmp_path / "g.omni", SCHEMA, settings=settings)
+    lines = tmp_path / "x.ndjson"
+    lines.write_text('{"type":"Person","data":{"name":"a"}}\n')
+    with pytest.raises(InvalidArgument, match="blob_bases") as caught:
+        graph.load(lines)
+    assert repr(base) in str(caught.value)
+
+
 def test_progress_is_called(graph: Graph, lines: Path) -> None:
     seen: list[tuple[int, int]] = []
     graph.load(lines, progress=lambda size, rows: seen.append((size, rows)))

@@ -51,7 +51,7 @@ class BlobBases:
     """Which external addresses a load may copy from; none unless the settings say so."""
 
     def __init__(self, bases: tuple[str, ...] = ()) -> None:
-        self._bases = [_local_path(base).resolve() for base in bases]
+        self._bases = [_base(base) for base in bases]
 
     def read(self, text: str) -> bytes:
         path = None if text.startswith(MANAGED) else self._allowed(text)
@@ -193,6 +193,17 @@ def _entity(body: Mapping[str, Any], catalog: Catalog) -> EntityType:
         right = "edge" if isinstance(entity, EdgeType) else "type"
         raise BadLine("unknown_type", f"{name!r} is written as {right!r}, not as {kinds[0]!r}")
     return entity
+
+
+def _base(text: str) -> Path:
+    try:
+        return _local_path(text).resolve()
+    except (ValueError, OSError, RuntimeError) as error:
+        raise InvalidArgument(
+            f"blob_bases: {text!r} is no folder of this machine; blobs are copied from local "
+            "folders only, others go into the data as base64:…",
+            setting="blob_bases",
+        ) from error
 
 
 def _local_path(text: str) -> Path:
