@@ -13,21 +13,56 @@ if TYPE_CHECKING:
     from omnigraph.graph.open import open_graph as open
     from omnigraph.graph.upkeep import restore_graph as restore
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.settings.models import Settings
+    from omnigraph.settings.embedding import EmbeddingSettings
+    from omnigraph.settings.maintenance import MaintenanceSettings
+    from omnigraph.settings.models import (
+        HistorySettings,
+        LoadSettings,
+        ReadSettings,
+        Settings,
+        WriteSettings,
+    )
+    from omnigraph.settings.pipeline import PipelineSettings
 
+_SETTINGS = {
+    "EmbeddingSettings": "embedding",
+    "HistorySettings": "models",
+    "LoadSettings": "models",
+    "MaintenanceSettings": "maintenance",
+    "PipelineSettings": "pipeline",
+    "ReadSettings": "models",
+    "Settings": "models",
+    "WriteSettings": "models",
+}
 # Resolved on first use: `import omnigraph` must not pull in Lance and Arrow.
 _PUBLIC = {
     "Edit": ("omnigraph.changes.shape", "Edit"),
     "Graph": ("omnigraph.graph.handle", "Graph"),
     "OmnigraphError": ("omnigraph.errors", "OmnigraphError"),
-    "Settings": ("omnigraph.settings.models", "Settings"),
     "Snapshot": ("omnigraph.manifest.snapshot", "Snapshot"),
     "init": ("omnigraph.graph.open", "init"),
     "open": ("omnigraph.graph.open", "open_graph"),
     "restore": ("omnigraph.graph.upkeep", "restore_graph"),
+    **{name: (f"omnigraph.settings.{module}", name) for name, module in _SETTINGS.items()},
 }
 
-__all__ = ["Edit", "Graph", "OmnigraphError", "Settings", "Snapshot", "init", "open", "restore"]
+__all__ = [
+    "Edit",
+    "EmbeddingSettings",
+    "Graph",
+    "HistorySettings",
+    "LoadSettings",
+    "MaintenanceSettings",
+    "OmnigraphError",
+    "PipelineSettings",
+    "ReadSettings",
+    "Settings",
+    "Snapshot",
+    "WriteSettings",
+    "init",
+    "open",
+    "restore",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -214,7 +214,7 @@ class RecoveryRequired(OmnigraphError):
 
 
 class CorruptIntent(RecoveryRequired):
-    """A file in `__recovery/` cannot be read; it is kept, `repair --force` quarantines it."""
+    """A file in `__recovery/` cannot be read; `repair --confirm --force` quarantines it."""
 
     code = "corrupt_intent"
 

@@ -52,10 +52,17 @@ def test_import_is_light() -> None:
 def test_public_names() -> None:
     assert omnigraph.__all__ == [
         "Edit",
+        "EmbeddingSettings",
         "Graph",
+        "HistorySettings",
+        "LoadSettings",
+        "MaintenanceSettings",
         "OmnigraphError",
+        "PipelineSettings",
+        "ReadSettings",
         "Settings",
         "Snapshot",
+        "WriteSettings",
         "init",
         "open",
         "restore",

@@ -187,7 +187,7 @@ class IntentBoard:
         except _NO_INTENT as error:
             raise CorruptIntent(
                 f"{_key(intent_id)} cannot be read ({error}); it is kept, and writes are refused "
-                "until it is looked at: `omnigraph repair --force` quarantines it",
+                "until it is looked at: `omnigraph repair --confirm --force` quarantines it",
                 file=_key(intent_id),
             ) from error
         with self._lock:

@@ -22,7 +22,7 @@ def verify_graph(
     pending = board.pending()
     for intent in pending:
         if not intent.is_readable:
-            message = "cannot be read: `repair --force` quarantines it"
+            message = "cannot be read: `repair --confirm --force` quarantines it"
             found.add("intent", None, intent.intent_id, message)
     try:
         heads = reader.live_branches()

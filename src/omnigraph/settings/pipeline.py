@@ -24,9 +24,8 @@ class PipelineSettings:
     spark_from_bytes: int = 2 * 1024**3
     """`engine="auto"` takes Spark for inputs of this size; from half of it when one is up.
 
-    `python -m bench pipeline --scale full`: Spark takes 12 CPU s to start and 21 per GiB of NDJSON,
-    the local engine 19 per GiB on its one core. So both are equally fast at 1.4 GiB on two cores
-    and at 0.9 on four; below the threshold the local engine needs less memory and no JVM.
+    `python -m bench pipeline --scale full`: both are equally fast at 1.4 GiB of NDJSON on two cores
+    and at 0.9 on four; below that the local engine needs less memory and no JVM.
     """
 
     spark_merge_from_rows: int = 20_000_000

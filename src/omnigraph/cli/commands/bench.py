@@ -47,7 +47,7 @@ def bench(
     run = [sys.executable, "-m", "bench", *words]
     done = subprocess.run(run, cwd=root, stdout=sys.stderr if session.json else None, check=False)
     if session.json:
-        failure = ("the bench failed, or missed a target", "bench_failed")
+        failure = ("the bench broke off", "bench_failed")
         body = {"exit_code": done.returncode, "families": _made_since(root, began)}
         print_report(body, failure if done.returncode else None)
     raise typer.Exit(done.returncode)
