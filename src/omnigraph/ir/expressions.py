@@ -271,7 +271,8 @@ class TextMatch:
     function: str
     field: PropertyOf | RowProperty | ColumnRef
     query: Expression
-    edits: int | None = None
+    edits: Expression | None = None
+    """A constant or a parameter; none, or NULL, is by the length of each term."""
     type: ExpressionType = BOOL
     nullable: bool = False
 

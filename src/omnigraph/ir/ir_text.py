@@ -155,7 +155,7 @@ def _call(name: str, arguments: Iterable[ex.Expression]) -> str:
 
 
 def _text_match(e: ex.TextMatch) -> str:
-    edits = "" if e.edits is None else f", {e.edits}"
+    edits = "" if e.edits is None else f", {expression_text(e.edits)}"
     return f"{e.function}({expression_text(e.field)}, {expression_text(e.query)}{edits})"
 
 

@@ -21,8 +21,7 @@ from omnigraph.query.conversions import (
 from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.values.near_names import did_you_mean
 from omnigraph.values.scalars import EnumType, ListType, ScalarKind, ScalarType, ValueType
-
-MAX_EDITS = 2
+from omnigraph.values.text_terms import MAX_EDITS
 
 
 def check_filter_call(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
@@ -150,18 +149,25 @@ def _text_match(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | N
     if found is None:
         return None
     field, query = found
-    edits: int | None = None
+    edits: ex.Expression | None = None
     if len(call.arguments) == 3:
-        given = call.arguments[2]
-        value = given.value if isinstance(given, ast.Literal) else None
-        if type(value) is not int or not 0 <= value <= MAX_EDITS:
-            checker.found.error(
-                codes.TEXT_ARGUMENTS, f"edits are 0 to {MAX_EDITS}, as a literal", given.span
-            )
+        edits = _edits(checker, call.arguments[2])
+        if edits is None:
             return None
-        edits = value
     nullable = field.nullable or query.nullable
     return ex.TextMatch(call.function, field, query, edits, nullable=nullable)
+
+
+def _edits(checker: ExpressionChecker, given: ast.Expression) -> ex.Expression | None:
+    value = checker.check(given)
+    if value is None:
+        return None
+    fits = isinstance(value, (ex.Constant, ex.ParameterRef)) and is_integer(value.type)
+    if not fits or (isinstance(value, ex.Constant) and value.value not in range(MAX_EDITS + 1)):
+        rule = f"edits are 0 to {MAX_EDITS}, as a literal or an integer parameter"
+        checker.found.error(codes.TEXT_ARGUMENTS, rule, given.span)
+        return None
+    return value
 
 
 # --- aggregates ----------------------------------------------------------------------------

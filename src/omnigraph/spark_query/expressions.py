@@ -90,7 +90,8 @@ class Expressions:
                 text = self.column(field, rows)
                 if wanted is None:
                     return F.lit(None).cast("boolean")
-                return match_local(text, function, wanted, edits)
+                allowed = None if edits is None else self.scalars.scalar(edits)
+                return match_local(text, function, wanted, allowed)
             case _:
                 raise EngineCannot.of("spark", type(expression).__name__)
 

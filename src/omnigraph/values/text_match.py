@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.values.text_terms import default_edits, terms, within_edits
+from omnigraph.errors import InvalidArgument
+from omnigraph.values.text_terms import MAX_EDITS, default_edits, terms, within_edits
 
 _K1, _B = 1.2, 0.75
 _ASCII_WORD = "[0-9a-z]+"
@@ -43,6 +44,8 @@ class TextQuery:
 
 def text_query(function: str, query: str, edits: int | None = None) -> TextQuery:
     """Split the query text; order and repeats of terms do not matter."""
+    if edits is not None and not 0 <= edits <= MAX_EDITS:
+        raise InvalidArgument(f"{function}: edits are 0 to {MAX_EDITS}, not {edits}", edits=edits)
     return TextQuery(TextFunction(function), tuple(sorted(set(terms(query)))), edits)
 
 

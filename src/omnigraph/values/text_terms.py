@@ -89,6 +89,9 @@ def terms(text: str) -> list[str]:
     return [_lower(run) for run in _TERM.findall(text)]
 
 
+MAX_EDITS = 2
+
+
 def default_edits(term: str) -> int:
     """How far `fuzzy` may stray when the query does not say: short words must be exact."""
     return 0 if len(term) <= 2 else 1 if len(term) <= 5 else 2

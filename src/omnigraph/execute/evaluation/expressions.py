@@ -71,6 +71,9 @@ class Evaluator:
         found = self.value(expression, Frame(1))
         return found.as_py() if isinstance(found, pa.Scalar) else found[0].as_py()
 
+    def _edits(self, edits: ex.Expression | None) -> int | None:
+        return None if edits is None else self.scalar(edits)
+
     def value(self, expression: ex.Expression, frame: Frame) -> Any:  # noqa: C901, PLR0912
         match expression:
             case ex.PropertyOf(variable, name):
@@ -120,9 +123,10 @@ class Evaluator:
                 return _convert(self.value(operand, frame), kind)
             case ex.TextMatch(function, ex.PropertyOf(variable, name), query, edits):
                 binding = frame.bindings[variable.id]
-                return match_text(binding, name, function, self.scalar(query), edits)
+                return match_text(binding, name, function, self.scalar(query), self._edits(edits))
             case ex.TextMatch(function, ex.ColumnRef(name), query, edits):
-                return match_column(frame.columns[name], function, self.scalar(query), edits)
+                texts = frame.columns[name]
+                return match_column(texts, function, self.scalar(query), self._edits(edits))
             case ex.KeyText(operand):
                 texts = [
                     None if v is None else canonical_text(v)

@@ -6,6 +6,7 @@ import operator as op
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from omnigraph.errors import InvalidArgument
 from omnigraph.ir import expressions as ex
 from omnigraph.testing.reference import scalar_functions
 from omnigraph.testing.reference.numbers import arithmetic, fitted
@@ -13,6 +14,7 @@ from omnigraph.testing.reference.ordering import comparable
 from omnigraph.testing.reference.rows import Row, World
 from omnigraph.testing.reference.text import text_matches
 from omnigraph.values.scalars import NUMERIC_KINDS, ScalarType
+from omnigraph.values.text_terms import MAX_EDITS
 
 
 def evaluate(expression: ex.Expression, row: Row, world: World) -> Any:
@@ -114,7 +116,10 @@ def _text_match(e: ex.TextMatch, row: Row, world: World) -> bool | None:
     text, query = evaluate(e.field, row, world), evaluate(e.query, row, world)
     if text is None or query is None:
         return None
-    return text_matches(e.function, text, query, e.edits)
+    edits = None if e.edits is None else evaluate(e.edits, row, world)
+    if edits is not None and not 0 <= edits <= MAX_EDITS:
+        raise InvalidArgument(f"{edits} edits")
+    return text_matches(e.function, text, query, edits)
 
 
 def _only_elsewhere(e: ex.Expression, _row: Row, _world: World) -> Any:
