@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from omnigraph.maintain.needed import Retention
 from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
 from omnigraph.testing import crash
 from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.testing.rivals import meanwhile
 from omnigraph.testing.workloads import create_small_graph
 
 AT_ONCE = Settings(
@@ -195,6 +197,26 @@ def test_what_a_writer_in_flight_has_staged_stays(graph: Graph, uri: str) -> Non
     assert content(fresh)["Person"]["cy"]["age"] == 3
     assert fresh.verify().ok
     assert_at_rest(fresh)
+
+
+def test_change_lists_of_a_writer_in_flight_stay(
+    graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written before the commit that names them: only the intent does so far."""
+    found: list[tuple[set[str], set[str]]] = []
+
+    def look() -> None:
+        removals = graph.engine.cleanup.preview(Retention(1, None)).removals
+        goes = {file for removal in removals for file in removal.files}
+        found.append(({f"__history/{p.name}" for p in lists.glob("*.arrow")}, goes))
+
+    lists = Path(uri, "__history")
+    meanwhile(monkeypatch, "commit.after_revalidate", look)
+    writer = open_graph(uri, settings=replace(AT_ONCE, history=HistorySettings(inline_ids=0)))
+    write(writer, 1)
+    ((made, goes),) = found
+    assert made
+    assert not made & goes
 
 
 def test_branches_and_tags_made_meanwhile_wait_and_are_whole(graph: Graph) -> None:
