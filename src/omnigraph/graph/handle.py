@@ -20,12 +20,12 @@ from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
-    from omnigraph.catalog.model import Catalog
     from omnigraph.changes.shape import Edit
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.execute.result import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.graph.indexes import IndexStatus
+    from omnigraph.graph.schema_source import SchemaSource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.load.options import LoadReceipt
     from omnigraph.maintain.backup import BackupReport
@@ -258,11 +258,11 @@ class Graph(Branching):
         snapshot = self.snapshot(branch, at=at)
         return exporting.blob(self._engine, snapshot, (kind, type, id, property))
 
-    def extend_schema(self, catalog: Catalog, branch: str = MAIN) -> WriteReceipt:
-        """Add types: `catalog` holds all present ones unchanged, and new ones."""
+    def extend_schema(self, schema: SchemaSource, branch: str = MAIN) -> WriteReceipt:
+        """Add types: `schema` (text, `.pg` file or catalog) holds the present ones unchanged."""
         from omnigraph.graph import writes
 
-        return writes.extend_schema(self.writable(), catalog, branch, self.actor)
+        return writes.extend_schema(self.writable(), schema, branch, self.actor)
 
     def optimize(
         self,

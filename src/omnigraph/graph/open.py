@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from omnigraph.catalog.model import Catalog
-from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.errors import NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.schema_source import SchemaSource, read_schema
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
@@ -21,7 +20,7 @@ Uri = str | os.PathLike[str]
 
 def init(
     uri: Uri,
-    schema: Catalog | str | os.PathLike[str],
+    schema: SchemaSource,
     *,
     actor: str | None = None,
     settings: Settings | None = None,
@@ -32,7 +31,7 @@ def init(
     """
     from omnigraph.commit.creation import create_graph
 
-    catalog, source = _read_schema(schema)
+    catalog, source = read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
     prove_put_if_absent(store.files, SYSTEM_CLOCK)
@@ -60,23 +59,6 @@ def open_graph(
     if not read_only:
         graph.refresh()
     return graph
-
-
-def _read_schema(schema: Catalog | str | os.PathLike[str]) -> tuple[Catalog, str]:
-    from omnigraph.schema.build import catalog_from_text
-    from omnigraph.schema.catalog_text import catalog_text
-
-    if isinstance(schema, Catalog):
-        return schema, catalog_text(schema)
-    # A schema has braces or line breaks; a path practically never does.
-    if isinstance(schema, str) and ("{" in schema or "\n" in schema):
-        return catalog_from_text(schema), schema
-    path = Path(schema)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"cannot read the schema file {path}: {error}") from error
-    return catalog_from_text(text, str(path)), text
 
 
 def _stamp(store: Store) -> int:

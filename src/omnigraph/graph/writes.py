@@ -13,6 +13,7 @@ from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt, WriteReq
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.schema_source import SchemaSource, read_schema
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
@@ -67,9 +68,11 @@ class _ShapedEdits:
         return claims_of(catalog, self.by(catalog))
 
 
-def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | None) -> WriteReceipt:
-    """Accept a catalog that only adds types to the one in force."""
-    from omnigraph.schema.catalog_text import catalog_text
+def extend_schema(
+    engine: Engine, schema: SchemaSource, branch: str, actor: str | None
+) -> WriteReceipt:
+    """Accept a schema that only adds types to the one in force."""
+    catalog, text = read_schema(schema)
 
     def build(snapshot: Snapshot) -> ChangeSet:
         extended = with_identities(catalog)
@@ -82,7 +85,7 @@ def extend_schema(engine: Engine, catalog: Catalog, branch: str, actor: str | No
         added = tuple(t for t in extended.entity_types() if t.table_key not in snapshot.tables)
         if not added:
             return ChangeSet(())
-        return ChangeSet((), schema=SchemaChange(extended, catalog_text(extended), added))
+        return ChangeSet((), schema=SchemaChange(extended, text, added))
 
     request = WriteRequest(
         branch=branch, operation="schema_apply", tables=(), actor_id=actor, changes_schema=True
