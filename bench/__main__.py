@@ -34,6 +34,7 @@ FAMILIES = {
     "spark": "the Spark format: scans, writes, micro-batches",
 }
 LONG = {
+    "huge": "10M nodes and 50M edges on Spark in little memory; only when named",
     "soak": "20,000 commits with kills; only when named",
     "crossovers": "what sets the thresholds of the executor; only when named",
 }

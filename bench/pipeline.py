@@ -2,14 +2,10 @@
 
 Every side runs in a process of its own; CPU and memory are those of its whole tree (JVM, Python
 workers), sampled from /proc. The floor parses and writes the same rows with pylance, unchecked.
-
-`full` ends with 10M nodes and 50M edges in one commit, once with a 4g heap and once squeezed: with
-a 1g heap and 512 MiB for the checks, which need several times that; what does not fit is on disk.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,8 +37,6 @@ SIZES = {
     "full": ((500_000, 2_000_000), (5_000_000, 20_000_000)),
 }
 KINDS = {"small": ("ndjson",), "full": ("ndjson", "parquet")}
-HUGE = (10_000_000, 50_000_000)
-MOST_GIB = 12
 MEMORY = {"huge": ("4g", 2 * 1024**3), "squeezed": ("1g", 512 * 1024**2)}
 SIDES = {"small": ("floor", "local", "local[2,4]")}
 SIDES["full"] = (*SIDES["small"], "local[1,4]")
@@ -72,10 +66,6 @@ def run(scale: str) -> None:
         figures += compared(kind, found[-1][1])
         if len(found) > 1:
             notes.append(crossover(kind, found))
-    if scale == "full":
-        more, remarks = huge()
-        figures += more
-        notes += remarks
     report("pipeline", figures, notes)
 
 
@@ -199,25 +189,6 @@ def anti_join(root: Path) -> None:
     ends = edges.select(edges[source].alias(key)).union(edges.select(edges[target].alias(key)))
     assert ends.distinct().join(nodes, key, "left_anti").count() == 0
     stop_session()
-
-
-def huge() -> tuple[list[Figure], list[str]]:
-    nodes, edges = HUGE
-    figures, notes = [], []
-    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
-        root = Path(folder)
-        generate(root, nodes, edges, ("parquet",))
-        size = sum(p.stat().st_size for p in root.glob("*.parquet")) / _GIB
-        for side, (heap, checks) in MEMORY.items():
-            found = child(side, root, "parquet")
-            peak = found.peak / _GIB
-            figures.append(Figure(f"{side}, peak / {MOST_GIB} GiB", peak, MOST_GIB, "GiB", "<= 1"))
-            notes.append(
-                f"{side}: {nodes:,} nodes + {edges:,} edges, {size:.2f} GiB of Parquet, "
-                f"heap {heap}, {checks // 1024**2} MiB for the checks: {found}"
-            )
-            shutil.rmtree(root / f"{side}-parquet.omni")
-    return figures, notes
 
 
 def main() -> None:

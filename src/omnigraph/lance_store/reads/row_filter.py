@@ -30,8 +30,8 @@ def compares_exactly(value: object, kind: object) -> bool:
             if not isinstance(value, int) or isinstance(value, bool):
                 return False
             low, high = INTEGER_BOUNDS[number]
-            # Lance reads a literal beyond 63 bits, the smallest integer too, as a float.
-            return max(low, 1 - 2**63) <= value <= min(high, 2**63 - 1)
+            # The smallest integer is a minus sign before a number too large: a float to Lance.
+            return max(low, 1 - 2**63) <= value <= high
         case _:
             return False
 
