@@ -57,6 +57,8 @@ def test_nothing_asked_nothing_there(store: Store, rows) -> None:
 
 MOMENTS = [-62135596800000, -9223372036855, -1, 0, 1, 1700000000123, 9223372036855, 253402300799999]
 CASES = {
+    "unsigned": pa.array([0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1], pa.uint64()),
+    "integers": pa.array([-(2**63), 1 - 2**63, -1, 0, 2**63 - 2, 2**63 - 1]),
     "moments": pa.array(MOMENTS).cast(pa.timestamp("ms")),
     "doubles": pa.array([0.0, -0.0, 0.1, 5e-324, 1e22, 1e300, -1 / 3, 123456789.12345679]),
     "floats": pa.array([0.0, -0.0, 0.1, 1e-45, 1e22, 3.4028234663852886e38, -1 / 3], pa.float32()),
@@ -75,12 +77,15 @@ def test_candidates_are_found_by_exact_values(
         one = values.slice(number, 1)
         found = find_candidates(dataset, {"v": one}, ["v"]).column("v").to_pylist()
         assert value.as_py() in found
-        assert {*found} == {value.as_py()}, "both zeros are one value"
+        if have_literals(one):
+            assert {*found} == {value.as_py()}, "both zeros are one value"
+        else:
+            assert len(found) == len(values), "left to the caller to tell apart"
 
 
 def test_what_no_filter_can_spell() -> None:
     assert not have_literals(pa.array([float("nan")]))
-    assert not have_literals(pa.array([2**63], pa.uint64()))
+    assert not have_literals(pa.array([-(2**63)]))
     assert not have_literals(pa.array([["a"]]))
 
 

@@ -171,8 +171,8 @@ def have_literals(values: pa.Array) -> bool:
     """These values can be spelled exactly in a Lance filter."""
     kind = values.type
     if pa.types.is_integer(kind):
-        # A number of 2**63 or beyond is read as a float, which is not exact.
-        return all(abs(value) < 2**63 for value in values.to_pylist())
+        # The smallest integer is a minus sign before a number too large: a float to Lance.
+        return all(value > -(2**63) for value in values.to_pylist())
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.is_finite(values)).as_py())
     families = (
