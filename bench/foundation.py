@@ -14,8 +14,8 @@ from bench.floor import LanceFloor
 from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.testing.crash import start
-from omnigraph.testing.workloads import create_small_graph, small_catalog
+from omnigraph_testing.crash import start
+from omnigraph_testing.workloads import create_small_graph, small_catalog
 
 SIZES = {
     "small": {"commits": 300, "rows": 100_000, "seconds": 2},
@@ -143,7 +143,7 @@ def processes(root: Path, workers: int = 8, commits_each: int = 60) -> list[Figu
         arguments = {"uri": uri, "commits": commits_each, "lease": 10}
         children = [
             start(
-                "omnigraph.testing.workloads:racing_writer",
+                "omnigraph_testing.workloads:racing_writer",
                 {**arguments, "name": f"w{n}", "own_table": f"Extra{n}"},
             )
             for n in range(count)

@@ -16,7 +16,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.workloads import small_catalog
 
 AGES = {"small": (10, 400), "full": (10, 1000, 10_000)}
 SAMPLES = 60

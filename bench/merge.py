@@ -13,8 +13,8 @@ from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.merge.table_merge import CHUNK_BYTES
-from omnigraph.testing.crash import start
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.crash import start
+from omnigraph_testing.workloads import small_catalog
 
 SIZES = {
     "small": {"rows": 100_000, "large": 100_000},
@@ -103,7 +103,7 @@ def memory_of_a_merge(graph: Graph, rows: int) -> int:
     graph.apply({"Person": {"upsert": people(rows, 2)}}, "review")
     graph.apply({"Note": {"insert": [{"text": "main moves on"}]}})
     given = {"uri": graph.uri, "bytes_at_once": CHUNK_BYTES}
-    child = start("omnigraph.testing.workloads:merge_review_measured", given)
+    child = start("omnigraph_testing.workloads:merge_review_measured", given)
     _, reports, stderr = child.finish(timeout=3600)
     assert reports, stderr
     return int(reports[0])

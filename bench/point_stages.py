@@ -9,10 +9,10 @@ import pyarrow as pa
 
 import omnigraph
 from bench.query import QUERIES
+from omnigraph.execute import query_runner
+from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.execute.result import QueryResult
 from omnigraph.execute.views.frame import ONE_ROW
-from omnigraph.graph import queries
-from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.ir import reads
 from omnigraph.plan.physical import with_input
 
@@ -26,7 +26,7 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
     for _ in range(500):
         graph.query(TEXT, params=params).to_pylist()
     head = runner._at(graph.snapshot())
-    compiled = queries.compile_read(graph.snapshot(), QueryText(TEXT, None, params))
+    compiled = query_runner.compile_read(graph.snapshot(), QueryText(TEXT, None, params))
     plan: Any = runner._planned(compiled, head.statistics)
     operators = [
         (name, head.executor.bind(with_input(op, reads.Rows()))) for name, op in below(plan)
@@ -43,7 +43,7 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
         began = clock()
         snapshot = graph.snapshot()
         began = note("the head and its snapshot", began)
-        found = queries.compile_read(snapshot, QueryText(TEXT, None, params))
+        found = query_runner.compile_read(snapshot, QueryText(TEXT, None, params))
         bound = runner._at(snapshot).bound.get(id(found))
         began = note("compiled text, bound plan", began)
         assert bound is not None

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bench.harness import Figure, report
-from omnigraph.testing.soak import Soak, SoakPlan, SoakReport
+from omnigraph_testing.soak import Soak, SoakPlan, SoakReport
 
 COMMITS = {"small": 2000, "full": 20_000}
 

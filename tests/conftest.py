@@ -10,10 +10,10 @@ from hypothesis import settings
 
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
-from omnigraph.pipeline.session import spark_session, stop_session
 from omnigraph.settings.pipeline import PipelineSettings
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph.spark.session import spark_session, stop_session
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph
 
 # Examples are judged by what they assert, not by how busy the machine is. The default suite tries
 # the same ones every time, so that a change is judged by itself; `HYPOTHESIS_PROFILE=explore`

@@ -1,5 +1,5 @@
 """Spark looks for installed packages called `pyspark_*` and takes their `DefaultSource`."""
 
-from omnigraph.spark_source.source import OmnigraphSource as DefaultSource
+from omnigraph.spark.source.source import OmnigraphSource as DefaultSource
 
 __all__ = ["DefaultSource"]

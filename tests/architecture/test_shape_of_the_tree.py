@@ -7,13 +7,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import omnigraph
 from omnigraph import errors, failpoints
 
 SRC = Path(omnigraph.__file__).parent
-LIMIT = 400
 HEAVY = (
     "lance",
     "pyarrow",
@@ -28,13 +25,6 @@ HEAVY = (
     "wordllama",
     "numpy",
 )
-
-
-@pytest.mark.parametrize(
-    "path", sorted(SRC.rglob("*.py")), ids=lambda path: str(path.relative_to(SRC))
-)
-def test_module_size(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LIMIT
 
 
 def test_names_of_test_files_are_unique() -> None:

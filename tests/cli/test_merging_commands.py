@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
 from omnigraph.graph.handle import Graph
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.workloads import create_small_graph
 
 
 @pytest.fixture

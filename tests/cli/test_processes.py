@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Edit
-from omnigraph.testing.invariants import assert_at_rest
+from omnigraph_testing.invariants import assert_at_rest
 
 CLI = [sys.executable, "-m", "omnigraph.cli"]
 NAMES = "query q() { match { $p: P } return { $p.name } }"

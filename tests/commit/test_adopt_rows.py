@@ -21,8 +21,8 @@ from omnigraph.lance_store.staging.stage_fragments import write_rows, write_targ
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
-from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing.invariants import assert_at_rest
 
 PERSON = node_table("Person")
 

@@ -12,8 +12,8 @@ from omnigraph.commit.arming import Arming
 from omnigraph.commit.intent_board import IntentBoard, SeenIntent
 from omnigraph.commit.intents import Intent
 from omnigraph.errors import Contention, StorageFailure
-from omnigraph.testing.fakes import FakeClock, FakeFiles
 from omnigraph.values.clock import SystemClock
+from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 
 class Bench:

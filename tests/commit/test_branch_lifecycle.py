@@ -14,9 +14,9 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.dataset_branches import create_branch
 from omnigraph.manifest.reader import manifest_version
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}
 
@@ -107,7 +107,7 @@ def test_a_rename_cut_short_leaves_one_name(graph: Graph, point: str, name: str)
     """Were there two, deleting the superfluous one would delete the branch."""
     graph.branches.create("old")
     graph.apply(NEW_NOTE, "old")
-    workload = "omnigraph.testing.workloads:rename_branch"
+    workload = "omnigraph_testing.workloads:rename_branch"
     code, _, _ = start(workload, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
     assert code == -signal.SIGKILL
     for handle in (graph, open_graph(graph.uri, settings=workloads.settings())):
@@ -127,7 +127,7 @@ def test_a_rename_cut_short_leaves_one_name(graph: Graph, point: str, name: str)
 
 def test_cleanup_drops_what_a_killed_rename_left(graph: Graph) -> None:
     graph.branches.create("old")
-    workload = "omnigraph.testing.workloads:rename_branch"
+    workload = "omnigraph_testing.workloads:rename_branch"
     kill = "branch.rename_after_ref=kill"
     start(workload, {"uri": graph.uri}, failpoints=kill).finish()
     refs = graph.engine.reader.branch_refs

@@ -11,13 +11,13 @@ from omnigraph import failpoints
 from omnigraph.errors import AlreadyExists, NotFound
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
 
 pytestmark = pytest.mark.crash
 
-W = "omnigraph.testing.workloads:"
+W = "omnigraph_testing.workloads:"
 
 NOTHING = {
     "commit.after_fork_branch",

@@ -5,7 +5,7 @@ from intents_for_tests import LEASE, intent, ulid
 
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.errors import CorruptIntent, StorageFailure
-from omnigraph.testing.fakes import FakeClock, FakeFiles
+from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 
 @pytest.fixture

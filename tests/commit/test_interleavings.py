@@ -24,11 +24,11 @@ from omnigraph.graph.open import open_graph
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.testing import workloads
-from omnigraph.testing.fakes import FakeClock
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.rivals import meanwhile, rival_of
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing import workloads
+from omnigraph_testing.fakes import FakeClock
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.rivals import meanwhile, rival_of
 
 NOTE = node_table("Note")
 NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}

@@ -9,7 +9,7 @@ from omnigraph.errors import KeyConflict
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.invariants import assert_at_rest, content
 
 
 def note(entity_id: str) -> dict[str, object]:

@@ -9,9 +9,9 @@ from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.publication import CommitDraft, Publication
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest, content
 from omnigraph.values.clock import SystemClock
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest, content
 
 NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 PERSON = {"Person": {"upsert": [{"name": "zoe", "age": 1}]}}

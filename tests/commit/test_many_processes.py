@@ -11,13 +11,13 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = pytest.mark.crash
 
-W = "omnigraph.testing.workloads:"
+W = "omnigraph_testing.workloads:"
 PROCESSES, COMMITS, KILLED = 8, 50, 3
 ORDINARY_QUEUE = 5.0
 

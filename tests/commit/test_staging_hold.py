@@ -7,7 +7,7 @@ from intents_for_tests import intent
 
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.staging_hold import StagingHold
-from omnigraph.testing.fakes import FakeClock, FakeFiles
+from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 
 def interrupted(*_: object) -> None:

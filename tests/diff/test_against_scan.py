@@ -15,7 +15,7 @@ from omnigraph.graph import history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.workloads import small_catalog
 
 NAMES = ("a", "b", "c", "d'")
 STEP = st.tuples(

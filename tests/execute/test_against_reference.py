@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.plan.planner import RULES
-from omnigraph.testing.executor_suite import Answer, plain, run_reference, same_value
-from omnigraph.testing.graph_data import GraphData
-from omnigraph.testing.local_graphs import LocalGraphs
-from omnigraph.testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.executor_suite import Answer, plain, run_reference, same_value
+from omnigraph_testing.graph_data import GraphData
+from omnigraph_testing.local_graphs import LocalGraphs
+from omnigraph_testing.random_queries import RandomQuery, random_queries
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 

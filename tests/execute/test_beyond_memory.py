@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import InvalidArgument, ResourceLimit
-from omnigraph.testing.executor_suite import plain, run_reference, same_value
-from omnigraph.testing.piecemeal_graphs import TightGraphs
-from omnigraph.testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.executor_suite import plain, run_reference, same_value
+from omnigraph_testing.piecemeal_graphs import TightGraphs
+from omnigraph_testing.random_queries import RandomQuery, random_queries
 
 
 def check_tight(query: RandomQuery, tight: TightGraphs) -> None:

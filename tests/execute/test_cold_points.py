@@ -14,10 +14,10 @@ from omnigraph.execute.topology import adjacency
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.testing.executor_suite import plain, run_reference, same_value
-from omnigraph.testing.piecemeal_graphs import ColdGraphs, with_cache
-from omnigraph.testing.random_queries import RandomQuery, random_queries
 from omnigraph.values.identifiers import TableKey
+from omnigraph_testing.executor_suite import plain, run_reference, same_value
+from omnigraph_testing.piecemeal_graphs import ColdGraphs, with_cache
+from omnigraph_testing.random_queries import RandomQuery, random_queries
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge Knows: P -> P { since: I32 }"
 HOP = (

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from omnigraph.testing.executor_suite import (
+from omnigraph_testing.executor_suite import (
     ConformanceCase,
     check_conformance,
     read_suite,
     run_reference,
 )
-from omnigraph.testing.local_graphs import LocalGraphs
-from omnigraph.testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
+from omnigraph_testing.local_graphs import LocalGraphs
+from omnigraph_testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
 
 CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.testing.executor_suite import (
+from omnigraph_testing.executor_suite import (
     Answer,
     ConformanceCase,
     check_conformance,
     read_suite,
     same_value,
 )
-from omnigraph.testing.graph_data import GraphData
+from omnigraph_testing.graph_data import GraphData
 
 TEXT = """// one node type
 schema

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.handle import Graph
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.workloads import create_small_graph
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.graph.upkeep import restore_graph
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.workloads import create_small_graph, small_catalog
+from omnigraph_testing.workloads import create_small_graph, small_catalog
 
 
 def drain(graph: Graph, page: FeedPage, **filters: Any) -> list[FeedPage]:

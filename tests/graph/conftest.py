@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.handle import Graph
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import MANIFEST_SCHEMA, state_to_rows
 from omnigraph.manifest.reader import manifest_version
-from omnigraph.testing.crash import Report
+from omnigraph_testing.crash import Report
 
 FIRST_HALF = "__schema/first-half"
 

@@ -10,8 +10,8 @@ import pytest
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest, content
 
 
 @pytest.mark.parametrize(

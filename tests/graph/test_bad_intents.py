@@ -27,9 +27,9 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest, content
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest, content
 
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 

@@ -9,12 +9,12 @@ import pytest
 from omnigraph.errors import NotFound
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.workloads import LEASE
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.workloads import LEASE
 
-DELETE = "omnigraph.testing.workloads:delete_one_branch"
+DELETE = "omnigraph_testing.workloads:delete_one_branch"
 
 
 def wait_until_deleted(graph: Graph, name: str) -> None:

@@ -14,9 +14,9 @@ from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.format_stamp import CURRENT
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
 
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 

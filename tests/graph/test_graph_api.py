@@ -28,13 +28,13 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.store import head_version
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content
 from omnigraph.values.clock import micros_to_rfc3339
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
 
-W = "omnigraph.testing.workloads:"
+W = "omnigraph_testing.workloads:"
 LEASE = 0.8
 
 

@@ -22,11 +22,11 @@ from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.maintenance import Pace, index_table
 from omnigraph.maintain.table_work import LocalWork
-from omnigraph.pipeline.spark_upkeep import cut_build
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph.spark.upkeep import cut_build
 from omnigraph.values.indexes import BuiltIndex, IndexBuild
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 SCHEMA = """
 node Doc {
@@ -43,7 +43,7 @@ node Doc {
 }
 edge Cites: Doc -> Doc { why: String? @index }
 """
-W = "omnigraph.testing.workloads:"
+W = "omnigraph_testing.workloads:"
 
 
 def doc(number: int, **more: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 
 from omnigraph.errors import OutcomeUnknown, StorageFailure
 from omnigraph.graph.handle import Graph
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.s3_server import Request, S3Server
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.s3_server import Request, S3Server
 
 pytestmark = pytest.mark.s3
 

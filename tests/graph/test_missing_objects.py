@@ -17,9 +17,9 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import HistorySettings
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest
 
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 ONE_PERSON = {"Person": {"upsert": [{"name": "zoe", "age": 1}]}}

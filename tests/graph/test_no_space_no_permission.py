@@ -25,9 +25,9 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.objects import local_files
 from omnigraph.lance_store.objects.local_files import LocalFiles
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, assert_history_readable, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
 
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 PAGE = 4096
@@ -52,7 +52,7 @@ def test_a_directory_that_may_not_be_written(open_folder: Path) -> None:
     for folder in folders:
         folder.chmod(0o555)
     try:
-        child = start("omnigraph.testing.unprivileged:open_as_nobody", {"uri": uri})
+        child = start("omnigraph_testing.unprivileged:open_as_nobody", {"uri": uri})
         code, reports, stderr = child.finish()
     finally:
         for folder in folders:

@@ -10,9 +10,9 @@ import pytest
 from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.invariants import assert_at_rest
-from omnigraph.testing.s3_server import Request, S3Server, kind_of
+from omnigraph_testing import workloads
+from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.s3_server import Request, S3Server, kind_of
 
 pytestmark = pytest.mark.s3
 

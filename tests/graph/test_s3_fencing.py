@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = [pytest.mark.s3, pytest.mark.crash]
 
@@ -26,7 +26,7 @@ def test_a_sleeping_writer(s3_uri: str, point: str) -> None:
     graph = workloads.create_small_graph(s3_uri, lease=LEASE)
     before = content(graph)
     child = start(
-        "omnigraph.testing.workloads:write_three_tables",
+        "omnigraph_testing.workloads:write_three_tables",
         {"uri": s3_uri, "lease": LEASE},
         failpoints=f"{point}=sleep:2",
     )

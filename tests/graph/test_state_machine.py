@@ -25,9 +25,9 @@ from omnigraph.errors import AlreadyExists, NotFound
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.model_graph import Content, ModelGraph
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.model_graph import Content, ModelGraph
+from omnigraph_testing.workloads import small_catalog
 
 # A tiny window: a dozen commits already exercise segments and index segments.
 SETTINGS = Settings(

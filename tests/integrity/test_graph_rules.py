@@ -14,8 +14,8 @@ from omnigraph.changes.effects import EditRows, ReplaceRows
 from omnigraph.errors import KeyConflict, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.integrity.validate import validate_changes
-from omnigraph.testing.invariants import content
 from omnigraph.values.identifiers import edge_table, node_table
+from omnigraph_testing.invariants import content
 
 DAY = dt.date(2020, 1, 1)
 SCHEMA = """

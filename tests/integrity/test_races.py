@@ -20,9 +20,9 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.testing.invariants import content
-from omnigraph.testing.rivals import meanwhile, rival_of
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing.invariants import content
+from omnigraph_testing.rivals import meanwhile, rival_of
 
 SCHEMA = """
 node Person { name: String @key  email: String? @unique }

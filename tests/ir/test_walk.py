@@ -13,7 +13,7 @@ from omnigraph.ir.ir_text import expression_text, plan_text
 from omnigraph.ir.walk import rewrite, walk
 from omnigraph.query.compiler import compile_all, compile_query
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.testing.golden_cases import read_cases
+from omnigraph_testing.golden_cases import read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 PEOPLE = catalog_from_text((FIXTURES / "people.pg").read_text(encoding="utf-8"))

@@ -12,8 +12,8 @@ from omnigraph.lance_store import advance as module
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_version, transaction_at
 from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
-from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
+from omnigraph_testing.index_steps import staged_indexes
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
 

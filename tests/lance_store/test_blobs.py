@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance
 
 from omnigraph.graph.open import init
-from omnigraph.testing.invariants import assert_at_rest
+from omnigraph_testing.invariants import assert_at_rest
 
 SCHEMA = "node Photo { name: String @key\n bytes: Blob?\n note: String? }"
 

@@ -14,7 +14,7 @@ from omnigraph import init
 from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import LoadSettings, Settings
-from omnigraph.testing.invariants import assert_at_rest
+from omnigraph_testing.invariants import assert_at_rest
 
 SCHEMA = """
 node Person {

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.graph.open import open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = pytest.mark.crash
 
@@ -29,7 +29,7 @@ def test_killed(uri: str, tmp_path: Path, point: str) -> None:
     path = tmp_path / "in.ndjson"
     path.write_text(LINES)
     child = start(
-        "omnigraph.testing.workloads:load_file",
+        "omnigraph_testing.workloads:load_file",
         {"uri": uri, "path": str(path), "mode": "merge"},
         failpoints=f"{point}=kill",
     )
@@ -66,7 +66,7 @@ def test_killed_on_a_branch_of_its_own(uri: str, tmp_path: Path, point: str) -> 
     path.write_text(LINES)
     arguments = {"uri": uri, "path": str(path), "mode": "merge"}
     child = start(
-        "omnigraph.testing.workloads:load_file",
+        "omnigraph_testing.workloads:load_file",
         {**arguments, "branch": "import", "from_branch": "main"},
         failpoints=f"{point}=kill",
     )

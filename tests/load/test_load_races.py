@@ -15,11 +15,11 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.lance_store.staging import stage_fragments
 from omnigraph.load import write_tables
-from omnigraph.testing.engine_parts import with_parts
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.rivals import meanwhile, rival_of
-from omnigraph.testing.workloads import small_catalog
 from omnigraph.values.identifiers import TableKey
+from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.rivals import meanwhile, rival_of
+from omnigraph_testing.workloads import small_catalog
 
 Arrange = Callable[[Callable[[], object]], None]
 EVE = '{"type":"Person","data":{"name":"eve"}}\n'

@@ -13,10 +13,10 @@ import pytest
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.load import key_index
-from omnigraph.testing.crash import start
-from omnigraph.testing.engine_parts import with_parts
-from omnigraph.testing.good_loads import GOOD_INPUTS, GoodInput, check_good
-from omnigraph.testing.load_suite import (
+from omnigraph_testing.crash import start
+from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.good_loads import GOOD_INPUTS, GoodInput, check_good
+from omnigraph_testing.load_suite import (
     BAD_GRAPHS,
     BAD_INPUTS,
     BadInput,
@@ -102,7 +102,7 @@ def test_no_permission() -> None:
             "data": str(path),
         }
         code, reports, stderr = start(
-            "omnigraph.testing.unprivileged:load_as_nobody", given
+            "omnigraph_testing.unprivileged:load_as_nobody", given
         ).finish()
     assert code == 0, stderr
     refused, left = reports

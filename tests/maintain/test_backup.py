@@ -12,7 +12,7 @@ from omnigraph.cli.main import app
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.invariants import assert_at_rest, content
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
-from omnigraph.testing import crash
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.rivals import meanwhile
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing import crash
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.rivals import meanwhile
+from omnigraph_testing.workloads import create_small_graph
 
 AT_ONCE = Settings(
     write=WriteSettings(lease_seconds=2.0, wait_limit_seconds=1.0),
@@ -136,7 +136,7 @@ def test_the_minimum_age_protects_readers(uri: str) -> None:
 def test_a_dead_writers_files_go(graph: Graph, uri: str) -> None:
     for point in ("commit.after_stage", "commit.after_fork_branch"):
         child = crash.start(
-            "omnigraph.testing.workloads:write_three_tables",
+            "omnigraph_testing.workloads:write_three_tables",
             {"uri": uri, "branch": "main" if point.endswith("stage") else "b"},
             failpoints=f"{point}=kill",
         )
@@ -156,7 +156,7 @@ def test_a_killed_cleanup_harms_nothing_and_is_finished_by_the_next(graph: Graph
     wanted = {c: content(graph, at=c) for c in commits[-2:]}
     for point in failpoints.CLEANUP_POINTS:
         child = crash.start(
-            "omnigraph.testing.workloads:cleanup_at_once", {"uri": uri}, failpoints=f"{point}=kill"
+            "omnigraph_testing.workloads:cleanup_at_once", {"uri": uri}, failpoints=f"{point}=kill"
         )
         assert child.finish()[0] < 0
         fresh = open_graph(uri, settings=AT_ONCE)
@@ -179,7 +179,7 @@ def test_cleanup_and_long_staging_exclude_each_other(graph: Graph) -> None:
 def test_what_a_writer_in_flight_has_staged_stays(graph: Graph, uri: str) -> None:
     """Whatever the age: its intent names the tables, and nothing in them is taken for nobody's."""
     child = crash.start(
-        "omnigraph.testing.workloads:write_three_tables",
+        "omnigraph_testing.workloads:write_three_tables",
         {"uri": uri, "lease": 30.0},
         failpoints="commit.after_revalidate=sleep:4",
     )

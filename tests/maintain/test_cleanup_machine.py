@@ -29,9 +29,9 @@ from omnigraph.lance_store.dataset_files import lineages, needed_content
 from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.model_graph import Content, ModelGraph
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.model_graph import Content, ModelGraph
+from omnigraph_testing.workloads import small_catalog
 
 SETTINGS = Settings(
     write=WriteSettings(lease_seconds=1.0),

@@ -14,9 +14,9 @@ from omnigraph.cli.main import app
 from omnigraph.errors import GraphMoved
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph
 
 BRANCHES = ("main", "b", "c", "lazy")
 

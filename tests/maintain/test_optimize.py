@@ -15,8 +15,8 @@ from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.maintenance import Pace, optimize_table
 from omnigraph.maintain.table_work import LocalWork
-from omnigraph.testing.invariants import assert_at_rest, content
 from omnigraph.values.identifiers import node_table
+from omnigraph_testing.invariants import assert_at_rest, content
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from omnigraph.maintain import maintenance
 from omnigraph.maintain import reconciler as module
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.invariants import assert_at_rest, content
 
 
 def opened(graph: Graph, **thresholds: object) -> Graph:

@@ -15,7 +15,7 @@ from omnigraph.graph.open import open_graph
 from omnigraph.manifest.layout import QUARANTINE, RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.models import WriteSettings
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.invariants import assert_at_rest, content
 
 INTENT = "01HZZZZZZZZZZZZZZZZZZZZZZZ"
 

@@ -8,8 +8,8 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.testing.soak import Soak, SoakPlan
-from omnigraph.testing.soak_model import SoakModel, edits_of, soak_catalog
+from omnigraph_testing.soak import Soak, SoakPlan
+from omnigraph_testing.soak_model import SoakModel, edits_of, soak_catalog
 
 pytestmark = pytest.mark.crash
 

@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
 from omnigraph.manifest.layout import RECOVERY
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.workloads import create_small_graph
 
 
 def test_status_shows_every_branch_and_type(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from omnigraph.errors import SnapshotReclaimed
 from omnigraph.graph.open import open_graph
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph
 
 pytestmark = pytest.mark.s3
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.testing.fakes import FakeClock, FakeFiles
+from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 
 @pytest.fixture

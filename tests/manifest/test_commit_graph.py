@@ -12,8 +12,8 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.settings.models import HistorySettings
-from omnigraph.testing.workloads import settings, small_catalog
 from omnigraph.values.clock import micros_to_rfc3339
+from omnigraph_testing.workloads import settings, small_catalog
 
 COMMITS = 25
 

@@ -10,7 +10,7 @@ from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.history import HistoryReader, pack
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.settings.models import HistorySettings
-from omnigraph.testing.fakes import FakeClock, FakeFiles
+from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 SMALL = HistorySettings(window_low=2, window_high=4, fan_out=3)
 

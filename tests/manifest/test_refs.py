@@ -6,7 +6,7 @@ from states import pin
 from omnigraph.errors import FormatUnknown, NotFound
 from omnigraph.manifest.records import MAIN_REF, BranchRef
 from omnigraph.manifest.refs import BranchRefs, Tag, TagRefs
-from omnigraph.testing.fakes import FakeFiles
+from omnigraph_testing.fakes import FakeFiles
 
 REVIEW = BranchRef("review/x", "review-x.01", "main", 5)
 

@@ -11,9 +11,9 @@ import pytest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.settings.models import HistorySettings
-from omnigraph.testing.invariants import assert_at_rest, content
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph, settings
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph, settings
 
 KEPT = 4
 SETTINGS = replace(settings(), history=HistorySettings(kept_manifest_versions=KEPT))

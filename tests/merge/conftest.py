@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.handle import Graph
-from omnigraph.testing.merge_tasks_here import tasks_here
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.merge_tasks_here import tasks_here
+from omnigraph_testing.workloads import create_small_graph
 
 
 @pytest.fixture

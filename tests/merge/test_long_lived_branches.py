@@ -18,7 +18,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.merge import table_merge
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.workloads import small_catalog
+from omnigraph_testing.workloads import small_catalog
 
 SMALL = Settings(history=HistorySettings(window_low=1, window_high=2, fan_out=2, inline_ids=2))
 

@@ -10,7 +10,7 @@ import pytest
 from omnigraph.errors import MergeConflicts
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.testing.merge_model import Content, merge_contents, orphans
+from omnigraph_testing.merge_model import Content, merge_contents, orphans
 
 SCHEMA = """
 node Person {

@@ -11,8 +11,8 @@ from omnigraph.catalog.model import Catalog, NodeType, Property
 from omnigraph.errors import InvalidArgument, MergeConflicts, NotFound, PreconditionFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.scalars import ScalarKind, ScalarType
+from omnigraph_testing.invariants import assert_at_rest
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -13,9 +13,9 @@ from omnigraph.errors import CommitRejected
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.merge import in_turn
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = pytest.mark.crash
 
@@ -50,7 +50,7 @@ def test_a_merge_is_all_or_nothing(graph: Graph, point: str, workload: str) -> N
     graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
     before = content(graph, "main")
     source = graph.branches.show("review").head_commit_id
-    victim = f"omnigraph.testing.workloads:{workload}"
+    victim = f"omnigraph_testing.workloads:{workload}"
     code, _, stderr = start(victim, {"uri": graph.uri}, failpoints=f"{point}=kill").finish()
     assert code == -signal.SIGKILL, f"{point} was not reached (exit {code}): {stderr}"
 
@@ -132,7 +132,7 @@ def test_a_large_revert_is_all_or_nothing(graph: Graph, point: str) -> None:
     before = content(graph, "main")
     commit = graph.apply(workloads.THREE_TABLES).commit
     after = content(graph, "main")
-    victim = "omnigraph.testing.workloads:revert_beside_others"
+    victim = "omnigraph_testing.workloads:revert_beside_others"
     given = {"uri": graph.uri, "commit_id": commit.graph_commit_id}
     code, _, stderr = start(victim, given, failpoints=f"{point}=kill").finish()
     assert code == -signal.SIGKILL, f"{point} was not reached (exit {code}): {stderr}"

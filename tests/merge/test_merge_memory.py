@@ -9,8 +9,8 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -32,7 +32,7 @@ def merged_with(graph: Graph, bytes_at_once: int) -> int:
     """Memory that merging `review` took, in a process that did nothing else."""
     graph.apply({"Knows": {"insert": [{"from": "ada", "to": "bob"}]}})
     given = {"uri": graph.uri, "bytes_at_once": bytes_at_once}
-    victim = start("omnigraph.testing.workloads:merge_review_measured", given)
+    victim = start("omnigraph_testing.workloads:merge_review_measured", given)
     code, reports, stderr = victim.finish(timeout=3600)
     assert code == 0, stderr
     return int(reports[0])

@@ -8,9 +8,9 @@ import pytest
 
 from omnigraph.errors import MergeConflicts
 from omnigraph.graph.open import open_graph
-from omnigraph.testing.invariants import assert_at_rest
-from omnigraph.testing.s3_server import S3Server
-from omnigraph.testing.workloads import create_small_graph, settings
+from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.s3_server import S3Server
+from omnigraph_testing.workloads import create_small_graph, settings
 
 pytestmark = pytest.mark.s3
 

@@ -15,9 +15,9 @@ from omnigraph.graph.handle import Graph
 from omnigraph.merge.catalogs import merge_catalogs
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.carry import carry_identities
-from omnigraph.testing.invariants import assert_at_rest
-from omnigraph.testing.workloads import small_catalog
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
+from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.workloads import small_catalog
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

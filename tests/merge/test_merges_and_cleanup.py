@@ -13,8 +13,8 @@ from omnigraph.graph.open import open_graph
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.invariants import assert_at_rest
-from omnigraph.testing.workloads import create_small_graph
+from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.workloads import create_small_graph
 
 AT_ONCE = Settings(
     maintenance=MaintenanceSettings(minimum_age_seconds=0), history=HistorySettings(inline_ids=0)

@@ -16,9 +16,9 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.merge import changed_rows, in_turn, table_merge
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.invariants import assert_at_rest
-from omnigraph.testing.merge_model import Content, ModelHistory
-from omnigraph.testing.merge_tasks_here import tasks_here
+from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.merge_model import Content, ModelHistory
+from omnigraph_testing.merge_tasks_here import tasks_here
 
 SCHEMA = """
 node Thing {

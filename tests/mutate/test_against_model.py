@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph.errors import KeyConflict, ValidationFailed
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.invariants import assert_at_rest, content
 
 State = dict[str, dict[str, dict[str, Any]]]
 Predicate = tuple[Any, ...]

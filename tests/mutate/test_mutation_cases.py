@@ -18,8 +18,8 @@ from omnigraph.errors import LanguageError, OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.models import Settings
-from omnigraph.testing.golden_cases import GoldenCase, check_case, read_cases
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
+from omnigraph_testing.invariants import assert_at_rest, content
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "mutations"
 SETTINGS = Settings(embedding=EmbeddingSettings(provider="mock", width=4))

@@ -9,9 +9,9 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest, content
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = pytest.mark.crash
 
@@ -34,7 +34,7 @@ REMOVE = 'query remove() { delete Person where name = "ada" }'
 
 def kill_at(point: str, uri: str, source: str) -> Graph:
     child = start(
-        "omnigraph.testing.mutation_workloads:mutate_once",
+        "omnigraph_testing.mutation_workloads:mutate_once",
         {"uri": uri, "source": source},
         failpoints=f"{point}=kill",
     )

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.testing import workloads
-from omnigraph.testing.crash import start
-from omnigraph.testing.invariants import assert_at_rest
+from omnigraph_testing import workloads
+from omnigraph_testing.crash import start
+from omnigraph_testing.invariants import assert_at_rest
 
 pytestmark = pytest.mark.crash
 
@@ -27,7 +27,7 @@ def race(graph: Graph, folder: Path, pairs: list[tuple[str, str]]) -> list[tuple
     folder.mkdir()
     children = [
         start(
-            "omnigraph.testing.mutation_workloads:mutate_in_step",
+            "omnigraph_testing.mutation_workloads:mutate_in_step",
             {
                 "uri": graph.uri,
                 "sources": [f"query q() {{ {pair[side]} }}" for pair in pairs],

@@ -14,7 +14,7 @@ from omnigraph.query.parser import parse_queries
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.span import SourceText
-from omnigraph.testing.golden_cases import read_cases
+from omnigraph_testing.golden_cases import read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 QUERIES = [case.source for case in read_cases(FIXTURES / "query_plans")]

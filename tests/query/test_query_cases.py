@@ -14,7 +14,7 @@ from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.syntax.diagnostics import render_all
 from omnigraph.syntax.span import SourceText
-from omnigraph.testing.golden_cases import GoldenCase, check_case, read_cases
+from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 PEOPLE = catalog_from_text((FIXTURES / "people.pg").read_text(encoding="utf-8"), "people.pg")

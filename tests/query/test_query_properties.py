@@ -19,8 +19,8 @@ from omnigraph.query.format import format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.syntax.span import SourceText
-from omnigraph.testing.golden_cases import read_cases
-from omnigraph.testing.query_trees import query_files
+from omnigraph_testing.golden_cases import read_cases
+from omnigraph_testing.query_trees import query_files
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 PEOPLE = catalog_from_text((FIXTURES / "people.pg").read_text(encoding="utf-8"))

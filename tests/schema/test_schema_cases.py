@@ -15,7 +15,7 @@ from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.schema.steps import needs_check, step_to_json
 from omnigraph.syntax.span import SourceText
-from omnigraph.testing.golden_cases import GoldenCase, check_case, read_cases
+from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 

@@ -20,7 +20,7 @@ from omnigraph.schema.catalog_text import catalog_text
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.span import SourceText
-from omnigraph.testing.schema_trees import schema_files
+from omnigraph_testing.schema_trees import schema_files
 
 PEOPLE = (Path(__file__).parent.parent / "fixtures" / "people.pg").read_text(encoding="utf-8")
 

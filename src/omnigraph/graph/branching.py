@@ -28,7 +28,7 @@ class Branching:
     @abstractmethod
     def writable(self) -> Engine: ...
 
-    def diff(  # noqa: PLR0913 - filters are keywords
+    def diff(
         self,
         a: str,
         b: str,
@@ -54,7 +54,7 @@ class Branching:
         options = history.PageOptions(ChangeFilter.of(types, kinds, ops), limit, cursor)
         return history.diff(self.engine, a, b, options)
 
-    def merge(  # noqa: PLR0913 - one keyword per choice
+    def merge(
         self,
         source: str,
         into: str = MAIN,
@@ -130,7 +130,7 @@ class Branching:
         options = merging.MergeOptions(strategy, resolutions, self.actor, message)
         return merging.cherry_pick(self.writable(), commit_id, onto, options)
 
-    def changes(  # noqa: PLR0913 - filters are keywords
+    def changes(
         self,
         branch: str = MAIN,
         cursor: str | None = None,

@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from omnigraph.commit.intent_board import IntentBoard
     from omnigraph.commit.recovery.sweep import Recovery
     from omnigraph.commit.transaction import Transaction
-    from omnigraph.graph.queries import QueryRunner
-    from omnigraph.graph.spark_queries import SparkQueryRunner
+    from omnigraph.execute.query_runner import QueryRunner
     from omnigraph.load.local_load import LocalLoader
     from omnigraph.maintain.backup import Backup
     from omnigraph.maintain.cleanup import Cleanup
     from omnigraph.maintain.reconciler import Reconciler
     from omnigraph.maintain.repair import Repair
     from omnigraph.mutate.mutation import Mutator
-    from omnigraph.pipeline.embed import Embedder
-    from omnigraph.pipeline.spark_load import SparkLoader
-    from omnigraph.pipeline.spark_merge import SparkMerger
-    from omnigraph.pipeline.spark_upkeep import SparkUpkeep
+    from omnigraph.spark.load.spark_load import SparkLoader
+    from omnigraph.spark.merge.spark_merge import SparkMerger
+    from omnigraph.spark.query.query_runner import SparkQueryRunner
+    from omnigraph.spark.upkeep import SparkUpkeep
+    from omnigraph.vectors.embedder import Embedder
+    from omnigraph.vectors.vector_requests import VectorRequests
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class Engine:
 
     @built_once
     def queries(self) -> QueryRunner:
+        from omnigraph.execute.query_runner import QueryRunner
         from omnigraph.execute.topology.stored_topology import open_stored_topology
         from omnigraph.execute.views.snapshot_views import ViewCache
-        from omnigraph.graph.queries import QueryRunner
 
         read = self.settings.read
         stored = open_stored_topology(read, os.environ)
@@ -151,39 +152,44 @@ class Engine:
 
     @built_once
     def embedder(self) -> Embedder:
-        from omnigraph.pipeline.embed import Embedder
-        from omnigraph.pipeline.embed_plan import History
+        from omnigraph.vectors.embedder import Embedder
+        from omnigraph.vectors.missing_vectors import History
+
+        def spark_requests() -> VectorRequests:
+            from omnigraph.spark.embed import SparkRequests
+
+            return SparkRequests(self.settings.embedding, self.settings.pipeline)
 
         return Embedder(
             History(self.store, self.reader, self.commits),
             self.transaction,
             self.provider,
             self.settings.embedding,
-            self.settings.pipeline,
+            spark_requests,
             self.clock,
         )
 
     @built_once
     def spark_loader(self) -> SparkLoader:
-        from omnigraph.pipeline.spark_load import SparkLoader
+        from omnigraph.spark.load.spark_load import SparkLoader
 
         return SparkLoader(self.reader, self.commits, self.transaction, self.settings)
 
     @built_once
     def spark_upkeep(self) -> SparkUpkeep:
-        from omnigraph.pipeline.spark_upkeep import SparkUpkeep
+        from omnigraph.spark.upkeep import SparkUpkeep
 
         return SparkUpkeep(self.settings.pipeline)
 
     @built_once
     def spark_merger(self) -> SparkMerger:
-        from omnigraph.pipeline.spark_merge import SparkMerger
+        from omnigraph.spark.merge.spark_merge import SparkMerger
 
         return SparkMerger(self.settings.pipeline)
 
     @built_once
     def spark_queries(self) -> SparkQueryRunner:
-        from omnigraph.graph.spark_queries import SparkQueryRunner
+        from omnigraph.spark.query.query_runner import SparkQueryRunner
 
         return SparkQueryRunner(self.store, self.settings, self.clock)
 

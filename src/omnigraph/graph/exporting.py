@@ -31,7 +31,7 @@ def export(
     if chosen == SPARK:
         if not isinstance(target, str | os.PathLike):
             raise InvalidArgument("Spark exports to a directory; give a path")
-        from omnigraph.pipeline.spark_export import SparkExporter
+        from omnigraph.spark.export import SparkExporter
 
         parts = SparkExporter(engine.store, snapshot, engine.settings.pipeline, types)
         return parts.to_directory(os.fspath(target), export_format)

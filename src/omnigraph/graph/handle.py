@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from omnigraph.errors import ReadOnlyGraph
+from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.graph import reads
 from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.query_engines import query_engine
-from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from omnigraph.maintain.findings import VerifyReport
     from omnigraph.maintain.repair import RepairReport
     from omnigraph.maintain.status import GraphStatus
-    from omnigraph.manifest.records import RecoveryAudit
+    from omnigraph.manifest.records import RecoveryAudit, StreamBatch
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.mutate.mutation import MutationReceipt
-    from omnigraph.pipeline.embed import EmbedReceipt
+    from omnigraph.vectors.embedder import EmbedReceipt
 
 
 class Graph(Branching):
@@ -80,7 +80,7 @@ class Graph(Branching):
         """Entities of one type: all of them, or those with the given ids."""
         return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
 
-    def query(  # noqa: PLR0913 - the one door of queries
+    def query(
         self,
         source: str,
         name: str | None = None,
@@ -118,7 +118,7 @@ class Graph(Branching):
         text = QueryText(source, name, params)
         return self._engine.queries.explain(self.snapshot(branch, at=at), text)
 
-    def profile(  # noqa: PLR0913 - the options of `query`
+    def profile(
         self,
         source: str,
         name: str | None = None,
@@ -134,7 +134,7 @@ class Graph(Branching):
         bounds = QueryBounds(timeout, cancel)
         return self._engine.queries.profile(self.snapshot(branch, at=at), text, bounds)
 
-    def mutate(  # noqa: PLR0913 - the public surface
+    def mutate(
         self,
         source: str,
         name: str | None = None,
@@ -177,7 +177,7 @@ class Graph(Branching):
         terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)
         return writes.apply(self.writable(), edits, terms)
 
-    def load(  # noqa: PLR0913 - the options of one operation
+    def load(
         self,
         data: Any,
         mode: str = "append",
@@ -191,6 +191,7 @@ class Graph(Branching):
         message: str | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
+        stream_batch: StreamBatch | None = None,
     ) -> LoadReceipt:
         """Load files or tables as one commit: all of it, or nothing and an error with its place.
 
@@ -210,12 +211,25 @@ class Graph(Branching):
             message: For the commit.
             if_commit: Refuse unless this is the head of the branch.
             idempotency_key: The same key again gives the first commit.
+            stream_batch: The batch of a stream that this load commits; a batch that was committed
+                before changes nothing.
         """
         from omnigraph.graph import loading
         from omnigraph.load.options import LoadMode, LoadOptions
 
-        terms = (branch, self.actor, message, if_commit, idempotency_key)
-        options = LoadOptions(*terms, mode=LoadMode.parse(mode), type_name=type, columns=columns)
+        if stream_batch is not None and message is None:
+            message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
+        options = LoadOptions(
+            branch,
+            self.actor,
+            message,
+            if_commit,
+            idempotency_key,
+            mode=LoadMode.parse(mode),
+            type_name=type,
+            columns=columns,
+            stream_batch=stream_batch,
+        )
         return loading.load(self.writable(), data, options, from_branch, (engine, progress))
 
     def export(
@@ -320,7 +334,7 @@ class Graph(Branching):
 
         `engine="spark"` asks the provider from all cores of the Spark session.
         """
-        from omnigraph.pipeline.embed import EmbedRequest
+        from omnigraph.vectors.embedder import EmbedRequest
 
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message, engine)

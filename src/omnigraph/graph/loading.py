@@ -11,8 +11,8 @@ from omnigraph.errors import NotFound
 from omnigraph.graph.engine import Engine
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
-from omnigraph.pipeline.engine_choice import choose_engine
 from omnigraph.progress import shown, somebody_watches
+from omnigraph.spark.engine_choice import choose_engine
 from omnigraph.values.engine_names import LOCAL
 
 

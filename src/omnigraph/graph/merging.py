@@ -12,7 +12,7 @@ from omnigraph.merge.conflicts import MergePreview, MergeResult
 from omnigraph.merge.decisions import Decisions, read_resolutions
 from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
 from omnigraph.merge.row_work import LOCAL_ENGINE, RowEngine
-from omnigraph.pipeline.merge_choice import choose_merge_engine
+from omnigraph.spark.merge.merge_choice import choose_merge_engine
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.engine_names import LOCAL, SPARK
 

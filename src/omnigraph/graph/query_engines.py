@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.query_request import QueryBounds, QueryText
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.engine_names import LOCAL, require_engine
 

@@ -162,7 +162,7 @@ def _commit_row(stored: StoredCommit) -> _Row:
     )
 
 
-def _row(  # noqa: PLR0913 - one argument per column
+def _row(
     object_id: str,
     object_type: str,
     location: str | None = None,

@@ -27,8 +27,8 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.maintenance import MaintenanceSettings
 from omnigraph.settings.models import HistorySettings, Settings
-from omnigraph.testing.piecemeal_graphs import with_cache
 from omnigraph.values.identifiers import TableKey
+from omnigraph_testing.piecemeal_graphs import with_cache
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

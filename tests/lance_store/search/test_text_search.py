@@ -14,9 +14,9 @@ import pytest
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.search.search_calls import bm25, text_matches
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
 from omnigraph.values.text_terms import default_edits, terms, within_edits
+from omnigraph_testing.index_steps import staged_indexes
 
 SEPARATORS = " _-'\"%.,\u0301\u0307🙂\n"
 LETTERS = "abAB1éÉΣσςßİıKहि京"

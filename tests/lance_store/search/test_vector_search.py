@@ -18,8 +18,8 @@ from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.testing.index_steps import staged_indexes
 from omnigraph.values.indexes import IndexKind, IndexSpec
+from omnigraph_testing.index_steps import staged_indexes
 
 WIDTH = 8
 INDEX = [IndexSpec("v", IndexKind.VECTOR)]

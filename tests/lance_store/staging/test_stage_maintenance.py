@@ -15,10 +15,10 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.staging.stage import StagedWrite
 from omnigraph.lance_store.staging.stage_maintenance import plan_compaction, run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.testing.index_steps import staged_indexes
-from omnigraph.testing.invariants import assert_at_rest
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.indexes import IndexKind, IndexSpec
+from omnigraph_testing.index_steps import staged_indexes
+from omnigraph_testing.invariants import assert_at_rest
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
 

@@ -1,0 +1,186 @@
+"""Run, explain and profile queries of the language on a snapshot."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import InvalidArgument
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.limits import QueryLimits
+from omnigraph.execute.local_executor import LocalExecutor
+from omnigraph.execute.operators.operator_binding import Run, Step
+from omnigraph.execute.operators.spill import SpillSpace
+from omnigraph.execute.query_request import QueryBounds, QueryText
+from omnigraph.execute.result import LateRows, QueryResult
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.ir.reads import ReadOp
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.plan.physical import PhysicalOp
+from omnigraph.plan.plan_text import explained, plan_lines
+from omnigraph.plan.planner import plan_read
+from omnigraph.plan.statistics import Statistics, rounded
+from omnigraph.query.compiler import CompiledQuery, compile_query
+from omnigraph.settings.models import ReadSettings
+from omnigraph.values.clock import Clock
+
+_PLANS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What was last found about the tables of a head, and the plans bound to them."""
+
+    tables: object
+    statistics: Statistics
+    executor: LocalExecutor
+    bound: dict[int, _Bound]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A plan ready to run; its key is the identity of the query, which is held for that."""
+
+    compiled: CompiledQuery
+    answer: Callable[[Run], pa.RecordBatch | LateRows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan, with what its key is the identity of: held, so that no other object gets it."""
+
+    compiled: CompiledQuery
+    statistics: Statistics
+    plan: PhysicalOp
+
+
+class QueryRunner:
+    """Compiles (cached), plans (cached), binds and executes."""
+
+    def __init__(
+        self,
+        cache: ViewCache,
+        settings: ReadSettings,
+        provider: EmbeddingProvider,
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._provider = provider
+        self._space = SpillSpace(
+            settings.spill_directory, settings.spill_bytes, settings.memory_bytes
+        )
+        self._settings = settings
+        self._clock = clock
+        self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
+        self._latest: _Head | None = None
+        self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is kept in memory between queries."""
+        return self._cache.memory.used_bytes
+
+    def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
+        compiled = compile_read(snapshot, text)
+        head = self._at(snapshot)
+        bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
+        rows = bound.answer(self._run(compiled.bind(text.params), bounds))
+        place = (snapshot.graph_branch, snapshot.graph_commit_id)
+        return QueryResult(compiled.name, *place, rows, text.at)
+
+    def run_planned(
+        self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
+    ) -> QueryResult:
+        """The answer by a plan made otherwise; whatever the planner does, it is the same one."""
+        compiled = compile_read(snapshot, text)
+        assert compiled.plan is not None
+        head = self._at(snapshot)
+        planned = plan(compiled.plan, head.statistics)
+        rows = head.executor.answer(planned)(self._run(compiled.bind(text.params), QueryBounds()))
+        place = (snapshot.graph_branch, snapshot.graph_commit_id)
+        return QueryResult(compiled.name, *place, rows, text.at)
+
+    def read(self, snapshot: Snapshot, plan: ReadOp, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of a plan that is no query of its own: the pattern of a statement."""
+        head = self._at(snapshot)
+        run = self._run(dict(parameters), QueryBounds())
+        return head.executor.table(plan_read(plan, head.statistics), run)
+
+    def explain(self, snapshot: Snapshot, text: QueryText) -> str:
+        """The physical plan, one operator a line, in the order rows flow."""
+        compiled = compile_read(snapshot, text)
+        if text.params is not None:
+            compiled.bind(text.params)
+        statistics = self._at(snapshot).statistics
+        return explained(self._planned(compiled, statistics), statistics)
+
+    def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
+        """The plan with the rows and milliseconds of every operator."""
+        compiled = compile_read(snapshot, text)
+        steps: dict[int, Step] = {}
+        head = self._at(snapshot)
+        plan = self._planned(compiled, head.statistics)
+        measured = replace(head.executor, steps=steps)
+        measured.table(plan, self._run(compiled.bind(text.params), bounds))
+        lines = []
+        for op, line in plan_lines(plan):
+            step = steps.get(id(op), Step())
+            lines.append(f"{step.rows:>12,} rows {step.milliseconds:>10.2f} ms  {line}")
+        return "\n".join(lines)
+
+    def _run(self, parameters: dict[str, Any], bounds: QueryBounds) -> Run:
+        evaluator = Evaluator(parameters, self._clock.now_micros() // 1000)
+        seconds = bounds.timeout if bounds.timeout is not None else self._settings.timeout_seconds
+        if seconds is None and bounds.cancel is None:
+            return Run(evaluator, self._unbounded)
+        deadline = None if seconds is None else self._clock.monotonic() + seconds
+        memory = self._settings.memory_bytes
+        return Run(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
+
+    def _at(self, snapshot: Snapshot) -> _Head:
+        """Queries on one head share what they found: its tables are one object per state."""
+        latest = self._latest
+        if latest is None or latest.tables is not snapshot.tables:
+            statistics = statistics_of(snapshot)
+            if latest is not None and latest.statistics == statistics:
+                statistics = latest.statistics
+            views = SnapshotViews(snapshot, self._cache)
+            executor = LocalExecutor(views, self._provider, self._space)
+            latest = self._latest = _Head(snapshot.tables, statistics, executor, {})
+        return latest
+
+    def _bind(self, compiled: CompiledQuery, head: _Head) -> _Bound:
+        if len(head.bound) >= _PLANS:
+            head.bound.clear()
+        answer = head.executor.answer(self._planned(compiled, head.statistics))
+        bound = head.bound[id(compiled)] = _Bound(compiled, answer)
+        return bound
+
+    def _planned(self, compiled: CompiledQuery, statistics: Statistics) -> PhysicalOp:
+        """Compiled queries and statistics are shared objects, so their identities are the key."""
+        key = (id(compiled), id(statistics))
+        found = self._plans.get(key)
+        if found is None:
+            assert compiled.plan is not None
+            found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
+            self._plans[key] = found
+            while len(self._plans) > _PLANS:
+                self._plans.popitem(last=False)
+        return found.plan
+
+
+def statistics_of(snapshot: Snapshot) -> Statistics:
+    counts = {key: rounded(pin.row_count) for key, pin in snapshot.tables.items()}
+    return Statistics(snapshot.catalog, counts)
+
+
+def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
+    compiled = compile_query(text.source, snapshot.catalog, text.name)
+    if compiled.plan is None:
+        raise InvalidArgument(f"query {compiled.name!r} changes the graph: use mutate for it")
+    return compiled

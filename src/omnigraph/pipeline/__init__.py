@@ -1,1 +1,0 @@
-"""Loads, exports and embeddings of graphs that deserve Spark."""

@@ -1,0 +1,121 @@
+"""An export by many workers: a directory of parts, each some fragments of one type."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.model import EntityType
+from omnigraph.errors import InvalidArgument, StorageFailure
+from omnigraph.export.export_graph import ExportReceipt, chosen_types, whole_directory
+from omnigraph.export.ndjson import lines
+from omnigraph.export.parquet import write_parquet_file
+from omnigraph.lance_store.reads.fragment_reads import (
+    ReadTarget,
+    fragment_ids,
+    read_fragments,
+    read_target,
+)
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.spark.jobs import run_job
+from omnigraph.spark.session import spark_session
+
+_ROWS_PER_PART = 1024 * 1024
+_FORMATS = ("ndjson", "parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPart:
+    """Fragments of one type that one task writes to one file."""
+
+    name: str
+    entity: EntityType
+    target: ReadTarget
+    fragments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExporter:
+    """Exports one snapshot; the directory must be one that driver and workers share."""
+
+    store: Store
+    snapshot: Snapshot
+    settings: PipelineSettings
+    types: Sequence[str] | None = None
+
+    def to_directory(self, path: str, export_format: str) -> ExportReceipt:
+        """`<Type>.<number>.<format>` files, all of them or none."""
+        if export_format not in _FORMATS:
+            raise InvalidArgument(f"no export format {export_format!r}; there is: ndjson, parquet")
+        target = Path(path).expanduser().absolute()
+        entities = chosen_types(self.snapshot.catalog, self.types)
+        parts = tuple(part for entity in entities for part in self._parts(entity))
+        try:
+            with whole_directory(target, "Spark writes many files into one") as unfinished:
+                self._write(parts, unfinished, export_format)
+        except OSError as error:
+            raise StorageFailure(
+                f"{target}: {error.strerror or error}", file=str(target)
+            ) from error
+        counts = tuple((t.name, self.snapshot.pin(t.table_key).row_count) for t in entities)
+        return ExportReceipt(str(target), export_format, self.snapshot.graph_commit_id, counts)
+
+    def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
+        at = self.snapshot.pin(entity.table_key).at
+        group: list[int] = []
+        rows = number = 0
+        for fragment, count in [*fragment_ids(self.store, at), (-1, _ROWS_PER_PART)]:
+            if group and rows + count > _ROWS_PER_PART:
+                name = f"{entity.name}.{number:05d}"
+                yield ExportPart(name, entity, read_target(self.store, at), tuple(group))
+                group, rows, number = [], 0, number + 1
+            group.append(fragment)
+            rows += count
+
+    def _write(self, parts: tuple[ExportPart, ...], folder: Path, export_format: str) -> None:
+        if not parts:
+            return
+        session = spark_session(self.settings)
+        numbers = session.range(0, len(parts), 1, len(parts))
+        rows = numbers.mapInArrow(_export(parts, str(folder), export_format), "name string")
+        collected = run_job(session, "export", rows.collect, lambda done, total: None)
+        written = {row.name for row in collected}
+        for file in folder.iterdir():
+            if file.name in written:
+                name, _, _ = file.name.rpartition("~")
+                file.rename(folder / f"{name}.{export_format}")
+            else:
+                file.unlink()  # of an attempt that another one overtook
+
+
+def _export(parts: tuple[ExportPart, ...], folder: str, export_format: str) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = [
+                _one(parts[n], Path(folder), export_format) for n in batch.column(0).to_pylist()
+            ]
+            yield pa.record_batch({"name": names})
+
+    return run
+
+
+def _one(part: ExportPart, folder: Path, export_format: str) -> str:
+    """Write one part under a name of this attempt's own."""
+    schema = table_schema(part.entity)
+    rows = (t.cast(schema) for t in read_fragments(part.target, part.fragments, schema.names))
+    path = folder / f"{part.name}~{uuid.uuid4().hex}"
+    if export_format == "parquet":
+        write_parquet_file(path, part.entity, rows)
+    else:
+        with path.open("wb") as file:
+            for chunk in lines(part.entity, rows):
+                file.write(chunk)
+    return path.name

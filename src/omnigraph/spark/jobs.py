@@ -1,0 +1,104 @@
+"""Run one Spark action so that it can be watched and stopped."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from omnigraph.errors import OmnigraphError, SparkFailed
+from omnigraph.spark.session import Session, log_file_of
+
+Watch = Callable[[int, int], None]
+"""(finished tasks, known tasks); the total grows while Spark plans further stages."""
+
+_POLL_SECONDS = 0.2
+_T = TypeVar("_T")
+
+
+def run_job(session: Session, name: str, action: Callable[[], _T], watch: Watch) -> _T:
+    """The result of `action`; an interrupt cancels its Spark jobs before it is passed on."""
+    context = getattr(session, "_sc", None)
+    if context is None:  # Spark Connect: the server has no tracker to ask
+        return _translated(session, name, action)
+    job = _Job(context, name, action)
+    try:
+        job.watch(watch)
+    except BaseException:
+        job.cancel()
+        raise
+    result: _T = _translated(session, name, job.result)
+    return result
+
+
+class _Job:
+    """An action on a thread of its own, under a job group of its own."""
+
+    def __init__(self, context: Any, name: str, action: Callable[[], Any]) -> None:
+        self._context = context
+        self._group = f"omnigraph-{name}-{uuid.uuid4().hex}"
+        self._value: Any = None
+        self._error: BaseException | None = None
+        thread = import_module("pyspark").InheritableThread
+        self._thread: threading.Thread = thread(target=self._run, args=(name, action))
+        self._thread.start()
+
+    def watch(self, watch: Watch) -> None:
+        while self._thread.is_alive():
+            self._thread.join(_POLL_SECONDS)
+            watch(*self._tasks())
+
+    def cancel(self) -> None:
+        # Again and again: a job that is not submitted yet cannot be cancelled yet.
+        while self._thread.is_alive():
+            self._context.cancelJobGroup(self._group)
+            self._thread.join(_POLL_SECONDS)
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _run(self, name: str, action: Callable[[], Any]) -> None:
+        self._context.setJobGroup(self._group, name, interruptOnCancel=True)
+        try:
+            self._value = action()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = error
+
+    def _tasks(self) -> tuple[int, int]:
+        """Stages that were skipped stay at zero and would hold the bar back: left out."""
+        tracker = self._context.statusTracker()
+        done = total = 0
+        for job_id in tracker.getJobIdsForGroup(self._group):
+            job = tracker.getJobInfo(job_id)
+            for stage_id in job.stageIds if job else ():
+                stage = tracker.getStageInfo(stage_id)
+                if stage and (stage.numActiveTasks or stage.numCompletedTasks):
+                    done += stage.numCompletedTasks
+                    total += stage.numTasks
+        return done, total
+
+
+def _translated(session: Session, name: str, action: Callable[[], _T]) -> _T:
+    try:
+        return action()
+    except OmnigraphError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        log = log_file_of(session)
+        where = f"; the log of Spark is {log}" if log else ""
+        raise SparkFailed(
+            f"the Spark job of this {name} failed: {_reason(error)}{where}", log_file=log
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The last line of a worker's own traceback, else the first line of what Spark says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if ": " in line and line.split(":")[0].endswith("Error")]
+    return (python or lines or [type(error).__name__])[-1 if python else 0]

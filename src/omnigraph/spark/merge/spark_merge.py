@@ -1,0 +1,116 @@
+"""A merge on Spark: workers merge, check and write rows; the driver finds ids, judges and commits.
+
+Types that the merge creates or gives other columns, types that the target does not own, those with
+few changes, and those whose ancestor exists only in this process are merged by the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from omnigraph.diff.id_runs import IdRuns, Scratch
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.records import TablePin
+from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.row_work import Findings, LocalRows, RowEngine
+from omnigraph.merge.table_merge import TableMerge
+from omnigraph.merge.table_output import Output
+from omnigraph.progress import tell
+from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.spark.jobs import run_job
+from omnigraph.spark.merge.merge_tasks import (
+    RESULT,
+    RESULT_COLUMNS,
+    TASK,
+    MergePlan,
+    MergeReport,
+    merge_tasks,
+    read_report,
+    task_row,
+)
+from omnigraph.spark.merge.written_output import WrittenOutput
+from omnigraph.spark.session import Session, parallelism, spark_session
+from omnigraph.values.engine_names import SPARK
+
+# As many rows as a file should have at least, when there are that many.
+_IDS_PER_TASK = 512 * 1024
+_TASKS_PER_WORKER = 2
+# Ids and reports of one wave are in memory at once, in the driver and in its JVM.
+_TASKS_PER_WAVE = 16
+# A job costs more than merging these here.
+_FEW_IDS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMerger:
+    """Merges rows on the executors of the process's Spark session."""
+
+    settings: PipelineSettings
+    ids_per_task: int = _IDS_PER_TASK
+    few_ids: int = _FEW_IDS
+
+    def engine(self, reason: str) -> RowEngine:
+        return RowEngine(SPARK, reason, self._start, writes_ahead=True)
+
+    def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkRows:
+        return _SparkRows(self, store, scratch, owner)
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkRows:
+    """The row work of one merge."""
+
+    merger: SparkMerger
+    store: Store
+    scratch: Scratch
+    owner: str
+
+    def merge_table(
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: Findings
+    ) -> Output:
+        home = self._home(table)
+        if home is None or ids.most < self.merger.few_ids:
+            here = LocalRows(self.store, self.scratch)
+            return here.merge_table(table, ids, decisions, findings)
+        output = WrittenOutput(table.entity, home, self.scratch)
+        plan = MergePlan(self.store.location, table, decisions, home.at)
+        for report in self._reports(plan, ids):
+            if report.error is not None:
+                raise report.error
+            decisions.note_used(report.used)
+            findings.add(report.conflicts, report.conflict_count)
+            findings.report.merge(report.violations, report.counts)
+            output.add(report)
+        return output
+
+    def _home(self, table: TableMerge) -> TablePin | None:
+        """Where workers may write its rows; None when they cannot merge it."""
+        ours = table.ours.table
+        if ours is None or table.whole or not table.is_stored:
+            return None
+        return ours.pin if ours.pin.owner == self.owner else None
+
+    def _reports(self, plan: MergePlan, ids: IdRuns) -> Iterator[MergeReport]:
+        tell("starting Spark")
+        session = spark_session(self.merger.settings)
+        tasks_at_once = _TASKS_PER_WORKER * parallelism(session)
+        size = min(self.merger.ids_per_task, -(-ids.most // tasks_at_once))
+        chunks, done = ids.chunks(size=lambda: max(1, size)), 0
+        while wave := list(islice(chunks, max(_TASKS_PER_WAVE, tasks_at_once))):
+            tell(f"merging {plan.table.entity.name}", done, ids.most, "rows")
+            yield from _run_wave(session, plan, wave)
+            done += sum(map(len, wave))
+
+
+def _run_wave(session: Session, plan: MergePlan, chunks: list[pa.Array]) -> Iterator[MergeReport]:
+    """The reports of some tasks, in the order of their ids."""
+    rows = pa.Table.from_batches([task_row(n, ids) for n, ids in enumerate(chunks)])
+    tasks = session.createDataFrame(rows).repartitionById(len(chunks), TASK)
+    merged = tasks.mapInArrow(merge_tasks(plan), RESULT_COLUMNS)
+    done = run_job(session, "merge", merged.collect, lambda done, total: None)
+    for row in sorted(done, key=lambda row: row[TASK]):
+        yield read_report(row[RESULT])

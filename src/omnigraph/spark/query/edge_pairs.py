@@ -1,0 +1,139 @@
+"""What an Expand joins with: pairs of ends, with whatever comes along on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pyspark.sql import functions as F
+
+from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.constraints import Unique
+from omnigraph.catalog.model import EdgeType
+from omnigraph.ir.reads import Direction, EdgeStep
+from omnigraph.spark.query.graph_tables import GraphTables
+from omnigraph.spark.query.rows import Bound, Frame, SparkColumn
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The columns of one end of a pair. `type` only where ends may have several types."""
+
+    types: tuple[str, ...]
+    id: str
+    type: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.id] if self.type is None else [self.id, self.type]
+
+    def type_name(self) -> SparkColumn:
+        return F.col(self.type) if self.type is not None else F.lit(self.types[0])
+
+    def is_node(self, node: Bound | End) -> SparkColumn:
+        """Whether the node in other columns of the row is this end."""
+        same: SparkColumn = F.col(self.id) == F.col(node.id)
+        if self.type is None and node.type is None:
+            return same if self.types == node.types else F.lit(False)
+        return same & (self.type_name() == node.type_name())
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of ends; `extra` are further columns of each."""
+
+    frame: Frame
+    start: End
+    end: End
+    extra: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> list[str]:
+        return [*self.start.columns, *self.end.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way to follow one edge type."""
+
+    edge: EdgeType
+    start_column: str
+    end_column: str
+    start_type: str
+    end_type: str
+    skip_loops: bool = False
+    """The second half of an undirected step: a self-loop was seen in the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePairs:
+    """How to read the edges of some steps."""
+
+    tables: GraphTables
+    steps: tuple[EdgeStep, ...]
+    edge: Bound | None = None
+    """Columns to fill per edge; None: each pair of ends once."""
+    conditions: Sequence[str] = field(default=())
+
+    def between(self, starts: Sequence[str] | None, ends: Sequence[str] | None) -> Pairs:
+        """Edges that lead from one of these types to one of those; None: all there are."""
+        every = list(self._ways())
+        ways = [
+            way
+            for way in every
+            if (starts is None or way.start_type in starts)
+            and (ends is None or way.end_type in ends)
+        ]
+        number = next(_numbers)
+        start = _end(f"s{number}", [way.start_type for way in ways], starts or ())
+        end = _end(f"e{number}", [way.end_type for way in ways], ends or ())
+        extra = tuple(self.edge.columns) if self.edge is not None else ()
+        if not ways:
+            nothing = self._one_way(every[0], start, end).where(F.lit(False))
+            return Pairs(nothing, start, end, extra)
+        frame = self.tables.union([self._one_way(way, start, end) for way in ways])
+        if self.edge is None and not (len(ways) == 1 and _has_unique_ends(ways[0].edge)):
+            frame = self._once(frame, start, end)
+        return Pairs(frame, start, end, extra)
+
+    def _ways(self) -> Iterator[_Way]:
+        for step in self.steps:
+            edge = self.tables.snapshot.catalog.edge_types[step.edge]
+            if step.direction is not Direction.IN:
+                yield _Way(edge, SOURCE, TARGET, edge.source, edge.target)
+            if step.direction is not Direction.OUT:
+                both_ways = step.direction is Direction.BOTH
+                yield _Way(edge, TARGET, SOURCE, edge.target, edge.source, both_ways)
+
+    def _one_way(self, way: _Way, start: End, end: End) -> Frame:
+        bound = self.edge or Bound((way.edge.name,), "", None, {})
+        table, columns = self.tables.columns_of(way.edge, bound, self.conditions, SOURCE, TARGET)
+        if way.skip_loops:
+            table = table.where(F.col(SOURCE) != F.col(TARGET))
+        kept = [F.col(way.start_column).alias(start.id), F.col(way.end_column).alias(end.id)]
+        kept += [F.lit(way.start_type).alias(start.type)] if start.type is not None else []
+        kept += [F.lit(way.end_type).alias(end.type)] if end.type is not None else []
+        if self.edge is not None:
+            kept.append(F.col("id").alias(bound.id))
+            kept += [F.lit(way.edge.name).alias(bound.type)] if bound.type is not None else []
+        return table.select(*kept, *columns)
+
+    def _once(self, frame: Frame, start: End, end: End) -> Frame:
+        """By start first: the join that follows finds the rows where it wants them."""
+        if not self.tables.in_one_task:
+            frame = frame.repartition(F.col(start.id))
+        return frame.dropDuplicates([*start.columns, *end.columns])
+
+
+def _end(prefix: str, found: Sequence[str], allowed: Sequence[str]) -> End:
+    """With a type column as soon as there is something to tell apart."""
+    types = tuple(dict.fromkeys(found)) or tuple(allowed)
+    return End(types, f"{prefix}_id", f"{prefix}_type" if len(types) > 1 else None)
+
+
+def _has_unique_ends(edge: EdgeType) -> bool:
+    ends = {SOURCE, TARGET}
+    return any(isinstance(c, Unique) and set(c.properties) <= ends for c in edge.constraints)

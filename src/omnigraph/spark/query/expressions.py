@@ -1,0 +1,175 @@
+"""Typed expressions as Spark columns, with SQL's three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import EngineCannot
+from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.views.frame import ONE_ROW
+from omnigraph.ir import expressions as ex
+from omnigraph.plan.failing import may_fail
+from omnigraph.spark.query.constants import as_spark_type, literal, moment
+from omnigraph.spark.query.local_kernels import match_local
+from omnigraph.spark.query.needed_columns import shown_columns
+from omnigraph.spark.query.numbers import arithmetic, comparable, negative
+from omnigraph.spark.query.rows import Bound, SparkColumn, SparkRows
+from omnigraph.spark.query.scalar_functions import call_scalar, round_to
+from omnigraph.values.scalars import ListType
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Expressions of one query: its parameters and its moment are fixed."""
+
+    scalars: Evaluator
+    """For what does not depend on rows."""
+    catalog: Catalog
+    now_millis: int
+
+    def guarded(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:
+        """A column that Spark leaves where it stands.
+
+        An expression that can fail must not be asked of rows that others would have dropped, and
+        Spark moves whatever it takes for deterministic.
+        """
+        found = self.column(expression, rows)
+        return F.when(F.rand(0) >= 0, found) if may_fail(expression) else found
+
+    def column(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:  # noqa: C901
+        match expression:
+            case ex.PropertyOf(variable, name):
+                bound = rows.bindings[variable.id]
+                return F.col(bound.id if name == "id" else bound.properties[name])
+            case ex.ColumnRef(name):
+                return F.col(rows.outputs[name].column)
+            case ex.Constant() | ex.ParameterRef():
+                return literal(self.scalars.plain(expression), expression.type)
+            case ex.Whole(variable, ex.EntityType() as kind):
+                return entity_value(rows.bindings[variable.id], shown_columns(kind, self.catalog))
+            case ex.Whole(variable):
+                return F.col(rows.paths[variable.id])
+            case ex.TypeName(variable):
+                return rows.bindings[variable.id].type_name()
+            case ex.Arithmetic(operator, left, right, kind):
+                return arithmetic(operator, self.column(left, rows), self.column(right, rows), kind)
+            case ex.Negative(operand, kind):
+                return negative(self.column(operand, rows), kind)
+            case ex.ListOf(items, kind):
+                found = [self.column(item, rows) for item in items]
+                return F.array(*found).cast(as_spark_type(kind))
+            case ex.Function(name, arguments, kind):
+                return self._call(name, arguments, kind, rows)
+            case _:
+                return self._predicate(expression, rows)
+
+    def _predicate(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:
+        match expression:
+            case ex.Compare(operator, left, right):
+                return self._compare(operator, left, right, rows)
+            case ex.InList(operand, collection):
+                return self._in_list(operand, collection, rows)
+            case ex.IsNull(operand, negated):
+                found = self._presence(operand, rows)
+                return found.isNotNull() if negated else found.isNull()
+            case ex.Not(operand):
+                return ~self.column(operand, rows)
+            case ex.And(operands):
+                return self._connected(operands, rows, all_of=True)
+            case ex.Or(operands):
+                return self._connected(operands, rows, all_of=False)
+            case ex.TextMatch(function, field, query, edits):
+                wanted = self.scalars.scalar(query)
+                text = self.column(field, rows)
+                if wanted is None:
+                    return F.lit(None).cast("boolean")
+                allowed = None if edits is None else self.scalars.scalar(edits)
+                return match_local(text, function, wanted, allowed)
+            case _:
+                raise EngineCannot.of("spark", type(expression).__name__)
+
+    def _presence(self, operand: ex.Expression, rows: SparkRows) -> SparkColumn:
+        """Something that is NULL where the operand is."""
+        if isinstance(operand, ex.Whole) and operand.variable.id in rows.bindings:
+            return F.col(rows.bindings[operand.variable.id].id)
+        return self.column(operand, rows)
+
+    def _connected(
+        self, operands: Sequence[ex.Expression], rows: SparkRows, *, all_of: bool
+    ) -> SparkColumn:
+        found = [self.column(operand, rows) for operand in operands]
+        if any(map(may_fail, operands)):
+            # In an array all are evaluated: an error in one is not hidden by another.
+            hold = F.forall if all_of else F.exists
+            return hold(F.array(*found), lambda each: each)
+        return reduce((lambda a, b: a & b) if all_of else (lambda a, b: a | b), found)
+
+    def _compare(
+        self, operator: str, left: ex.Expression, right: ex.Expression, rows: SparkRows
+    ) -> SparkColumn:
+        a, b = self._alike(left, right, rows)
+        match operator:
+            case "contains" if as_spark_type(left.type).typeName() == "array":
+                return F.array_contains(a, b)
+            case "contains":
+                return F.contains(a, b)
+            case "starts_with":
+                return F.startswith(a, b)
+            case "=":
+                return a == b
+            case "!=":
+                return a != b
+            case "<":
+                return a < b
+            case "<=":
+                return a <= b
+            case ">":
+                return a > b
+            case _:
+                return a >= b
+
+    def _alike(
+        self, left: ex.Expression, right: ex.Expression, rows: SparkRows
+    ) -> tuple[SparkColumn, SparkColumn]:
+        """Both in types that compare; a list without items has whatever type is asked for."""
+        if isinstance(right, ex.Constant) and right.value == ():
+            element = as_spark_type(left.type)
+            kind = element if isinstance(left.type, ListType) else spark.ArrayType(element)
+            return self.column(left, rows), F.array().cast(kind)
+        return comparable(self.column(left, rows), left.type, self.column(right, rows), right.type)
+
+    def _in_list(
+        self, operand: ex.Expression, collection: ex.Expression, rows: SparkRows
+    ) -> SparkColumn:
+        value, items = self._alike(operand, collection, rows)
+        return F.array_contains(items, value)
+
+    def _call(
+        self,
+        name: str,
+        arguments: tuple[ex.Expression, ...],
+        kind: ex.ExpressionType,
+        rows: SparkRows,
+    ) -> SparkColumn:
+        if name == "now":
+            return moment(self.now_millis)
+        typed = [(self.column(argument, rows), argument.type) for argument in arguments]
+        if name == "round":
+            digits = self.scalars.value(arguments[1], ONE_ROW) if len(arguments) > 1 else None
+            return round_to(typed[0], digits, kind)
+        return call_scalar(name, typed, kind)
+
+
+def entity_value(bound: Bound, shown: Sequence[str]) -> SparkColumn:
+    """A whole node or edge: `id`, type, then the rest; sorts and groups as an entity does."""
+    stored: dict[str, Any] = {"id": bound.id, **bound.properties}
+    fields = [F.col(bound.id), bound.type_name(), *(F.col(stored[name]) for name in shown[1:])]
+    named = [field.alias(f"f{number}") for number, field in enumerate(fields)]
+    return F.when(F.col(bound.id).isNotNull(), F.struct(*named))

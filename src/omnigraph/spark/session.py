@@ -1,0 +1,283 @@
+"""The one Spark session of this process: joined when there is one, else started here."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import InvalidArgument, SparkUnavailable
+from omnigraph.settings.machine_memory import machine_memory
+from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.spark.java import find_java, write_shim
+
+Session = Any
+"""A `pyspark.sql.SparkSession`, classic or Connect."""
+
+_GIB = 1024**3
+_MASTERS = ("local", "spark://", "sc://", "yarn", "k8s://")
+
+_lock = threading.Lock()
+_ours: _Started | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A session that this module started, and is therefore the one to stop."""
+
+    session: Session
+    workspace: tempfile.TemporaryDirectory[str] | None
+    log_file: Path | None
+    """None with Spark Connect: the JVM is the server's."""
+
+
+def spark_session(settings: PipelineSettings) -> Session:
+    """The running session of this process, else a new one as the settings say."""
+    global _ours
+    _refuse_nonsense(settings)
+    with _lock:
+        running = running_session()
+        if running is not None:
+            return running
+        if find_spec("pyspark") is None:
+            raise SparkUnavailable(
+                "pyspark is not installed: `pip install 'omnigraph[spark]'`, or use engine='local'"
+            )
+        stop_locked()
+        _ours = _start(settings)
+        return _ours.session
+
+
+def running_session() -> Session | None:
+    """A live session of this process, ours or the caller's own; pyspark is not imported for it."""
+    module = sys.modules.get("pyspark.sql")
+    if module is None:
+        return None
+    found = module.SparkSession.getActiveSession()
+    return found if found is not None else _ours_if_alive()
+
+
+def stop_session() -> None:
+    """Stop the session if it was started here; a caller's own session is left alone."""
+    with _lock:
+        stop_locked()
+
+
+def stop_locked() -> None:
+    """Stop while `_lock` is held."""
+    global _ours
+    if _ours is None:
+        return
+    started, _ours = _ours, None
+    gateway = getattr(getattr(started.session, "_sc", None), "_gateway", None)
+    started.session.stop()
+    _end_jvm(gateway)
+    if started.workspace is not None:
+        started.workspace.cleanup()
+
+
+def parallelism(session: Session) -> int:
+    """How many tasks run at once; a Connect server does not say, so as many as there are here."""
+    context = getattr(session, "_sc", None)
+    return max(1, context.defaultParallelism if context is not None else os.cpu_count() or 1)
+
+
+def log_file_of(session: Session) -> str | None:
+    """Where the JVM of a session started here writes what it has to say."""
+    if _ours is None or _ours.session is not session or _ours.log_file is None:
+        return None
+    return str(_ours.log_file)
+
+
+def memory_default(total_bytes: int) -> str:
+    """Heap of an embedded JVM: a sixth of the machine, within 1 and 8 GiB.
+
+    Rows live in the Python workers and in files, not in the heap.
+    """
+    return f"{max(1, min(8, round(total_bytes / _GIB / 6)))}g"
+
+
+def _ours_if_alive() -> Session | None:
+    if _ours is None:
+        return None
+    context = getattr(_ours.session, "_sc", None)
+    alive = context is None or context._jsc is not None  # noqa: SLF001 - no public way to ask
+    return _ours.session if alive else None
+
+
+def _refuse_nonsense(settings: PipelineSettings) -> None:
+    if not settings.master.startswith(_MASTERS):
+        raise InvalidArgument(
+            f"{settings.master!r} is no Spark master; use local[*,4], spark://host:port or "
+            "sc://host",
+            master=settings.master,
+        )
+
+
+def _start(settings: PipelineSettings) -> _Started:
+    if settings.master.startswith("sc://"):
+        return _connect(settings)
+    workspace = tempfile.TemporaryDirectory(prefix="omnigraph-spark-", ignore_cleanup_errors=True)
+    log_file = Path(settings.log_file or Path(workspace.name) / "spark.log")
+    try:
+        session = _launch(settings, Path(workspace.name), log_file)
+    except Exception as error:
+        kept = _keep_log(log_file)
+        workspace.cleanup()
+        if isinstance(error, SparkUnavailable):
+            raise
+        raise SparkUnavailable(
+            f"Spark at {settings.master} did not start: {_first_line(error)}; its log is {kept}",
+            master=settings.master,
+            log_file=str(kept),
+        ) from error
+    atexit.register(stop_session)
+    return _Started(session, workspace, log_file)
+
+
+def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Session:
+    java = find_java(os.environ)
+    home = java.home if java.complete else write_shim(java, workspace / "java")
+    surroundings = {"JAVA_HOME": str(home)}
+    if settings.master.startswith("local"):
+        surroundings["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Workers would otherwise run whatever `python3` their PATH has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    pyspark_sql = import_module("pyspark.sql")
+    # Both repeat on stderr, with tracebacks, what reaches us as an exception.
+    for chatty in ("DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
+    builder = pyspark_sql.SparkSession.builder.master(settings.master).appName("omnigraph")
+    for name, value in _configuration(settings, workspace).items():
+        builder = builder.config(name, value)
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        _environment(surroundings),
+        _stderr_to(log_file),
+        _own_interrupts(),
+        warnings.catch_warnings(),
+    ):
+        # Lance warns of every fork; this one becomes the JVM and never touches Lance.
+        warnings.simplefilter("ignore")
+        return builder.getOrCreate()
+
+
+def _connect(settings: PipelineSettings) -> _Started:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        builder = import_module("pyspark.sql").SparkSession.builder.remote(settings.master)
+        for name, value in settings.conf:
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise SparkUnavailable(
+            f"Spark Connect at {settings.master}: {_first_line(error)}", master=settings.master
+        ) from error
+    atexit.register(stop_session)
+    return _Started(session, None, None)
+
+
+def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str]:
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.warehouse.dir": str(workspace / "warehouse"),
+    }
+    if settings.master.startswith("local"):
+        conf["spark.driver.memory"] = settings.driver_memory or memory_default(machine_memory())
+        # Rows are worked on by Python and Lance, and the JVM of one command does not live long
+        # enough to earn back what its second compiler takes: a third of the CPU of a load of 5M.
+        conf["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        conf["spark.local.dir"] = str(workspace / "local")
+        conf["spark.driver.bindAddress"] = "127.0.0.1"
+        conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    elif settings.driver_memory is not None:
+        conf["spark.driver.memory"] = settings.driver_memory
+    return conf | dict(settings.conf)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _stderr_to(log_file: Path) -> Iterator[None]:
+    """The JVM inherits descriptor 2 once, when it starts, and keeps it."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log_file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+            try:
+                yield
+            finally:
+                sys.stderr.flush()
+                os.dup2(kept, 2)
+    finally:
+        os.close(kept)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Spark's handler of Ctrl-C talks to the JVM in the middle of whatever is said to it.
+
+    `jobs.run_job` cancels its own jobs, so the handler of before stays.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _keep_log(log_file: Path) -> Path:
+    """The workspace goes away; what the JVM said about its failure must not."""
+    if not log_file.is_file():
+        return log_file
+    descriptor, name = tempfile.mkstemp(prefix="omnigraph-spark-", suffix=".log")
+    with os.fdopen(descriptor, "wb") as kept:
+        kept.write(log_file.read_bytes())
+    return Path(name)
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Stopping a context leaves its JVM running until Python exits; end it, and wait."""
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=60)
+    context = import_module("pyspark").SparkContext
+    context._gateway = context._jvm = None  # noqa: SLF001 - so that a later session gets a new JVM
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,119 @@
+"""Several types at once: frames of one commit, and frames into one commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import omnigraph
+from omnigraph.errors import InvalidArgument
+from omnigraph.load.options import LoadReceipt
+from omnigraph.manifest.records import StreamBatch
+from omnigraph.settings.models import Settings
+from omnigraph.spark.session import Session
+from omnigraph.values.engine_names import SPARK
+from omnigraph.values.identifiers import MAIN
+
+Frame = Any
+"""A `pyspark.sql.DataFrame`, classic or Connect."""
+
+
+class GraphReader:
+    """Frames of one graph, all of the same commit, whenever and wherever they are computed.
+
+    Example:
+        >>> graph = GraphReader(spark, "people.omni", branch="main")
+        >>> graph.frame("Person", columns=["id", "age"], where="age >= 18")
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        uri: str | os.PathLike[str],
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+    ) -> None:
+        """`at` is a commit, a tag or a moment; without it, the head of `branch` is taken now."""
+        graph = omnigraph.open(uri, read_only=True)
+        self.snapshot = graph.snapshot(branch, at=at)
+        self._session = session
+        self._uri = graph.uri
+
+    @property
+    def graph_commit_id(self) -> str:
+        return self.snapshot.graph_commit_id
+
+    def frame(
+        self, type_name: str, columns: Sequence[str] | None = None, where: str | None = None
+    ) -> Frame:
+        """Entities of one type; `where` is evaluated by Lance (see docs/spark.md)."""
+        reader = self._session.read.format("omnigraph").option("type", type_name)
+        reader = reader.option("commit", self.graph_commit_id)
+        if columns is not None:
+            reader = reader.option("columns", ",".join(columns))
+        if where is not None:
+            reader = reader.option("filter", where)
+        return reader.load(self._uri)
+
+
+class GraphWriter:
+    """Frames of several types as one commit: all of them or nothing.
+
+    Example:
+        >>> writer = GraphWriter("people.omni", mode="merge", message="nightly")
+        >>> writer.add("Person", people).add("Knows", friends).commit().total_entities
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        branch: str = MAIN,
+        *,
+        mode: str = "append",
+        from_branch: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._graph = omnigraph.open(uri, actor=actor, settings=settings)
+        self._options: dict[str, Any] = {
+            "branch": branch,
+            "mode": mode,
+            "from_branch": from_branch,
+            "message": message,
+            "if_commit": if_commit,
+            "idempotency_key": idempotency_key,
+        }
+        self._frames: dict[str, Frame] = {}
+
+    def add(self, type_name: str, frame: Frame) -> GraphWriter:
+        """The rows of one type; edge frames have `from` and `to`, or `src` and `dst`."""
+        if type_name in self._frames:
+            raise InvalidArgument(
+                f"{type_name} is given twice: union the frames first", type=type_name
+            )
+        self._frames[type_name] = frame
+        return self
+
+    def commit(self) -> LoadReceipt:
+        """Write, check and commit."""
+        return self._load()
+
+    def commit_batch(self, stream: str, batch_id: int) -> LoadReceipt:
+        """The same for `foreachBatch`: a batch that was committed before changes nothing.
+
+        `stream` names the stream for as long as its checkpoint lives. A new checkpoint numbers its
+        batches from 0 again, so it needs a new name.
+        """
+        return self._load(StreamBatch(stream, batch_id))
+
+    def _load(self, batch: StreamBatch | None = None) -> LoadReceipt:
+        if not self._frames:
+            raise InvalidArgument('nothing to write: .add("Person", frame) first')
+        return self._graph.load(
+            self._frames, engine=SPARK, progress=False, stream_batch=batch, **self._options
+        )

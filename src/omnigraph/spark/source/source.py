@@ -1,0 +1,99 @@
+"""`format("omnigraph")`: what Spark asks a data source for, each answer in a module of its own.
+
+Spark imports this module in many short-lived processes: to look for formats, to plan, with every
+task. Everything else is therefore imported where it is used; what opens a graph, beside the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from omnigraph.errors import InvalidArgument
+from omnigraph.spark.source.failures import told_to_spark
+
+if TYPE_CHECKING:
+    from omnigraph.spark.source.pinned_table import PinnedTable
+
+
+class OmnigraphSource(DataSource):
+    """One type of one graph."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = {name.lower(): value for name, value in options.items()}
+        self._pinned: PinnedTable | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "omnigraph"
+
+    def schema(self) -> Any:
+        with told_to_spark():
+            from omnigraph.spark.source.options import asks_for_changes
+            from omnigraph.spark.source.table_reader import table_fields
+
+            if asks_for_changes(self.options):
+                return self._feed_schema()
+            return table_fields(self._pin())
+
+    def reader(self, schema: Any) -> Any:
+        with told_to_spark():
+            from omnigraph.spark.source.table_reader import TableReader
+
+            if self._pinned is None:
+                self._refuse_own_schema()
+            table = self._pin()
+            if not table.pushdown:
+                return TableReader(table, schema)
+            from omnigraph.spark.source.pushdown_reader import PushdownReader
+
+            return PushdownReader(table, schema)
+
+    def streamReader(self, schema: Any) -> Any:
+        with told_to_spark():
+            from omnigraph.spark.source.change_stream import ChangeStreamReader
+            from omnigraph.spark.source.options import feed_request
+
+            return ChangeStreamReader(feed_request(self.options), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        with told_to_spark():
+            from omnigraph.spark.source.options import save_request
+            from omnigraph.spark.source.table_writer import TableWriter
+            from omnigraph.spark.source.writes import begin_write
+
+            request = save_request(self.options, overwrite=overwrite)
+            return TableWriter(request, begin_write(request))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        with told_to_spark():
+            from omnigraph.spark.source.options import sink_request
+            from omnigraph.spark.source.table_writer import StreamTableWriter
+            from omnigraph.spark.source.writes import begin_write
+
+            request = sink_request(self.options, overwrite=overwrite)
+            return StreamTableWriter(request, begin_write(request))
+
+    def _feed_schema(self) -> Any:
+        from omnigraph.spark.source.change_feed import feed_schema
+        from omnigraph.spark.source.options import feed_request
+
+        return feed_schema(feed_request(self.options))
+
+    def _refuse_own_schema(self) -> None:
+        """With `.schema(…)` Spark calls us at the first action: too late to pin what `load` saw."""
+        if not self.options.get("commit") and not self.options.get("tag"):
+            raise InvalidArgument(
+                "with .schema(…) Spark does not tell when load() was called, so say which state: "
+                '.option("commit", …) or "tag"; or pick columns by .option("columns", "id,age")'
+            )
+
+    def _pin(self) -> PinnedTable:
+        if self._pinned is None:
+            from omnigraph.spark.source.options import table_request
+            from omnigraph.spark.source.pin_table import pin
+
+            self._pinned = pin(table_request(self.options))
+        return self._pinned

@@ -1,0 +1,220 @@
+"""Fill missing and stale vectors of a branch in one commit, a block of entities at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.changes.change_list import ChangeListWriter, Op
+from omnigraph.changes.changeset import ChangeSet
+from omnigraph.changes.effects import AdoptRows
+from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
+from omnigraph.lance_store.reads.row_lookup import find_sorted
+from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
+from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.values.clock import Clock
+from omnigraph.values.engine_names import LOCAL, SPARK, require_engine
+from omnigraph.vectors.missing_vectors import (
+    OPERATION,
+    EmbedTarget,
+    History,
+    embed_targets,
+    rows_to_embed,
+)
+from omnigraph.vectors.vector_journal import VectorJournal
+from omnigraph.vectors.vector_requests import (
+    RateLimit,
+    ThreadRequests,
+    VectorRequests,
+)
+
+_BLOCK = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedRequest:
+    """Which branch and types, and as whom."""
+
+    branch: str
+    types: tuple[str, ...] | None = None
+    actor_id: str | None = None
+    message: str | None = None
+    engine: str = LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedReceipt:
+    """What a run did. `requested` texts went to the provider, `resumed` were known already."""
+
+    write: WriteReceipt
+    embedded: int
+    requested: int
+    resumed: int
+    engine: str = LOCAL
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = {"requested": self.requested, "resumed": self.resumed}
+        return {**self.write.to_dict(), "engine": self.engine, "embedded": self.embedded, **counts}
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one run shares over its blocks and builds."""
+
+    requests: VectorRequests
+    embedded: int = 0
+    requested: int = 0
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """What a run needs from an open graph."""
+
+    history: History
+    transaction: Transaction
+    provider: EmbeddingProvider
+    settings: EmbeddingSettings
+    spark_requests: Callable[[], VectorRequests]
+    clock: Clock
+
+    def run(self, request: EmbedRequest) -> EmbedReceipt:
+        """One commit with every vector, or none; a run that died before is taken up again."""
+        snapshot = self.history.reader.snapshot(*self.history.reader.branch(request.branch))
+        self._targets(snapshot, request)
+
+        def claims_by(catalog: Catalog) -> Claims:
+            targets = embed_targets(catalog, request.types)
+            return Claims(tuple(dict.fromkeys(t.entity.table_key for t in targets)))
+
+        write = WriteRequest(
+            branch=request.branch,
+            operation=OPERATION,
+            tables=claims_by(snapshot.catalog).tables,
+            claims_by=claims_by,
+            actor_id=request.actor_id,
+            message=request.message,
+            long_build=True,
+        )
+        run = _Run(self._requests(request.engine))
+        directory = Path(self.settings.journal_dir or Path.home() / ".cache/omnigraph/embeddings")
+        uri = self.history.store.location.uri
+        with (
+            VectorJournal(directory, uri, self.provider.model) as journal,
+            tempfile.TemporaryDirectory(prefix="omnigraph-embed-") as scratch,
+        ):
+
+            def build(current: Snapshot) -> ChangeSet:
+                run.embedded = 0
+                return self._build(current, request, journal, (Path(scratch), run))
+
+            receipt = self.transaction.run(write, build)
+        return EmbedReceipt(receipt, run.embedded, run.requested, run.resumed, request.engine)
+
+    def _requests(self, engine: str) -> VectorRequests:
+        require_engine(engine, "embed")
+        if engine == SPARK:
+            return self.spark_requests()
+        limit = RateLimit(self.settings.requests_per_minute, self.clock)
+        return ThreadRequests(self.provider, limit, self.settings.parallel_requests)
+
+    def _targets(self, snapshot: Snapshot, request: EmbedRequest) -> list[EmbedTarget]:
+        targets = embed_targets(snapshot.catalog, request.types)
+        for target in targets:
+            check_model(self.provider, target.model, target.width)
+        return targets
+
+    def _build(
+        self,
+        snapshot: Snapshot,
+        request: EmbedRequest,
+        journal: VectorJournal,
+        run: tuple[Path, _Run],
+    ) -> ChangeSet:
+        targets = self._targets(snapshot, request)
+        work = [(t, rows_to_embed(self.history, snapshot, t)) for t in targets]
+        total = sum(rows.num_rows for _, rows in work)
+        effects = []
+        for entity in dict.fromkeys(t.entity for t, _ in work):
+            ours = [(t, rows) for t, rows in work if t.entity == entity and rows.num_rows]
+            if ours:
+                effects.append(self._write(snapshot, entity, ours, journal, (*run, total)))
+        return ChangeSet(tuple(effects))
+
+    def _write(
+        self,
+        snapshot: Snapshot,
+        entity: EntityType,
+        work: list[tuple[EmbedTarget, pa.Table]],
+        journal: VectorJournal,
+        run: tuple[Path, _Run, int],
+    ) -> AdoptRows:
+        scratch, counts, total = run
+        pin = snapshot.pin(entity.table_key)
+        dataset = self.history.store.open(pin.at)
+        changes = ChangeListWriter(scratch / f"{self.clock.new_ulid()}.arrow")
+        schema = table_schema(entity)
+        fragments: list[str] = []
+        for ids in _blocks([rows for _, rows in work]):
+            # The catalog's own schema marks blobs, which a scan returns as plain bytes.
+            rows = find_sorted(dataset, ids, schema.names).select(schema.names).cast(schema)
+            for target, wanted in work:
+                part = wanted.filter(pc.is_in(wanted.column(ID), value_set=ids))
+                rows = _with_vectors(rows, target, part, self._vectors(part, journal, counts))
+                counts.embedded += part.num_rows
+                tell("embedding", counts.embedded, total, "texts")
+            fragments += write_to(dataset, rows)
+            changes.add(Op.UPDATE, rows.column(ID))
+        at = (pin.location, pin.branch)
+        return AdoptRows(entity.table_key, *at, tuple(fragments), changes.finish())
+
+    def _vectors(self, part: pa.Table, journal: VectorJournal, counts: _Run) -> dict[str, Vector]:
+        texts = part.column("text").unique().to_pylist()
+        found = journal.known(texts)
+        counts.resumed += len(found)
+        unknown = [text for text in texts if text not in found]
+        size = self.settings.batch_size
+        batches = [unknown[i : i + size] for i in range(0, len(unknown), size)]
+
+        def keep(fresh: dict[str, Vector]) -> None:
+            journal.add(fresh)
+            found.update(fresh)
+
+        counts.requests.ask(batches, keep)
+        counts.requested += len(unknown)
+        return found
+
+
+def _blocks(tables: Sequence[pa.Table]) -> Iterator[pa.Array]:
+    """Distinct ids of all tables, ascending, so many at a time."""
+    columns = [chunk for table in tables for chunk in table.column(ID).chunks]
+    ids = pc.unique(pa.chunked_array(columns, pa.string()))
+    ids = ids.take(pc.array_sort_indices(ids))
+    for start in range(0, len(ids), _BLOCK):
+        yield ids.slice(start, _BLOCK)
+
+
+def _with_vectors(
+    rows: pa.Table, target: EmbedTarget, part: pa.Table, vectors: dict[str, Vector]
+) -> pa.Table:
+    """`rows` with the vectors of the entities in `part`; the others keep theirs."""
+    fresh = {row[ID]: vectors.get(row["text"]) for row in part.to_pylist()}
+    position = rows.schema.get_field_index(target.property)
+    declared = rows.schema.field(position)
+    ids = rows.column(ID).to_pylist()
+    stored = rows.column(position).to_pylist()
+    values = [fresh.get(i) or old for i, old in zip(ids, stored, strict=True)]
+    return rows.set_column(position, declared, pa.array(values, declared.type))

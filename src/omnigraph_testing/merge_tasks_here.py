@@ -1,0 +1,52 @@
+"""Merges on the Spark engine without a JVM: plans and tasks are pickled, and run right here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from omnigraph.graph import merging
+from omnigraph.merge.row_work import RowEngine
+from omnigraph.spark.merge import spark_merge
+from omnigraph.spark.merge.merge_tasks import (
+    RESULT,
+    MergePlan,
+    MergeReport,
+    merge_tasks,
+    read_report,
+    task_row,
+)
+from omnigraph.values.engine_names import SPARK
+
+
+@contextmanager
+def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
+    """Every merge takes the engine for workers, in tasks of so many ids; how many each wave had."""
+    waves: list[int] = []
+    to_workers = spark_merge.SparkMerger.engine
+
+    def engine(merger: spark_merge.SparkMerger, reason: str) -> RowEngine:
+        return to_workers(replace(merger, ids_per_task=ids_per_task, few_ids=0), reason)
+
+    def run_wave(session: Any, plan: MergePlan, chunks: list[pa.Array]) -> Iterator[MergeReport]:
+        assert session is None
+        waves.append(len(chunks))
+        shipped = pickle.dumps(plan)
+        for number, ids in enumerate(chunks):
+            run = merge_tasks(pickle.loads(shipped))
+            for batch in run(iter([task_row(number, ids)])):
+                yield read_report(batch.column(RESULT)[0].as_py())
+
+    with (
+        patch.object(merging, "choose_merge_engine", lambda *_: (SPARK, "for a test")),
+        patch.object(spark_merge.SparkMerger, "engine", engine),
+        patch.object(spark_merge, "spark_session", lambda _: None),
+        patch.object(spark_merge, "_run_wave", run_wave),
+    ):
+        yield waves

@@ -1,0 +1,113 @@
+"""The local executor on states that are derived from files, and on states not read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.embed.choose import choose_provider
+from omnigraph.errors import ValidationFailed
+from omnigraph.execute.query_runner import QueryRunner
+from omnigraph.execute.topology.cache_files import CacheFiles
+from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.topology.table_states import DeriveLimits
+from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init
+from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import ReadSettings
+from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.executor_suite import Answer
+from omnigraph_testing.graph_data import GraphData
+from omnigraph_testing.local_graphs import LocalGraphs
+
+_FEW_ROWS_BYTES = 200
+_Edits = dict[str, dict[str, list[dict[str, Any]]]]
+
+
+class PiecemealGraphs(LocalGraphs):
+    """The same graphs in two commits: what files hold is of the first, the second is derived."""
+
+    def write(self, graph: GraphData, place: Path) -> Graph:
+        opened = init(place, graph.schema)
+        files = CacheFiles(place.with_suffix(".cache"), 1 << 30)
+        caches = [_eager_cache(opened, files) for _ in range(2)]
+        early, late = _halves(graph)
+        try:
+            if early:
+                opened.apply(early)
+            _touch_everything(opened, caches[0])
+            if late:
+                opened.apply(late)
+        except ValidationFailed:
+            # Half of this graph is not a graph: some rule counts edges.
+            return super().write(graph, place.with_suffix(".whole"))
+        return with_cache(opened, caches[1])
+
+
+class ColdGraphs(LocalGraphs):
+    """The same graphs with nothing in memory at the start of each query."""
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        opened = self.graph(graph)
+        forgetful = with_cache(opened, ViewCache(opened.engine.reader, 1 << 30))
+        result = forgetful.query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+
+class TightGraphs(LocalGraphs):
+    """The same graphs with memory for a few rows: the others go through the disk."""
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        opened = self.graph(graph)
+        cache = ViewCache(opened.engine.reader, 1 << 30)
+        tight = with_cache(opened, cache, ReadSettings(memory_bytes=_FEW_ROWS_BYTES))
+        result = tight.query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+
+def with_cache(graph: Graph, cache: ViewCache, settings: ReadSettings | None = None) -> Graph:
+    provider = choose_provider(EmbeddingSettings(), {}, SYSTEM_CLOCK)
+    queries = QueryRunner(cache, settings or ReadSettings(), provider, SYSTEM_CLOCK)
+    return with_parts(graph, queries=queries)
+
+
+def _eager_cache(graph: Graph, files: CacheFiles) -> ViewCache:
+    always = DeriveLimits(smallest_table=0, most_share=1e6, steps_share=1e6)
+    return ViewCache(graph.engine.reader, 1 << 30, StoredTopology(files, smallest=0), always)
+
+
+def _halves(graph: GraphData) -> tuple[_Edits, _Edits]:
+    """The last node of each type, its edges and every second edge come late."""
+    missing = {(name, list(rows)[-1]) for name, rows in graph.nodes.items() if rows}
+    early: _Edits = {}
+    late: _Edits = {}
+    for name, rows in graph.tables.items():
+        entity = graph.catalog.resolve(name)
+        parts: tuple[list[Any], list[Any]] = ([], [])
+        for number, row in enumerate(rows.values()):
+            if isinstance(entity, EdgeType):
+                ends = {(entity.source, row["src"]), (entity.target, row["dst"])}
+                waits = number % 2 == 1 or bool(ends & missing)
+            else:
+                waits = (name, row["id"]) in missing
+            parts[waits].append(dict(row))
+        for half, chosen in zip((early, late), parts, strict=True):
+            if chosen:
+                half[name] = {"insert": chosen}
+    return early, late
+
+
+def _touch_everything(graph: Graph, cache: ViewCache) -> None:
+    snapshot = graph.snapshot()
+    views = SnapshotViews(snapshot, cache)
+    for key in snapshot.tables:
+        table = views.table(key)
+        for column in table.plain_columns:
+            table.column(column)
+    for edge in snapshot.catalog.edges:
+        adjacency = views.adjacency(edge.name)
+        assert len(adjacency.out.nodes) == len(adjacency.into.nodes)

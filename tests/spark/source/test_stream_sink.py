@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from omnigraph.errors import InvalidArgument, ValidationFailed
+from omnigraph.graph.handle import Graph
+from omnigraph.spark.source.failures import omnigraph_error
+from omnigraph.spark.source.options import sink_request
+from omnigraph_testing.invariants import assert_at_rest
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+
+
+def put(folder: Path, number: int, *names: str) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    text = "\n".join(f'{{"name": "{name}", "age": {number}}}' for name in names)
+    (folder / "in" / f"{number}.json").write_text(text)
+
+
+def drain(spark: Any, graph: Graph, folder: Path, **options: str) -> None:
+    stream = spark.readStream.schema("name string, age int").option("maxFilesPerTrigger", "1")
+    query = (
+        stream.json(str(folder / "in"))
+        .writeStream.format("omnigraph")
+        .option("type", "Person")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start(graph.uri)
+    )
+    query.awaitTermination()
+
+
+def ages(graph: Graph) -> dict[str, int]:
+    return {row["name"]: row["age"] for row in graph.read("Person").to_pylist()}
+
+
+def test_a_batch_is_a_commit_and_replays_change_nothing(
+    spark: Any, people: Graph, tmp_path: Path
+) -> None:
+    put(tmp_path, 1, "a", "b")
+    put(tmp_path, 2, "c")
+    drain(spark, people, tmp_path)
+    assert ages(people) == {"a": 1, "b": 1, "c": 2}
+    messages = [c.message for c in people.commits.list(limit=2)]
+    assert all(m.startswith("stream ") for m in messages)
+    assert [m[-7:] for m in messages] == ["batch 1", "batch 0"]
+    # As after a crash between our commit and Spark's note of it: the batch comes again.
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    before = people.snapshot().graph_commit_id
+    drain(spark, people, tmp_path)
+    assert people.snapshot().graph_commit_id == before
+    put(tmp_path, 3, "d", "a")
+    drain(spark, people, tmp_path, write_mode="merge")
+    assert ages(people) == {"a": 3, "b": 1, "c": 2, "d": 3}
+    assert_at_rest(people)
+
+
+def test_a_bad_batch_stops_the_stream_and_leaves_nothing(
+    spark: Any, people: Graph, tmp_path: Path
+) -> None:
+    put(tmp_path, 1, "a", "a")
+    before = people.snapshot().graph_commit_id
+    with pytest.raises(StreamingQueryException) as raised:
+        drain(spark, people, tmp_path)
+    assert isinstance(omnigraph_error(raised.value), ValidationFailed)
+    assert people.snapshot().graph_commit_id == before
+    # The batch is still the stream's next one: put right, it goes in.
+    drain(spark, people, tmp_path, write_mode="merge")
+    assert ages(people) == {"a": 1}
+
+
+def test_sink_options() -> None:
+    options = {"path": "g", "type": "T", "checkpointlocation": "c"}
+    assert sink_request(options, overwrite=False).mode == "append"
+    assert sink_request(options, overwrite=True).mode == "overwrite"
+    with pytest.raises(InvalidArgument, match="no option 'idempotency_key'"):
+        sink_request({**options, "idempotency_key": "k"}, overwrite=False)
+    with pytest.raises(InvalidArgument, match="told to overwrite"):
+        sink_request({**options, "write_mode": "merge"}, overwrite=True)

@@ -1,0 +1,61 @@
+"""What both engines must agree on: run one load on each and compare all that can be seen."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from omnigraph import init
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph.handle import Graph
+from omnigraph.settings.models import Settings
+from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph_testing.invariants import assert_at_rest
+
+SCHEMA = """
+node Person {
+  name: String @key
+  age: I32?
+  mail: String? @unique
+  photo: Blob?
+  @range(age, 0..150)
+}
+node Note { text: String }
+edge Knows: Person -> Person @card(0..2) { since: Date? }
+edge Wrote: Person -> Note { @unique(src, dst) }
+"""
+SMALL_PIECES = Settings(pipeline=PipelineSettings(task_bytes=300))
+_ULID = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}")
+
+
+def new_graph(path: Path) -> Graph:
+    return init(path, SCHEMA, settings=SMALL_PIECES)
+
+
+def exported(graph: Graph, branch: str = "main") -> list[str]:
+    """Lines without the ids that a load made up, sorted: their order follows those ids."""
+    sink = io.BytesIO()
+    graph.export(sink, branch)
+    return sorted(_ULID.sub("<id>", line) for line in sink.getvalue().decode().splitlines())
+
+
+def outcome(graph: Graph, engine: str, data: Any, mode: str, **options: Any) -> dict[str, Any]:
+    """Counts and content after a load, or the error and the proof that nothing changed."""
+    before = exported(graph), graph.snapshot().graph_commit_id
+    try:
+        receipt = graph.load(data, mode, engine=engine, **options)
+    except OmnigraphError as error:
+        assert (exported(graph), graph.snapshot().graph_commit_id) == before
+        assert_at_rest(graph)
+        return json.loads(_ULID.sub("<id>", json.dumps(error.to_dict(), default=str)))
+    assert receipt.engine == engine
+    assert_at_rest(graph)
+    changes = receipt.commit.changes if receipt.commit else ()
+    return {
+        "loaded": sorted((str(key), count) for key, count in receipt.counts),
+        "changed": sorted((str(c.key), c.inserted, c.updated, c.deleted) for c in changes),
+        "content": exported(graph),
+    }
