@@ -17,8 +17,7 @@ import pyarrow as pa
 
 import omnigraph
 from bench.harness import Figure, milliseconds, p50, report
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import ReadSettings, Settings
+from omnigraph.settings.models import MaintenanceSettings, ReadSettings, Settings
 
 SIZES = {"small": (5_000, 150), "full": (200_000, 2_000)}
 ROUNDS = 12

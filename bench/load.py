@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from bench.harness import Figure, report
 from omnigraph.graph.open import init, open_graph
-from omnigraph.values.ulid_columns import new_ulids
+from omnigraph.values.entity_ids import new_ulids
 
 SIZES = {
     "small": {"nodes": 100_000, "edges": 400_000},

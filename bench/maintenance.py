@@ -14,8 +14,7 @@ import lance
 from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph_testing.workloads import small_catalog
 
 AGES = {"small": (10, 400), "full": (10, 1000, 10_000)}

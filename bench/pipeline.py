@@ -27,8 +27,7 @@ from omnigraph.integrity.violations import Report
 from omnigraph.load.bulk_checks import BulkChecks
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.spool import PLACE
-from omnigraph.settings.models import LoadSettings, Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import LoadSettings, PipelineSettings, Settings
 from omnigraph.spark.session import spark_session, stop_session
 
 # Every side on Spark starts a JVM: small has few of them.

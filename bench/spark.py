@@ -20,7 +20,7 @@ from bench.harness import Figure, p50, report
 from bench.pipeline import SCHEMA, generate
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import spark_session, stop_session
 
 ROWS = {"small": 200_000, "full": 5_000_000}

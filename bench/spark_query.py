@@ -13,7 +13,7 @@ from bench import social
 from bench.harness import Figure, report
 from bench.query import QUERIES, load
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import spark_session, stop_session
 
 PERSONS = {"small": 20_000, "full": 1_000_000}

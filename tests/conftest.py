@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import spark_session, stop_session
 from omnigraph_testing.s3_server import S3Server
 from omnigraph_testing.workloads import create_small_graph

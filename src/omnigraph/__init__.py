@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from omnigraph.graph.open import open_graph as open
     from omnigraph.graph.upkeep import restore_graph as restore
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.settings.embedding import EmbeddingSettings
-    from omnigraph.settings.maintenance import MaintenanceSettings
     from omnigraph.settings.models import (
+        EmbeddingSettings,
         HistorySettings,
         LoadSettings,
+        MaintenanceSettings,
+        PipelineSettings,
         ReadSettings,
         Settings,
         WriteSettings,
     )
-    from omnigraph.settings.pipeline import PipelineSettings
 
-_SETTINGS = {
-    "EmbeddingSettings": "embedding",
-    "HistorySettings": "models",
-    "LoadSettings": "models",
-    "MaintenanceSettings": "maintenance",
-    "PipelineSettings": "pipeline",
-    "ReadSettings": "models",
-    "Settings": "models",
-    "WriteSettings": "models",
-}
+_SETTINGS = (
+    "EmbeddingSettings",
+    "HistorySettings",
+    "LoadSettings",
+    "MaintenanceSettings",
+    "PipelineSettings",
+    "ReadSettings",
+    "Settings",
+    "WriteSettings",
+)
 # Resolved on first use: `import omnigraph` must not pull in Lance and Arrow.
 _PUBLIC = {
     "Edit": ("omnigraph.changes.shape", "Edit"),
@@ -43,7 +43,7 @@ _PUBLIC = {
     "init": ("omnigraph.graph.open", "init"),
     "open": ("omnigraph.graph.open", "open_graph"),
     "restore": ("omnigraph.graph.upkeep", "restore_graph"),
-    **{name: (f"omnigraph.settings.{module}", name) for name, module in _SETTINGS.items()},
+    **{name: ("omnigraph.settings.models", name) for name in _SETTINGS},
 }
 
 __all__ = [

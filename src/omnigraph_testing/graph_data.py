@@ -10,8 +10,8 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.values.canonical import entity_id
 from omnigraph.values.coercion import coerce
+from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.scalars import ValueType
 
 Tables = dict[str, dict[str, dict[str, Any]]]

@@ -22,7 +22,7 @@ from omnigraph.spark.merge.merge_tasks import (
     read_report,
     task_row,
 )
-from omnigraph.values.engine_names import SPARK
+from omnigraph.values.known_names import SPARK
 
 
 @contextmanager

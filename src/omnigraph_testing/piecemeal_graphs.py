@@ -16,8 +16,7 @@ from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import ReadSettings
+from omnigraph.settings.models import EmbeddingSettings, ReadSettings
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph_testing.engine_parts import with_parts
 from omnigraph_testing.executor_suite import Answer

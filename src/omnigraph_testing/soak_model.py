@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from omnigraph.catalog.constraints import Key
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.reads import read_type
 from omnigraph.manifest.snapshot import Snapshot

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from omnigraph.errors import ExpectedVersionMismatch, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.crash import Report
 from omnigraph_testing.soak_model import (
     BRANCHES,

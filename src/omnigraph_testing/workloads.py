@@ -7,15 +7,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.catalog.constraints import Key
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.merge import changed_rows, in_turn, table_merge, table_output
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Settings, WriteSettings
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
 from omnigraph_testing.engine_parts import with_parts

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from omnigraph.catalog.constraints import Cardinality, Check, Index, Key, Range, Unique
 from omnigraph.catalog.model import (
     Annotation,
+    Cardinality,
     Catalog,
+    Check,
     EdgeType,
+    Index,
     InterfaceType,
+    Key,
     NodeType,
     Property,
+    Range,
+    Unique,
 )
 from omnigraph.values.scalars import (
     BlobType,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from omnigraph.catalog.annotations import Embedding, default_of, embedding_of, renamed_from
+from omnigraph.catalog.model import Embedding, default_of, embedding_of, renamed_from
 from omnigraph.schema.build import catalog_from_text
 
 PERSON = catalog_from_text(

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.constraints import Key, Unique
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property, Unique
 from omnigraph.errors import NotFound
 from omnigraph.values.identifiers import edge_table, node_table
 from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.constraints import Key
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.changes.shape import Edit, shape_edits, shape_rows
 from omnigraph.errors import NotFound, ValidationFailed
 from omnigraph.schema.build import catalog_from_text

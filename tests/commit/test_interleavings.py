@@ -22,8 +22,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph.values.identifiers import node_table
 from omnigraph_testing import workloads
 from omnigraph_testing.fakes import FakeClock

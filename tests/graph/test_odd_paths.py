@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import init, open
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
 
 AT_ONCE = Settings(maintenance=MaintenanceSettings(minimum_age_seconds=0))

@@ -13,7 +13,7 @@ from omnigraph.integrity.row_checks import check_rows, failing_rows
 from omnigraph.integrity.rules import Matches
 from omnigraph.integrity.violations import Place, Report
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.values.canonical import entity_id
+from omnigraph.values.entity_ids import entity_id
 
 SCHEMA = """
 node Person {

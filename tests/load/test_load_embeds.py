@@ -12,8 +12,7 @@ import pytest
 from omnigraph import init
 from omnigraph.errors import ModelMismatch
 from omnigraph.export import sorted_rows
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import EmbeddingSettings, Settings
 
 SCHEMA = (
     'node Doc {{ name: String @key  text: String?  vec: Vector(8)? @embed("text", model="{}") }}'

@@ -19,8 +19,7 @@ from omnigraph.graph.open import open_graph
 from omnigraph.maintain.needed import Retention
 from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
+from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing import crash
 from omnigraph_testing.invariants import assert_at_rest, content
 from omnigraph_testing.rivals import meanwhile

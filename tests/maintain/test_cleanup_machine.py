@@ -27,8 +27,7 @@ from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.dataset_files import lineages, needed_content
 from omnigraph.lance_store.store import DatasetVersion
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
+from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
 from omnigraph_testing.model_graph import Content, ModelGraph
 from omnigraph_testing.workloads import small_catalog

@@ -12,8 +12,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.maintain import maintenance
 from omnigraph.maintain import reconciler as module
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
 
 

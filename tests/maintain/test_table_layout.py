@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.lance_store.reads.table_shape import TableShape
 from omnigraph.maintain.table_layout import Layout, is_due
-from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings
 
 LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100)
 

@@ -10,8 +10,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import SnapshotReclaimed
 from omnigraph.graph.open import open_graph
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
 from omnigraph_testing.s3_server import S3Server
 from omnigraph_testing.workloads import create_small_graph

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from omnigraph.catalog.constraints import Key, Range, Unique
 from omnigraph.catalog.identity import with_identities
-from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import (
+    Annotation,
+    Catalog,
+    EdgeType,
+    Key,
+    NodeType,
+    Property,
+    Range,
+    Unique,
+)
 from omnigraph.errors import MergeConflicts, SchemaRefused
 from omnigraph.graph.handle import Graph
 from omnigraph.merge.catalogs import merge_catalogs

@@ -11,8 +11,7 @@ from omnigraph.errors import FeedGap, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.workloads import create_small_graph
 

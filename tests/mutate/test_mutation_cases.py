@@ -16,8 +16,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import LanguageError, OmnigraphError
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 from omnigraph_testing.invariants import assert_at_rest, content
 

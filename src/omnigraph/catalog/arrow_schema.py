@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, default_of
 from omnigraph.values.arrow_types import arrow_field
+from omnigraph.values.coercion import coerce
 
-__all__ = ["ID", "SOURCE", "TARGET", "table_schema"]
+
+def default_values(entity: EntityType) -> dict[str, Any]:
+    """The typed values of the properties that have a default."""
+    literals = ((p, default_of(p)) for p in entity.properties)
+    return {p.name: coerce(value, p.type) for p, value in literals if value is not None}
+
+
+def default_column(entity: EntityType, field: pa.Field, rows: int) -> pa.Array:
+    """A column that the input does not have."""
+    value = default_values(entity).get(field.name)
+    return (
+        pa.repeat(pa.scalar(value, field.type), rows)
+        if value is not None
+        else pa.nulls(rows, field.type)
+    )
 
 
 def table_schema(entity: EntityType) -> pa.Schema:

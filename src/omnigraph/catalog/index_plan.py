@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.constraints import Index, Key, Unique
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, Index, Key, Unique
 from omnigraph.values.indexes import DEFAULT_RECALL, IndexKind, IndexSpec
 from omnigraph.values.scalars import (
     BlobType,

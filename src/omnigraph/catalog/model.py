@@ -6,11 +6,73 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from omnigraph.catalog.constraints import Cardinality, Constraint, Key
 from omnigraph.errors import NotFound
 from omnigraph.values.identifiers import EntityKind, TableKey
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Names the node: `id` is the canonical spelling of these properties, in this order."""
+
+    properties: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """No two entities share this tuple; tuples with a NULL are ignored."""
+
+    properties: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The user wants lookups and search on these properties to be fast."""
+
+    properties: tuple[str, ...]
+    options: tuple[tuple[str, str | int | float | bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Inclusive bounds; None is open."""
+
+    property: str
+    minimum: int | float | str | None
+    maximum: int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The text must contain a match of this regular expression."""
+
+    property: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """How many edges of a type one source may have."""
+
+    minimum: int
+    maximum: int | None
+
+
+Constraint = Key | Unique | Index | Range | Check
+
+
+ID = "id"
+SOURCE = "src"
+TARGET = "dst"
+
+_SPELLED = {SOURCE: "from", TARGET: "to"}
+
+
+def spelled(column: str) -> str:
+    """A column as users write it: `src` and `dst` are reserved, so they are always the ends."""
+    return _SPELLED.get(column, column)
+
 
 Literal = str | int | float | bool | None
 
@@ -128,3 +190,35 @@ class Catalog:
                 f"no type {type_name!r} in the schema; {hint or 'it is empty'}", type=type_name
             )
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """`@embed("bio", model="…")`: which property a vector is made from, and by which model."""
+
+    source: str
+    model: str | None
+
+
+def find_annotation(annotations: tuple[Annotation, ...], name: str) -> Annotation | None:
+    return next((annotation for annotation in annotations if annotation.name == name), None)
+
+
+def default_of(declared: Property) -> Literal:
+    """The literal of `@default`, None when there is none: NULL is the default then anyway."""
+    found = find_annotation(declared.annotations, "default")
+    return found.arguments[0] if found else None
+
+
+def renamed_from(annotations: tuple[Annotation, ...]) -> str | None:
+    """The name of `@rename_from`."""
+    found = find_annotation(annotations, "rename_from")
+    return str(found.arguments[0]) if found and found.arguments else None
+
+
+def embedding_of(declared: Property) -> Embedding | None:
+    found = find_annotation(declared.annotations, "embed")
+    if found is None:
+        return None
+    model = dict(found.options).get("model")
+    return Embedding(str(found.arguments[0]), None if model is None else str(model))

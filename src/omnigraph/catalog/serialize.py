@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.catalog.constraints import (
-    Cardinality,
-    Check,
-    Constraint,
-    Index,
-    Key,
-    Range,
-    Unique,
-)
 from omnigraph.catalog.model import (
     Annotation,
+    Cardinality,
     Catalog,
+    Check,
+    Constraint,
     EdgeType,
+    Index,
     InterfaceType,
+    Key,
     NodeType,
     Property,
+    Range,
+    Unique,
 )
 from omnigraph.errors import FormatUnknown
 from omnigraph.values.scalars import (

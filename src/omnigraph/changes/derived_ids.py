@@ -1,4 +1,4 @@
-"""Key columns -> ids, vectorised; the same spelling as `values.canonical`."""
+"""Key columns -> ids, vectorised; the same spelling as `values.entity_ids`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.values.canonical import canonical_text, entity_id
+from omnigraph.values.entity_ids import canonical_text, entity_id
 
 _CONTROL = "[\\x00-\\x1f]"
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import Catalog, EntityType, embedding_of
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import EditRows
 from omnigraph.embed.fill import fill_vectors

@@ -9,17 +9,24 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
-from omnigraph.catalog.columns import spelled
-from omnigraph.catalog.defaults import default_column, default_values
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.arrow_schema import default_column, default_values, table_schema
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    Catalog,
+    EdgeType,
+    EntityType,
+    NodeType,
+    spelled,
+)
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.changes.effects import EditRows
 from omnigraph.changes.python_values import python_column
 from omnigraph.errors import InvalidArgument, ValidationFailed
-from omnigraph.values.arrow_moments import cut_to_millis
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.arrow_types import cut_to_millis
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
 
 Rows: TypeAlias = Any

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow_schema import ID, SOURCE, TARGET, table_schema
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.dataset_branches import create_dataset
 from omnigraph.lance_store.store import Store

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import SOURCE, TARGET, EntityType
 from omnigraph.changes.row_compare import Mask
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.store import Store

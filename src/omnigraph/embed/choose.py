@@ -12,7 +12,7 @@ from omnigraph.embed.mock import DEFAULT_WIDTH as MOCK_WIDTH
 from omnigraph.embed.mock import MockProvider
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import EmbeddingRefused, InvalidArgument
-from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
 
 # Imported when chosen: the HTTP client is not needed by graphs that never call out.

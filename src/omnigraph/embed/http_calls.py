@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from omnigraph.errors import EmbeddingRefused, EmbeddingUnavailable
-from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
 
 _PASSING = frozenset({408, 409, 425, 429})

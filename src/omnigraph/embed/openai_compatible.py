@@ -8,7 +8,7 @@ from typing import Any
 from omnigraph.embed.http_calls import Endpoint, HttpCaller
 from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingRefused
-from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
 
 BASE_URL = "https://api.openai.com/v1"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.values.blob_text import write_blob
+from omnigraph.values.json_values import write_blob
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_KINDS,

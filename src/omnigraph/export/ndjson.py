@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.annotations import default_of
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, NodeType, default_of
 from omnigraph.export.json_texts import encode, json_texts, text_literals
 from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import SOURCE, TARGET, EntityType
 
 _SPELLED = {SOURCE: "from", TARGET: "to"}
 

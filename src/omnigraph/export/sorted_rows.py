@@ -9,8 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches, read_table
 from omnigraph.lance_store.store import Dataset, Store

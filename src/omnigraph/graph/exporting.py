@@ -13,8 +13,8 @@ from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.engine_names import SPARK, require_engine
 from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.known_names import SPARK, require_engine
 from omnigraph.values.scalars import BlobType
 
 

@@ -11,9 +11,9 @@ from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.search.index_segments import coverage
 from omnigraph.maintain.maintenance import Pace, index_table
 from omnigraph.maintain.table_work import HERE, TableWork
-from omnigraph.values.engine_names import LOCAL, require_engine
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexKind
+from omnigraph.values.known_names import LOCAL, require_engine
 
 _ATTEMPTS = 5
 

@@ -13,7 +13,7 @@ from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.progress import watch_with
 from omnigraph.progress import shown, somebody_watches
 from omnigraph.spark.engine_choice import choose_engine
-from omnigraph.values.engine_names import LOCAL
+from omnigraph.values.known_names import LOCAL
 
 
 def load(

@@ -14,7 +14,7 @@ from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
 from omnigraph.merge.row_work import LOCAL_ENGINE, RowEngine
 from omnigraph.spark.merge.merge_choice import choose_merge_engine
 from omnigraph.values.clock import SYSTEM_CLOCK
-from omnigraph.values.engine_names import LOCAL, SPARK
+from omnigraph.values.known_names import LOCAL, SPARK
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.engine_names import LOCAL, require_engine
+from omnigraph.values.known_names import LOCAL, require_engine
 
 if TYPE_CHECKING:
     from omnigraph.execute.result import QueryResult

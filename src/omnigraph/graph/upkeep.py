@@ -17,9 +17,9 @@ from omnigraph.maintain.status import GraphStatus, graph_status
 from omnigraph.maintain.verify import verify_graph
 from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
-from omnigraph.values.durations import duration_micros
-from omnigraph.values.engine_names import LOCAL
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import LOCAL
+from omnigraph.values.temporal import duration_micros
 
 
 @dataclass(frozen=True, slots=True)

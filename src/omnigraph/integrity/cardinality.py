@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, SOURCE
+from omnigraph.catalog.model import ID, SOURCE
 from omnigraph.integrity.deltas import NO_IDS, Deltas
 from omnigraph.integrity.rules import EdgesPerSource
 from omnigraph.integrity.stored_image import StoredImage

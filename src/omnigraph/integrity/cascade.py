@@ -7,8 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import EditRows, Effect, Located
 from omnigraph.integrity.deltas import NO_IDS, deltas_of

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import ID
 from omnigraph.changes.effects import EditRows, Effect, ReplaceRows
 from omnigraph.integrity.violations import Places
 from omnigraph.values.identifiers import TableKey

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
 from omnigraph.integrity.cardinality import check_cardinality
 from omnigraph.integrity.deltas import Deltas, TableDelta
 from omnigraph.integrity.rules import (

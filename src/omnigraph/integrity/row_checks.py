@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, spelled
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType, spelled
 from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.integrity.rules import (
     Between,

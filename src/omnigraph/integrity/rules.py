@@ -10,9 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.constraints import Check, Range, Unique
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    Catalog,
+    Check,
+    EdgeType,
+    EntityType,
+    NodeType,
+    Range,
+    Unique,
+)
 from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.scalars import (

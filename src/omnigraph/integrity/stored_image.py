@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import ID
 from omnigraph.integrity.deltas import NO_IDS, Deltas, TableDelta
 from omnigraph.lance_store.reads.row_lookup import (
     ROW_ADDRESS,

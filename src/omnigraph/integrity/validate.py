@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import EditRows, ReplaceRows
 from omnigraph.commit.request import Claims

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.model import SOURCE, TARGET
 from omnigraph.errors import ValidationFailed
 from omnigraph.values.identifiers import TableKey
 

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.defaults import default_column
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.arrow_schema import default_column
+from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
 from omnigraph.load.line_values import BlobBases, value_reader
 from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
-from omnigraph.values.arrow_moments import cut_to_millis
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.arrow_types import cut_to_millis
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
 _ENDS = {"from": SOURCE, "to": TARGET}

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
 from omnigraph.integrity.rules import (
     DistinctIds,
     EdgesPerSource,

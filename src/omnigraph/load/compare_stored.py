@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import ID
 from omnigraph.changes.row_compare import Mask, differing_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.catalog.model import ID, EntityType, NodeType
 from omnigraph.changes.derived_ids import derived_ids
-from omnigraph.values.ulid_columns import new_ulids
+from omnigraph.values.entity_ids import new_ulids
 
 
 def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:

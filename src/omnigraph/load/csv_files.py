@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.defaults import default_column
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.arrow_schema import default_column
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.data_files import DataFile, open_unpacked
 from omnigraph.load.json_columns import Mask

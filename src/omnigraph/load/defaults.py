@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.defaults import default_values
+from omnigraph.catalog.arrow_schema import default_values
 from omnigraph.catalog.model import EntityType
 
 

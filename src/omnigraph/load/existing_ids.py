@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import ID
 from omnigraph.errors import KeyConflict
 from omnigraph.integrity.violations import FIRST_VIOLATIONS, Violation
 from omnigraph.lance_store.reads.row_lookup import find_rows

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
 from omnigraph.load.defaults import fill_absent
 from omnigraph.load.json_columns import parse_type, typed_column
 from omnigraph.load.line_values import BadLine, BlobBases, Row, read_line, rows_to_table

@@ -16,8 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.spool import PLACE
 from omnigraph.values.identifiers import TableKey

@@ -10,14 +10,13 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.defaults import default_values
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.arrow_schema import default_values
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.load.typed_rows import Problem, raw_schema
-from omnigraph.values.blob_text import MANAGED, parse_blob
 from omnigraph.values.coercion import coerce, describe
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.json_values import MANAGED, parse_blob
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
 
 _NODE_KEYS = frozenset({"type", "data"})

@@ -19,7 +19,7 @@ from omnigraph.load.sources import ReadOptions, find_sources, refuse_unused_colu
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import LoadSettings
-from omnigraph.values.engine_names import LOCAL
+from omnigraph.values.known_names import LOCAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
 from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.row_checks import check_rows

@@ -9,10 +9,79 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.values.row_hashes import row_hashes
+Hashes = npt.NDArray[np.uint64]
+
+_WORD = 8
+_LONGEST_TEXT = 256
+"""Bytes; a round over the column for every eight of them is not worth it beyond."""
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_HALF = np.uint64(32)
+_FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
+
+
+def row_hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes | None:
+    """One hash per row over columns without NULLs; None for kinds and lengths not provided for."""
+    found: Hashes | None = None
+    for column in columns:
+        parts = [_of_chunk(chunk) for chunk in column.chunks]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        hashes = np.concatenate(known) if known else np.empty(0, np.uint64)
+        found = hashes if found is None else _mixed(found, hashes)
+    return found
+
+
+def _of_chunk(chunk: pa.Array) -> Hashes | None:
+    kind = chunk.type
+    if pa.types.is_string(kind):
+        return _of_texts(chunk)
+    if pa.types.is_integer(kind):
+        return _mixed(np.full(len(chunk), _SPREAD), _as_words(chunk.cast(pa.int64(), safe=False)))
+    if pa.types.is_date32(kind):
+        return _of_chunk(chunk.view(pa.int32()))
+    if pa.types.is_timestamp(kind):
+        return _of_chunk(chunk.view(pa.int64()))
+    return None
+
+
+def _as_words(chunk: pa.Array) -> Hashes:
+    return np.asarray(chunk.to_numpy(zero_copy_only=False)).view(np.uint64)
+
+
+def _of_texts(chunk: pa.Array) -> Hashes | None:
+    """Eight bytes of every text at a time."""
+    if len(chunk) == 0:
+        return np.empty(0, np.uint64)
+    _, offset_buffer, byte_buffer = chunk.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    lengths = np.diff(offsets).astype(np.int64)
+    longest = int(lengths.max())
+    if longest > _LONGEST_TEXT:
+        return None
+    texts = np.zeros(int(offsets[-1] - offsets[0]) + _LONGEST_TEXT + _WORD, np.uint8)
+    if byte_buffer is not None:
+        given = np.frombuffer(byte_buffer, np.uint8)[offsets[0] : offsets[-1]]
+        texts[: len(given)] = given
+    words = np.ndarray((len(texts) - _WORD + 1,), np.uint64, texts, strides=(1,))
+    starts = (offsets[:-1] - offsets[0]).astype(np.int64)
+    hashes = lengths.astype(np.uint64) * _SPREAD
+    for start in range(0, longest, _WORD):
+        left = np.clip(lengths - start, 0, _WORD)
+        hashes = _mixed(hashes, words[starts + start] & _FIRST_BYTES[left])
+    return hashes
+
+
+def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
+    mixed: Hashes = (hashes ^ words) * _MIX
+    mixed ^= mixed >> _HALF
+    return mixed
 
 
 def no_row_twice(rows: pa.Table) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
+from omnigraph.catalog.model import ID, SOURCE, TARGET
 from omnigraph.diff.recorded_ids import change_lists
 from omnigraph.integrity.rules import EdgesPerSource, UniqueTuple, graph_rules
 from omnigraph.load.prepare import PreparedInput

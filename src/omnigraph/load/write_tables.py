@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
+from omnigraph.catalog.model import ID
 from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
 from omnigraph.changes.effects import AdoptRows
 from omnigraph.changes.row_compare import differing_rows

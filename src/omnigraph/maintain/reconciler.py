@@ -22,7 +22,7 @@ from omnigraph.maintain.needed import Retention
 from omnigraph.maintain.table_layout import is_due, look_at
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
-from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
 
 logger = logging.getLogger(__name__)

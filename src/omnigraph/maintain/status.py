@@ -15,7 +15,7 @@ from omnigraph.manifest.layout import HISTORY, MANIFEST, SCHEMAS, dataset_folder
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
 
 

@@ -10,7 +10,7 @@ from omnigraph.lance_store.reads.table_shape import TableShape, table_shape
 from omnigraph.lance_store.search.index_segments import coverage
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
-from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings
 
 _FEWEST_DELETED = 1000
 

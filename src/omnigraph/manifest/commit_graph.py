@@ -15,7 +15,7 @@ from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import ulid_micros
 from omnigraph.values.identifiers import MAIN
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

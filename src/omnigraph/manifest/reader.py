@@ -21,7 +21,7 @@ from omnigraph.manifest.refs import BranchRefs, TagRefs
 from omnigraph.manifest.schemas import SchemaStore
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import check_ref_name
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 # A manifest version may be trimmed between opening and reading it; the next look finds a newer one.
 _READ_ATTEMPTS = 10

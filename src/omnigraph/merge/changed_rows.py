@@ -8,8 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
 from omnigraph.changes.row_compare import Mask
 from omnigraph.diff.id_runs import Scratch

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import SOURCE, TARGET, Catalog
 from omnigraph.diff.entity_rows import IMAGE_NAMES
 from omnigraph.integrity.rules import EdgesPerSource, EndpointExists, UniqueTuple
 from omnigraph.integrity.violations import Violation

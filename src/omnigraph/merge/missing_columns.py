@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.defaults import default_values
+from omnigraph.catalog.arrow_schema import default_values
 from omnigraph.catalog.model import EntityType
 from omnigraph.diff.entity_rows import AlignedRows, TableAt
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.diff.entity_rows import AlignedRows, align
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.merge.three_way import Disputed, MergedRows

@@ -14,7 +14,7 @@ from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.table_merge import TableMerge
 from omnigraph.merge.table_output import Output, TableOutput
-from omnigraph.values.engine_names import LOCAL
+from omnigraph.values.known_names import LOCAL
 
 MOST_CONFLICTS = 10_000
 """So many conflicts are listed; further ones are only counted."""

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.changes.effects import Located
 from omnigraph.changes.row_compare import Mask, differing_rows, differing_values
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images

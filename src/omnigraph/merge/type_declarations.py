@@ -10,8 +10,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-from omnigraph.catalog.constraints import Check, Constraint, Key, Range
-from omnigraph.catalog.model import Annotation, EdgeType, EntityType, NodeType, Property
+from omnigraph.catalog.model import (
+    Annotation,
+    Check,
+    Constraint,
+    EdgeType,
+    EntityType,
+    Key,
+    NodeType,
+    Property,
+    Range,
+)
 from omnigraph.errors import SchemaRefused
 from omnigraph.schema.evolve import widens
 from omnigraph.values.scalars import EnumType, ValueType

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.coercion import coerce
 

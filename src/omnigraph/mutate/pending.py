@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow_schema import ID, table_schema
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.changes.effects import EditRows, Located
 from omnigraph.errors import InvalidArgument, KeyConflict
 

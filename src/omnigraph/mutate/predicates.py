@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.arrow_schema import ID
-from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.catalog.model import ID, EntityType, NodeType
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.walk import rewrite, walk
 from omnigraph.lance_store.reads.row_filter import compares_exactly
 from omnigraph.lance_store.reads.row_lookup import literal
-from omnigraph.values.canonical import entity_id
+from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.scalars import EnumType, ScalarType
 
 _MOST_IN_FILTER = 2000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow_schema import ID
+from omnigraph.catalog.model import ID
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows

@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.arrow_schema import ID
-from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.fill import fill_vectors
@@ -31,10 +29,10 @@ from omnigraph.mutate.pending import PendingTable
 from omnigraph.mutate.predicates import frame_of, over_rows
 from omnigraph.mutate.row_search import matching_rows
 from omnigraph.values.arrow_types import is_blob
-from omnigraph.values.blob_text import parse_blob
-from omnigraph.values.canonical import entity_id
 from omnigraph.values.clock import Clock
+from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
+from omnigraph.values.json_values import parse_blob
 
 ReadPlan = Callable[[Snapshot, reads.ReadOp, Mapping[str, Any]], pa.Table]
 """Runs a read plan on a snapshot with these parameters."""

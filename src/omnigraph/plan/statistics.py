@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.catalog.constraints import Unique
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Unique
 from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.values.identifiers import TableKey, edge_table, node_table

@@ -33,7 +33,7 @@ from omnigraph.syntax.diagnostics import (
     language_error,
 )
 from omnigraph.syntax.span import SourceText
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 CACHE_ENTRIES = 1024
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
-from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.constraints import Index
-from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.model import Catalog, Index, NodeType, embedding_of
 from omnigraph.ir.functions import FUNCTIONS, FunctionKind
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS

@@ -10,7 +10,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.query import ast, codes
 from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
     MAX_VECTOR_WIDTH,
     BlobType,

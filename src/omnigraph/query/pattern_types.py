@@ -11,7 +11,7 @@ from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS, Scope
 from omnigraph.syntax.diagnostics import Findings
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 MAX_HOPS = 1000
 

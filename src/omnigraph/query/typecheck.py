@@ -16,7 +16,7 @@ from omnigraph.query.typecheck_patterns import Pattern, check_pattern
 from omnigraph.query.typecheck_returns import check_return
 from omnigraph.query.typecheck_writes import WriteChecker
 from omnigraph.syntax.diagnostics import Findings
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from omnigraph.query.conversions import (
     is_text,
 )
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import EnumType, ListType, ScalarKind, ScalarType, ValueType
 from omnigraph.values.text_terms import MAX_EDITS
 

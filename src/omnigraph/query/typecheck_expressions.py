@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.model import SOURCE, TARGET
 from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
 from omnigraph.query.comparisons import compare
@@ -18,7 +18,7 @@ from omnigraph.query.conversions import (
 )
 from omnigraph.query.format_expressions import format_expression
 from omnigraph.query.scope import Scope, property_names, property_of
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
     INTEGER_BOUNDS,
     BlobType,

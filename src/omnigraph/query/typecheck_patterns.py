@@ -14,7 +14,7 @@ from omnigraph.query.pattern_types import PatternTypes, infer_types
 from omnigraph.query.scope import ANONYMOUS, Scope, property_names, property_of
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

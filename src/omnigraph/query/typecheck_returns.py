@@ -14,7 +14,7 @@ from omnigraph.query.rankings import FuseSpec, Rankings
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.syntax.span import Span
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

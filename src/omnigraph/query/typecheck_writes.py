@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.annotations import default_of, embedding_of
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType, NodeType, Property
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    EdgeType,
+    EntityType,
+    NodeType,
+    Property,
+    default_of,
+    embedding_of,
+)
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.writes import Assignment, Delete, Insert, Update
 from omnigraph.query import ast, codes
@@ -12,7 +20,7 @@ from omnigraph.query.conversions import DoesNotFit, constant_of, is_text, stored
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 _ENDPOINTS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.catalog.constraints import Constraint, Key
 from omnigraph.catalog.identity import with_identities
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
+    Constraint,
     EdgeType,
     InterfaceType,
+    Key,
     NodeType,
     Property,
 )
@@ -21,7 +22,7 @@ from omnigraph.schema.build_properties import build_annotation, build_properties
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.diagnostics import Findings, language_error
 from omnigraph.syntax.span import SourceText
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
 

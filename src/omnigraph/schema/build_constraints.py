@@ -6,23 +6,24 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.constraints import (
+from omnigraph.catalog.model import (
+    SOURCE,
+    TARGET,
     Cardinality,
     Check,
     Constraint,
     Index,
     Key,
+    Property,
     Range,
     Unique,
 )
-from omnigraph.catalog.model import Property
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast, codes
 from omnigraph.schema.build_properties import PROPERTY_CONSTRAINTS
 from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
     NUMERIC_KINDS,
     TEMPORAL_KINDS,

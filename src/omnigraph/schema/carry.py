@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from omnigraph.catalog.annotations import renamed_from
-from omnigraph.catalog.constraints import Constraint, Key
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import (
+    Catalog,
+    Constraint,
+    EdgeType,
+    Key,
+    NodeType,
+    Property,
+    renamed_from,
+)
 from omnigraph.values.identifiers import fnv1a64_hex
 
 _T = TypeVar("_T", NodeType, EdgeType, Property)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from omnigraph.catalog.annotations import default_of, renamed_from
-from omnigraph.catalog.constraints import Check, Constraint, Index, Key, Range, Unique
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
+    Check,
+    Constraint,
     EdgeType,
     EntityType,
+    Index,
+    Key,
     NodeType,
     Property,
+    Range,
+    Unique,
+    default_of,
+    renamed_from,
 )
 from omnigraph.errors import SchemaRefused
 from omnigraph.schema import steps as st

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from omnigraph.catalog.constraints import (
+from omnigraph.catalog.model import (
+    Annotation,
     Cardinality,
     Check,
     Constraint,
     Index,
     Key,
+    Literal,
+    Property,
     Range,
     Unique,
 )
-from omnigraph.catalog.model import Annotation, Literal, Property
 from omnigraph.syntax.literals import write_literal
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import ValueType

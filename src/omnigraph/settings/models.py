@@ -5,10 +5,119 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.settings.embedding import EmbeddingSettings
 from omnigraph.settings.machine_memory import memory_share
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.pipeline import PipelineSettings
+
+ProviderName = Literal["local", "mock", "openai-compatible", "gemini"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """`local` needs nothing; the others say where and which model."""
+
+    provider: ProviderName = "local"
+
+    model: str | None = None
+    """What `@embed(model=…)` must say; None takes the provider's default."""
+
+    width: int | None = None
+    """Numbers per vector; needed for models the provider does not know."""
+
+    base_url: str | None = None
+    """Of an OpenAI-compatible or Gemini endpoint; None is the vendor's own."""
+
+    api_key_env: str | None = None
+    """Name of the environment variable with the key; None is the vendor's usual one."""
+
+    batch_size: int = 64
+    """Texts per request."""
+
+    deadline_seconds: float = 30.0
+    """For one `embed` call, retries and waits included."""
+
+    attempts: int = 5
+    """Per request, for failures that may pass: network, overload, 5xx."""
+
+    backoff_seconds: float = 0.5
+    """First wait between attempts; it doubles, a `Retry-After` overrides it."""
+
+    parallel_requests: int = 4
+    """Requests in flight while a branch is embedded."""
+
+    requests_per_minute: float | None = None
+    """The most requests `embed` starts in a minute, over all threads; None: no limit."""
+
+    journal_dir: str | None = None
+    """Where vectors wait for their commit, so that a run can be resumed; None is `~/.cache`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    """Cleanup's caution and the reconciler's thresholds."""
+
+    minimum_age_seconds: float = 3600.0
+    """What was current, or was written, less long ago is never removed: longer than any read."""
+
+    automatic: bool = True
+    """Tables this process writes are compacted and indexed in the background."""
+
+    look_every_commits: int = 8
+    """Commits to a table between two looks at its layout."""
+
+    fragments: int = 32
+    """Fragments smaller than `compacted_rows` that a table may gather before it is compacted.
+
+    `python -m bench maintenance`: CPU of a commit, upkeep included, is 1.5 times as much with 8,
+    1.2 with 16 and the same with 32 to 128; that of a read between commits rises from 32 on.
+    """
+
+    compacted_rows: int = 65_536
+    """Fragments of this size are left alone: a background pass never rewrites more than it must."""
+
+    deleted_share: float = 0.2
+    """Share of stored rows that may be deleted before they are dropped from storage."""
+
+    unindexed_rows: int = 20_000
+    """Rows an index may not know before it is extended; they are found, only slower."""
+
+    keep_commits: int | None = None
+    """Clean up in the background too, keeping this many commits readable on every branch."""
+
+    cleanup_every_commits: int = 1000
+    """Commits of this process between two background cleanups."""
+
+    orphan_tag_days: float = 7.0
+    """How long an unpublished version pushed aside by recovery stays for whoever investigates."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """The Spark session of this process, and when work is worth one."""
+
+    master: str = "local[*,4]"
+    """`local[n,tries]`, `local-cluster[…]`, `spark://host:port`, or `sc://host` (Spark Connect)."""
+
+    driver_memory: str | None = None
+    """Heap of the embedded JVM, as Spark spells it (`4g`); None takes a share of the machine."""
+
+    conf: tuple[tuple[str, str], ...] = ()
+    """Further `spark.*` settings; they win over ours."""
+
+    log_file: str | None = None
+    """What the JVM prints; None is a file in the temporary directory, named when it fails."""
+
+    spark_from_bytes: int = 2 * 1024**3
+    """`engine="auto"` takes Spark for inputs of this size; from half of it when one is up.
+
+    `python -m bench pipeline --scale full`: both are equally fast at 1.4 GiB of NDJSON on two cores
+    and at 0.9 on four; below that the local engine needs less memory and no JVM.
+    """
+
+    spark_merge_from_rows: int = 20_000_000
+    """A merge with `engine="auto"` takes Spark for so many changed rows, if a session is up."""
+
+    task_bytes: int = 64 * 1024**2
+    """Input of one task: how finely a load is spread over the workers."""
+
 
 _GIB = 1024**3
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.values.scalars import (
     BlobType,
     EnumType,

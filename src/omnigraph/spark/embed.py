@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import OmnigraphError
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import EmbeddingSettings, PipelineSettings
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.clock import SYSTEM_CLOCK

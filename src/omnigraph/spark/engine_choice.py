@@ -9,9 +9,9 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.sources import find_sources
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import running_session
-from omnigraph.values.engine_names import AUTO, LOCAL, SPARK, require_engine
+from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 
 _MIB = 1024**2
 

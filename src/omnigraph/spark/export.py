@@ -24,7 +24,7 @@ from omnigraph.lance_store.reads.fragment_reads import (
 )
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.session import spark_session
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument, SparkUnavailable
 from omnigraph.settings.machine_memory import machine_memory
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.java import find_java, write_shim
 
 Session = Any

@@ -13,7 +13,7 @@ from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import ID, Catalog, EntityType
 from omnigraph.changes.change_list import ChangeListWriter, Op
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.changes.effects import AdoptRows
@@ -24,9 +23,9 @@ from omnigraph.lance_store.reads.row_lookup import find_sorted
 from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
-from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
-from omnigraph.values.engine_names import LOCAL, SPARK, require_engine
+from omnigraph.values.known_names import LOCAL, SPARK, require_engine
 from omnigraph.vectors.missing_vectors import (
     OPERATION,
     EmbedTarget,

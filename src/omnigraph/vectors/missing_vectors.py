@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import ID, Catalog, EntityType, embedding_of
 from omnigraph.diff.recorded_ids import change_lists
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.reads.row_lookup import find_rows

@@ -25,8 +25,7 @@ from omnigraph.execute.views.snapshot_views import NO_FILES, SnapshotViews, View
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings
 from omnigraph.values.identifiers import TableKey
 from omnigraph_testing.piecemeal_graphs import with_cache
 

@@ -14,7 +14,7 @@ from omnigraph import init
 from omnigraph.changes.shape import Edit
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.query import spark_executor
 from omnigraph.spark.session import running_session, spark_session, stop_session
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance

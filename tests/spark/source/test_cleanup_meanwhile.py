@@ -15,8 +15,7 @@ from omnigraph import open
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
 from omnigraph.maintain.cleanup import Cleanup
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.spark.source.writes import commit_write
 from omnigraph_testing.invariants import assert_at_rest
 

@@ -12,8 +12,7 @@ from omnigraph import init
 from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.spark.source.failures import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
 

@@ -25,7 +25,7 @@ pytestmark = [
 DRIVER = """
 import sys
 from omnigraph.spark.session import spark_session, stop_session
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 folder, uri = sys.argv[1:]
 spark = spark_session(PipelineSettings(master="local[1,4]", driver_memory="600m"))
 query = (

@@ -16,7 +16,7 @@ CODE = """
 import os, sys
 import omnigraph
 from omnigraph.spark.session import spark_session, stop_session
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import GraphReader, GraphWriter
 
 folder, master = sys.argv[1:]

@@ -12,8 +12,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.query import graph_tables, spark_executor
 from omnigraph.spark.session import spark_session, stop_session
 from omnigraph_testing.spark_trouble import TROUBLES

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import omnigraph
 from omnigraph.errors import ValidationFailed
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.session import running_session, spark_session, stop_session
 from omnigraph_testing.engine_parts import with_parts
 

@@ -11,8 +11,7 @@ from typing import Any
 from omnigraph import init
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
 
 SCHEMA = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.graph.open import open_graph
-from omnigraph.settings.maintenance import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import Child, start
 from omnigraph_testing.invariants import assert_at_rest, content

@@ -14,9 +14,7 @@ from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingUnavailable, InvalidArgument, ModelMismatch
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import EmbeddingSettings, PipelineSettings, Settings
 from omnigraph.vectors.vector_requests import RateLimit
 from omnigraph_testing.fakes import FakeClock
 

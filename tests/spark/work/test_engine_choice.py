@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import engine_choice
 from omnigraph.spark.engine_choice import choose_engine
 

@@ -13,9 +13,7 @@ from engines import SCHEMA
 
 from omnigraph import init, open
 from omnigraph.manifest.layout import RECOVERY
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Settings, WriteSettings
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest

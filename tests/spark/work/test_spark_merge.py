@@ -16,8 +16,7 @@ from omnigraph import init
 from omnigraph.errors import InvalidArgument, OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.manifest.layout import RECOVERY
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings, WriteSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
 from omnigraph_testing.engine_parts import with_parts

@@ -19,8 +19,7 @@ from omnigraph.lance_store.search import vector_search
 from omnigraph.lance_store.search.search_calls import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
 from omnigraph.lance_store.staging import index_builds
-from omnigraph.settings.maintenance import MaintenanceSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.values.identifiers import node_table
 from omnigraph_testing.engine_parts import with_parts
 from omnigraph_testing.invariants import assert_at_rest

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import omnigraph
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph.spark.session import stop_session

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import omnigraph
-from omnigraph.settings.models import Settings
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
 from omnigraph.spark.session import stop_session

@@ -22,7 +22,7 @@ from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import folded
 from omnigraph.errors import SparkUnavailable
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import spark_session, stop_session
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from omnigraph.execute.evaluation.value_arrays import (
 from omnigraph.execute.views.entity_view import MISSING
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
-from omnigraph.values.canonical import canonical_text
+from omnigraph.values.entity_ids import canonical_text
 
 Value = pa.Array | pa.Scalar
 

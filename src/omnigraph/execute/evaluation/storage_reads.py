@@ -19,7 +19,7 @@ from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, 
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.search.index_segments import uncovered_rows
 from omnigraph.plan.physical import ColdRead, Find, LookUp
-from omnigraph.values.canonical import canonical_text
+from omnigraph.values.entity_ids import canonical_text
 
 # `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
 # 1.5 ms and 13 us an id, a filtered scan 1.5 ms and 0.04 us a row; at 20,000 rows a whole read

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from omnigraph.catalog.annotations import embedding_of
+from omnigraph.catalog.model import embedding_of
 from omnigraph.embed.provider import embed_query
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.evaluation.aggregates import aggregate_frame, distinct_rows

@@ -14,7 +14,7 @@ from omnigraph.execute.views.entity_view import MISSING, EntityView, Positions
 from omnigraph.execute.views.frame import Binding, Frame, Index
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.physical import Find, LookUp
-from omnigraph.values.canonical import canonical_text
+from omnigraph.values.entity_ids import canonical_text
 
 
 def scan_nodes(variable: ex.Variable, frame: Frame, view: EntityView, limits: QueryLimits) -> Frame:

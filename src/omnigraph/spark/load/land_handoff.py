@@ -22,8 +22,8 @@ from omnigraph.spark.load.load_tasks import TaskResult
 from omnigraph.spark.load.spark_load import SparkLoader, load_plan
 from omnigraph.spark.load.written_input import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
-from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.known_names import SPARK
 
 
 def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:

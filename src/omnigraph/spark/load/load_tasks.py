@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
 from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
@@ -32,7 +31,7 @@ from omnigraph.lance_store.staging.stage_fragments import WriteTarget, write_row
 from omnigraph.load.complete_rows import as_stored, with_ids
 from omnigraph.load.sources import ReadOptions, Source
 from omnigraph.load.typed_rows import Parsed, TypedRows
-from omnigraph.settings.embedding import EmbeddingSettings
+from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.spark.load.input_pieces import Piece, read_batches, read_piece
 from omnigraph.spark.load.line_runs import Lines, encode_lines
 from omnigraph.values.clock import SYSTEM_CLOCK

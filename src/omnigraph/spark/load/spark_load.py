@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from omnigraph.catalog.annotations import embedding_of
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, embedding_of
 from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import Claims
 from omnigraph.commit.transaction import Transaction
@@ -34,8 +33,7 @@ from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
-from omnigraph.settings.embedding import EmbeddingSettings
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.engine_choice import holds_spark_frames
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.load.adopt_tables import AdoptingWriter
@@ -49,8 +47,8 @@ from omnigraph.spark.load.load_tasks import (
 )
 from omnigraph.spark.load.written_input import Placed, in_order, take_written
 from omnigraph.spark.session import Session, parallelism, spark_session
-from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.known_names import SPARK
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.stage_fragments import write_target

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import running_session
-from omnigraph.values.engine_names import AUTO, LOCAL, SPARK, require_engine
+from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 
 
 def choose_merge_engine(

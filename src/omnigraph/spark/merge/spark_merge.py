@@ -20,7 +20,7 @@ from omnigraph.merge.row_work import Findings, LocalRows, RowEngine
 from omnigraph.merge.table_merge import TableMerge
 from omnigraph.merge.table_output import Output
 from omnigraph.progress import tell
-from omnigraph.settings.pipeline import PipelineSettings
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.merge.merge_tasks import (
     RESULT,
@@ -34,7 +34,7 @@ from omnigraph.spark.merge.merge_tasks import (
 )
 from omnigraph.spark.merge.written_output import WrittenOutput
 from omnigraph.spark.session import Session, parallelism, spark_session
-from omnigraph.values.engine_names import SPARK
+from omnigraph.values.known_names import SPARK
 
 # As many rows as a file should have at least, when there are that many.
 _IDS_PER_TASK = 512 * 1024

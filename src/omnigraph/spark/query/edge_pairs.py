@@ -8,9 +8,7 @@ from itertools import count
 
 from pyspark.sql import functions as F
 
-from omnigraph.catalog.columns import SOURCE, TARGET
-from omnigraph.catalog.constraints import Unique
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, Unique
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.spark.query.graph_tables import GraphTables
 from omnigraph.spark.query.rows import Bound, Frame, SparkColumn

@@ -16,8 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from omnigraph.catalog.columns import ID
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.fragment_reads import fragment_ids, read_target
 from omnigraph.lance_store.reads.scan import read_table

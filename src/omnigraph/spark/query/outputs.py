@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.columns import spelled
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, spelled
 from omnigraph.execute.evaluation.value_arrays import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.spark.query.needed_columns import shown_columns

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import omnigraph
-from omnigraph.catalog.columns import SOURCE, TARGET
+from omnigraph.catalog.model import SOURCE, TARGET
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from omnigraph.catalog.columns import ID, SOURCE, TARGET
-from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, is_null, one_of
 from omnigraph.values.coercion import coerce

@@ -12,8 +12,8 @@ from omnigraph.load.options import LoadReceipt
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.settings.models import Settings
 from omnigraph.spark.session import Session
-from omnigraph.values.engine_names import SPARK
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import SPARK
 
 Frame = Any
 """A `pyspark.sql.DataFrame`, classic or Connect."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.identifiers import MAIN
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 _READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdown")
 _READ_TUNING = ("rows_per_partition",)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.values.canonical import canonical_text, entity_id
+from omnigraph.values.entity_ids import canonical_text, entity_id
 
 KEY_VALUES = st.one_of(
     st.booleans(),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.values.blob_text import parse_blob, write_blob
+from omnigraph.values.json_values import parse_blob, write_blob
 
 
 @given(st.binary(max_size=100))

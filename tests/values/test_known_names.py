@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from omnigraph.values.near_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean
 
 
 def test_names_close_enough_are_suggested() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from omnigraph.errors import InvalidArgument
+
 _LISTED = 14
 _LONGEST_NAME = 100  # comparing very long texts takes long
 
@@ -21,3 +23,14 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
         return None
     listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
     return f"known here: {listed}"
+
+
+LOCAL, SPARK, AUTO = "local", "spark", "auto"
+
+
+def require_engine(name: str, work: str, known: tuple[str, ...] = (LOCAL, SPARK)) -> None:
+    """Refuse an engine that does not do this `work`."""
+    if name not in known:
+        raise InvalidArgument(
+            f"no {work} engine {name!r}; there is: {', '.join(known)}", engine=name
+        )
