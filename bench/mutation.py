@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from bench.harness import Figure, milliseconds, p50, report
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows
 from omnigraph.commit.request import WriteRequest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
 
 SIZES = {"small": (10_000, 100_000), "full": (10_000, 1_000_000)}
 ROUNDS = 60

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.changes.shape import Edit
     from omnigraph.errors import OmnigraphError
     from omnigraph.graph.handle import Graph
     from omnigraph.graph.open import init
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         Settings,
         WriteSettings,
     )
+    from omnigraph.writes.shape import Edit
 
 _SETTINGS = (
     "EmbeddingSettings",
@@ -36,7 +36,7 @@ _SETTINGS = (
 )
 # Resolved on first use: `import omnigraph` must not pull in Lance and Arrow.
 _PUBLIC = {
-    "Edit": ("omnigraph.changes.shape", "Edit"),
+    "Edit": ("omnigraph.writes.shape", "Edit"),
     "Graph": ("omnigraph.graph.handle", "Graph"),
     "OmnigraphError": ("omnigraph.errors", "OmnigraphError"),
     "Snapshot": ("omnigraph.manifest.snapshot", "Snapshot"),

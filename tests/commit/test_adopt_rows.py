@@ -11,9 +11,6 @@ import pytest
 
 from omnigraph import init
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
@@ -22,6 +19,9 @@ from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import AdoptRows
 from omnigraph_testing.invariants import assert_at_rest
 
 PERSON = node_table("Person")

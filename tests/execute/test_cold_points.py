@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation import storage_reads
 from omnigraph.execute.topology import adjacency
@@ -15,6 +14,7 @@ from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import plain, run_reference, same_value
 from omnigraph_testing.piecemeal_graphs import ColdGraphs, with_cache
 from omnigraph_testing.random_queries import RandomQuery, random_queries

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.intents import Intent, IntentKind
 from omnigraph.commit.request import WriteRequest
@@ -28,6 +26,8 @@ from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.shape import Edit, shape_edits
 from omnigraph_testing import workloads
 from omnigraph_testing.invariants import assert_at_rest, content
 

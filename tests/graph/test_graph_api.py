@@ -8,9 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows
-from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import (
     AlreadyExists,
@@ -30,6 +27,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import micros_to_rfc3339
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
+from omnigraph.writes.shape import Edit, shape_edits
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content

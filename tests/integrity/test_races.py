@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import (
     CommitRejected,
@@ -21,6 +19,8 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
 from omnigraph_testing.invariants import content
 from omnigraph_testing.rivals import meanwhile, rival_of
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.changes.derived_ids import derived_ids
 from omnigraph.integrity.row_checks import check_rows, failing_rows
 from omnigraph.integrity.rules import Matches
 from omnigraph.integrity.violations import Place, Report
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.entity_ids import entity_id
+from omnigraph.writes.derived_ids import derived_ids
 
 SCHEMA = """
 node Person {

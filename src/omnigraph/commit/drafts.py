@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.changes.changeset import MergedHead
 from omnigraph.commit.request import WriteRequest
 from omnigraph.manifest.publication import CommitDraft
+from omnigraph.writes.changeset import MergedHead
 
 
 def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:

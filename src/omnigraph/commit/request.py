@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.intents import (
     IntentKind,
     branch_resource,
@@ -17,6 +16,7 @@ from omnigraph.commit.intents import (
 from omnigraph.manifest.records import BranchRef, Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
+from omnigraph.writes.changeset import ChangeSet
 
 Build = Callable[[Snapshot], ChangeSet]
 """Called again from scratch with a newer snapshot when a write has to be re-prepared."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import ReplaceRows
 from omnigraph.commit.staging import record_first_rows
 from omnigraph.commit.table_creation import create_table
 from omnigraph.manifest.publication import Publication
@@ -13,6 +11,8 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import ReplaceRows
 
 
 def accept_schema(

@@ -8,18 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.changes.change_list import ChangeList, Op, encode_changes
-from omnigraph.changes.effects import (
-    AdoptCompaction,
-    AdoptIndexes,
-    AdoptRows,
-    EditRows,
-    Effect,
-    LeaveInheritedIndexes,
-    PhysicalEffect,
-    ReplaceRows,
-)
-from omnigraph.changes.row_compare import differing_rows
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
@@ -33,6 +21,18 @@ from omnigraph.manifest.records import TableChanges, TablePin
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.change_list import ChangeList, Op, encode_changes
+from omnigraph.writes.effects import (
+    AdoptCompaction,
+    AdoptIndexes,
+    AdoptRows,
+    EditRows,
+    Effect,
+    LeaveInheritedIndexes,
+    PhysicalEffect,
+    ReplaceRows,
+)
+from omnigraph.writes.row_compare import differing_rows
 
 _NAMED_IDS = 10
 

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.intents import GC, Intent, IntentKind, PostedIntent
 from omnigraph.commit.request import Build
@@ -18,6 +17,7 @@ from omnigraph.errors import StorageFailure, WriterFenced
 from omnigraph.manifest.records import BranchRef
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import WriteSettings
+from omnigraph.writes.changeset import ChangeSet
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.arming import Arming
 from omnigraph.commit.drafts import draft_of, merging
 from omnigraph.commit.gates import Gates
@@ -57,6 +56,7 @@ from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
+from omnigraph.writes.changeset import ChangeSet
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
-from omnigraph.changes.row_compare import Mask
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.row_compare import Mask
 
 IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
 PLACE = [ROW_ID, ROW_ADDRESS]

@@ -9,7 +9,6 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.changes.row_compare import differing_rows
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
 from omnigraph.diff.chunk_size import ChunkSize
 from omnigraph.diff.entity_rows import AlignedRows, common_schema, images, rows_of, sort_key
@@ -19,6 +18,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.row_compare import differing_rows
 
 # Python objects of a row take many times its bytes.
 _BYTES_AT_ONCE = 8 * 1024 * 1024

@@ -20,7 +20,6 @@ from omnigraph.graph.query_engines import query_engine
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
-    from omnigraph.changes.shape import Edit
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.execute.result import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.vectors.embedder import EmbedReceipt
+    from omnigraph.writes.shape import Edit
 
 
 class Graph(Branching):

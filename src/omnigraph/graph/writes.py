@@ -6,9 +6,6 @@ from collections.abc import Mapping
 
 from omnigraph.catalog.identity import with_identities
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.changes.changeset import ChangeSet, SchemaChange
-from omnigraph.changes.fill_embeddings import fill_edits
-from omnigraph.changes.shape import Edit, shape_edits
 from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt, WriteRequest
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
@@ -18,6 +15,9 @@ from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.writes.changeset import ChangeSet, SchemaChange
+from omnigraph.writes.fill_embeddings import fill_edits
+from omnigraph.writes.shape import Edit, shape_edits
 
 
 def apply(

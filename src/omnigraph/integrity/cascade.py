@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows, Effect, Located
 from omnigraph.integrity.deltas import NO_IDS, deltas_of
 from omnigraph.integrity.rules import edges_touching
 from omnigraph.integrity.stored_image import StoredImage
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows, Effect, Located
 
 
 def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> ChangeSet:

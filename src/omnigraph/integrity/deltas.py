@@ -13,9 +13,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID
-from omnigraph.changes.effects import EditRows, Effect, ReplaceRows
 from omnigraph.integrity.violations import Places
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.effects import EditRows, Effect, ReplaceRows
 
 NO_IDS = pa.array([], pa.string())
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows, ReplaceRows
 from omnigraph.commit.request import Claims
 from omnigraph.integrity.deltas import Deltas, deltas_of
 from omnigraph.integrity.graph_checks import check_graph
@@ -22,6 +20,8 @@ from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows, ReplaceRows
 
 _SYSTEM = frozenset({ID, SOURCE, TARGET})
 

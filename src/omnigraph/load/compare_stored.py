@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID
-from omnigraph.changes.row_compare import Mask, differing_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
+from omnigraph.writes.row_compare import Mask, differing_rows
 
 _BATCH_BYTES = 256 * 1024 * 1024
 _SMALLEST_BATCH = 8 * 1024

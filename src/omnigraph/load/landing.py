@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import Claims
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.integrity.deltas import Deltas, TableDelta
@@ -39,6 +37,8 @@ from omnigraph.load.write_tables import TableWriter
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import AdoptRows
 
 SMALL_INPUT = 20_000
 """So many rows are looked up one by one; more are joined with whole columns."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
-from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.violations import Place, Report, Violation
@@ -29,6 +28,7 @@ from omnigraph.load.spool import PLACE, FileSpool, Spool, file_and_line, place_o
 from omnigraph.load.typed_rows import Lines, Parsed, Problem, TypedRows
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.fill_embeddings import fill_embeddings
 
 _TOO_MANY = 10_000
 """Rubbish is not read to its end."""

@@ -6,9 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID
-from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.changes.effects import AdoptRows
-from omnigraph.changes.row_compare import differing_rows
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
@@ -18,6 +15,9 @@ from omnigraph.load.spool import PLACE, FileSpool, Spool, in_chunks
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.row_compare import differing_rows
 
 _COMPARED_ROWS = 4 * 1024 * 1024
 """Of these the ids are in memory: one pass over the table for so many rows of the input."""

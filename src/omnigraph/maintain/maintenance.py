@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.catalog.index_plan import wanted_indexes
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptCompaction, AdoptIndexes, LeaveInheritedIndexes
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
@@ -17,6 +15,8 @@ from omnigraph.lance_store.staging.stage_maintenance import plan_compaction
 from omnigraph.maintain.table_work import HERE, TableWork
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import AdoptCompaction, AdoptIndexes, LeaveInheritedIndexes
 
 
 @dataclass(frozen=True, slots=True)

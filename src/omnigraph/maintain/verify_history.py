@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.changes.row_compare import differing_rows
 from omnigraph.diff.recorded_ids import change_lists
 from omnigraph.errors import OmnigraphError, SnapshotReclaimed
 from omnigraph.lance_store.reads.scan import read_table
@@ -17,6 +16,7 @@ from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, PinChange, TableChanges
+from omnigraph.writes.row_compare import differing_rows
 
 
 def verify_history(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet, MergedHead
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
 from omnigraph.commit.request import WriteRequest
 from omnigraph.commit.transaction import Transaction
@@ -36,6 +35,7 @@ from omnigraph.merge.table_output import Output
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import ChangeSet, MergedHead
 
 MOST_CHANGES = 10_000
 """So many changes a preview shows."""

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EntityType
-from omnigraph.changes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.changes.row_compare import Mask
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
 from omnigraph.integrity.rules import checked_columns
+from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.row_compare import Mask
 
 ROWS_IN_MEMORY = 200_000
 BYTES_IN_MEMORY = 128 * 1024 * 1024

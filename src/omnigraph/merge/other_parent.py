@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.changes.change_list import ChangeListWriter, Op
 from omnigraph.commit.staging import record_list
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.table_pairs import ChangedIds, TablePair
@@ -22,6 +21,7 @@ from omnigraph.merge.table_output import Output
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.change_list import ChangeListWriter, Op
 
 
 class OtherParent:

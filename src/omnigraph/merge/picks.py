@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph import failpoints
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.manifest.lineage import Lineage
@@ -23,6 +22,7 @@ from omnigraph.merge.resolve import Merged, merge_sides
 from omnigraph.merge.row_work import LocalRows, RowWork
 from omnigraph.merge.table_output import Output
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import ChangeSet
 
 REVERT = "revert"
 CHERRY_PICK = "cherry_pick"

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.changes.change_list import Op
 from omnigraph.diff.change import Change, ChangeOp, TypeRef
 from omnigraph.diff.entity_rows import images, sort_key
 from omnigraph.lance_store.store import Store
@@ -14,6 +13,7 @@ from omnigraph.merge.merger import identity_of
 from omnigraph.merge.resolve import Merged
 from omnigraph.merge.table_merge import SideTable
 from omnigraph.merge.table_output import TableOutput
+from omnigraph.writes.change_list import Op
 
 _DELETES_AT_ONCE = 1024
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.changes.changeset import SchemaChange
-from omnigraph.changes.effects import Effect
 from omnigraph.errors import MergeConflicts, ValidationFailed
 from omnigraph.integrity.validate import validate_deltas
 from omnigraph.integrity.violations import Violation
@@ -24,6 +22,8 @@ from omnigraph.merge.row_work import Findings, RowWork
 from omnigraph.merge.table_output import Output
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import SchemaChange
+from omnigraph.writes.effects import Effect
 
 _STALLED_ROUNDS = 20
 _NAMED = 5

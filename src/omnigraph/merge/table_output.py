@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.changes.change_list import Op
-from omnigraph.changes.effects import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
 from omnigraph.lance_store.staging.stage_fragments import write_to
@@ -18,6 +16,8 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.changed_rows import ChangedRows
 from omnigraph.merge.three_way import MergedRows
+from omnigraph.writes.change_list import Op
+from omnigraph.writes.effects import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
 
 _ROWS_PER_FRAGMENT = 500_000
 BYTES_PER_FRAGMENT = 512 * 1024 * 1024

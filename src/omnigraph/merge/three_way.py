@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
-from omnigraph.changes.effects import Located
-from omnigraph.changes.row_compare import Mask, differing_rows, differing_values
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take
 from omnigraph.merge.values import given_value
+from omnigraph.writes.effects import Located
+from omnigraph.writes.row_compare import Mask, differing_rows, differing_values
 
 Disputed = Mapping[str, frozenset[str]]
 """Entity id -> columns about which the merged ancestors disagreed: equal to nothing."""

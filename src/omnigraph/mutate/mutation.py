@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
@@ -24,6 +23,7 @@ from omnigraph.mutate.statements import ReadPlan, Setting, run_statements
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
+from omnigraph.writes.changeset import ChangeSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.staging.preview import drop_preview, preview_edit
@@ -15,6 +13,8 @@ from omnigraph.lance_store.staging.stage import RowEdit
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
 
 
 @contextmanager

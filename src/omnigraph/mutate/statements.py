@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
@@ -33,6 +31,8 @@ from omnigraph.values.clock import Clock
 from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 from omnigraph.values.json_values import parse_blob
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.fill_embeddings import fill_embeddings
 
 ReadPlan = Callable[[Snapshot, reads.ReadOp, Mapping[str, Any]], pa.Table]
 """Runs a read plan on a snapshot with these parameters."""

@@ -13,9 +13,6 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, Catalog, EntityType
-from omnigraph.changes.change_list import ChangeListWriter, Op
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import AdoptRows
 from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
@@ -39,6 +36,9 @@ from omnigraph.vectors.vector_requests import (
     ThreadRequests,
     VectorRequests,
 )
+from omnigraph.writes.change_list import ChangeListWriter, Op
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import AdoptRows
 
 _BLOCK = 20_000
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnigraph.changes.shape import Edit
 from omnigraph.execute.topology.cache_files import CacheFiles
 from omnigraph.execute.topology.stored_topology import StoredTopology
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.writes.shape import Edit
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 QUERY = "query q() { match { $a: Person $a knows $b } return { $a.name, $b.name, $b.age } }"

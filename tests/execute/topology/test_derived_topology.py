@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import OmnigraphError
 from omnigraph.execute.topology.adjacency import Adjacency
 from omnigraph.execute.topology.cache_files import CacheFiles
@@ -27,6 +26,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.piecemeal_graphs import with_cache
 
 SCHEMA = """

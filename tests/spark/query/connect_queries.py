@@ -11,12 +11,12 @@ import pytest
 from test_spark_conformance import EVERY, SHARED
 
 from omnigraph import init
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.query import spark_executor
 from omnigraph.spark.session import running_session, spark_session, stop_session
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance
 from omnigraph_testing.spark_graphs import SparkGraphs
 

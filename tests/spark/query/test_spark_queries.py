@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from omnigraph.changes.shape import Edit
 from omnigraph.cli.main import app
 from omnigraph.errors import EngineCannot, InvalidArgument, OmnigraphError, ResourceLimit
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.writes.shape import Edit
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from omnigraph import init
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import FeedGap, InvalidArgument
 from omnigraph.graph.handle import Graph
 from omnigraph.spark.source.failures import omnigraph_error
 from omnigraph.spark.source.source import OmnigraphSource
+from omnigraph.writes.shape import Edit
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument, PreconditionFailed, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.load.options import LoadReceipt
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph.spark import GraphReader, GraphWriter
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.invariants import assert_at_rest
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]

@@ -9,12 +9,12 @@ from frames import SCHEMA
 from pyspark.sql.types import StructType
 
 from omnigraph import init
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.spark.source.failures import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
+from omnigraph.writes.shape import Edit
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from omnigraph.changes.shape import Edit
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.reads.fragment_reads import read_target
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
@@ -24,6 +23,7 @@ from omnigraph.spark.query.answer import _packed
 from omnigraph.spark.query.fragment_tasks import FragmentScan, read_tasks
 from omnigraph.spark.query.rows import Output
 from omnigraph.spark.source.source import OmnigraphSource
+from omnigraph.writes.shape import Edit
 
 WORKER = """
 import json, pickle, sys

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from omnigraph import init
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.spark.source.failures import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.spark_trouble import claim
 

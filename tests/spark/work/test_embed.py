@@ -8,7 +8,6 @@ import pytest
 from embedding_service import EmbeddingService
 
 import omnigraph
-from omnigraph.changes.shape import Edit
 from omnigraph.embed.mock import MockProvider
 from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingUnavailable, InvalidArgument, ModelMismatch
@@ -16,6 +15,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.models import EmbeddingSettings, PipelineSettings, Settings
 from omnigraph.vectors.vector_requests import RateLimit
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.fakes import FakeClock
 
 WIDTH = 4

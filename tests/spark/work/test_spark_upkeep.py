@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from omnigraph.changes.shape import Edit
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
@@ -21,6 +20,7 @@ from omnigraph.lance_store.search.vector_search import nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.values.identifiers import node_table
+from omnigraph.writes.shape import Edit
 from omnigraph_testing.engine_parts import with_parts
 from omnigraph_testing.invariants import assert_at_rest
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.changes.change_list import ChangeListWriter, Op
-from omnigraph.changes.effects import AdoptRows
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.staging.stage_fragments import write_to
 from omnigraph.lance_store.store import Dataset
@@ -14,6 +12,8 @@ from omnigraph.load.write_tables import TableWriter, adopt, differing
 from omnigraph.manifest.records import TablePin
 from omnigraph.spark.load.written_spool import PlacedPart, WrittenSpool
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.change_list import ChangeListWriter, Op
+from omnigraph.writes.effects import AdoptRows
 
 
 class AdoptingWriter(TableWriter):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import WriteRequest
 from omnigraph.integrity.validate import claims
 from omnigraph.load.commit_load import commit_load
@@ -24,6 +23,7 @@ from omnigraph.spark.load.written_input import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.known_names import SPARK
+from omnigraph.writes.changeset import ChangeSet
 
 
 def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:

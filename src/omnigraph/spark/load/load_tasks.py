@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
-from omnigraph.changes.fill_embeddings import fill_embeddings
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import OmnigraphError
@@ -36,6 +35,7 @@ from omnigraph.spark.load.input_pieces import Piece, read_batches, read_piece
 from omnigraph.spark.load.line_runs import Lines, encode_lines
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.fill_embeddings import fill_embeddings
 
 _ROWS_PER_FRAGMENT = 1024 * 1024
 _BYTES_PER_FRAGMENT = 256 * 1024**2

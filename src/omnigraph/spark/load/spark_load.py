@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any
 
 from omnigraph.catalog.model import Catalog, embedding_of
-from omnigraph.changes.changeset import ChangeSet
 from omnigraph.commit.request import Claims
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
@@ -49,6 +48,7 @@ from omnigraph.spark.load.written_input import Placed, in_order, take_written
 from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.values.known_names import SPARK
+from omnigraph.writes.changeset import ChangeSet
 
 
 @dataclass(frozen=True, slots=True)

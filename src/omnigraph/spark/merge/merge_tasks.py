@@ -18,7 +18,6 @@ import pyarrow as pa
 from omnigraph import failpoints
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.changes.row_compare import Mask
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.integrity.row_checks import check_rows
@@ -32,6 +31,7 @@ from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.row_work import Findings
 from omnigraph.merge.table_merge import TableMerge
 from omnigraph.merge.table_output import fragment_sized
+from omnigraph.writes.row_compare import Mask
 
 TASK, IDS, RESULT = "task", "ids", "result"
 RESULT_COLUMNS = f"{TASK} int, {RESULT} binary"

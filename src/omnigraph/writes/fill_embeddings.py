@@ -7,11 +7,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EntityType, embedding_of
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.effects import EditRows
 from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
 
 
 def fill_edits(catalog: Catalog, changes: ChangeSet, provider: EmbeddingProvider) -> ChangeSet:

@@ -10,11 +10,11 @@ import pytest
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
-from omnigraph.changes.shape import Edit, shape_edits, shape_rows
 from omnigraph.errors import NotFound, ValidationFailed
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
 from omnigraph.values.temporal import FIRST_MILLI, LAST_MILLI
+from omnigraph.writes.shape import Edit, shape_edits, shape_rows
 
 TEXT, NUMBER = ScalarType(ScalarKind.STRING), ScalarType(ScalarKind.I32)
 PERSON = NodeType(

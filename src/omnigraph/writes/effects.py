@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.changes.change_list import ChangeList
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import BuiltIndex
+from omnigraph.writes.change_list import ChangeList
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ from omnigraph.catalog.model import (
     NodeType,
     spelled,
 )
-from omnigraph.changes.changeset import ChangeSet
-from omnigraph.changes.derived_ids import derived_ids
-from omnigraph.changes.effects import EditRows
-from omnigraph.changes.python_values import python_column
 from omnigraph.errors import InvalidArgument, ValidationFailed
 from omnigraph.values.arrow_types import cut_to_millis
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.derived_ids import derived_ids
+from omnigraph.writes.effects import EditRows
+from omnigraph.writes.python_values import python_column
 
 Rows: TypeAlias = Any
 """An Arrow table or a sequence of dicts."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.changes.row_compare import differing_rows
+from omnigraph.writes.row_compare import differing_rows
 
 NAN = float("nan")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.changes.effects import Effect
 from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.effects import Effect
 
 
 @dataclass(frozen=True, slots=True)
