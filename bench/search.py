@@ -18,12 +18,11 @@ from lance.query import MatchQuery
 from bench.harness import Figure, milliseconds, p50, report
 from bench.peers import peer_python
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.search.index_segments import find_index
-from omnigraph.lance_store.search.search_calls import bm25, text_matches
+from omnigraph.lance_store.search.indexes import find_index
+from omnigraph.lance_store.search.text_search import bm25, text_matches
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
-from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
+from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes, stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from omnigraph.lance_store.objects.stored_file import StoredFile
+from omnigraph.lance_store.objects.control_files import StoredFile
 
 
 class FakeClock:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes
+from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes, stage_indexes
 from omnigraph.lance_store.staging.stage import StagedWrite
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexSpec
 

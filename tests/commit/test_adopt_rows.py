@@ -14,7 +14,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store.staging.stage_fragments import write_rows, write_target
+from omnigraph.lance_store.staging.written_fragments import write_rows, write_target
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings

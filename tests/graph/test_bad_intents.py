@@ -23,7 +23,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.lance_store.objects.local_files import LocalFiles
+from omnigraph.lance_store.objects.control_files import LocalFiles
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import node_table
 from omnigraph.writes.changeset import ChangeSet

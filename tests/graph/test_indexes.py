@@ -15,7 +15,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search import vector_search
-from omnigraph.lance_store.search.search_calls import text_matches
+from omnigraph.lance_store.search.text_search import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.lance_store.staging.index_builds import build_segment

@@ -23,8 +23,8 @@ from omnigraph.errors import (
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.lance_store.objects import local_files
-from omnigraph.lance_store.objects.local_files import LocalFiles
+from omnigraph.lance_store.objects import control_files
+from omnigraph.lance_store.objects.control_files import LocalFiles
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
@@ -213,7 +213,7 @@ def test_no_space_for_the_intent(graph: Graph, monkeypatch: pytest.MonkeyPatch) 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(local_files, "_write_all", full)
+        patch.setattr(control_files, "_write_all", full)
         with pytest.raises(StorageFull, match="free some and repeat"):
             graph.apply(ONE_NOTE)
     assert content(graph) == before

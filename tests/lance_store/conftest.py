@@ -9,12 +9,12 @@ import pytest
 from omnigraph.lance_store.dataset_branches import create_dataset
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit
-from omnigraph.lance_store.staging.stage_maintenance import (
+from omnigraph.lance_store.staging.compaction import (
     plan_compaction,
     run_compaction,
     stage_compaction,
 )
+from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit
 from omnigraph.lance_store.store import DatasetVersion, Store
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])

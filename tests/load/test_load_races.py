@@ -13,7 +13,7 @@ import pytest
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.lance_store.staging import stage_fragments
+from omnigraph.lance_store.staging import written_fragments
 from omnigraph.load import write_tables
 from omnigraph.values.identifiers import TableKey
 from omnigraph_testing.engine_parts import with_parts
@@ -33,7 +33,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(dataset: Any, rows: Any) -> tuple[str, ...]:
         calls.append(rows.num_rows)
-        return stage_fragments.write_to(dataset, rows)
+        return written_fragments.write_to(dataset, rows)
 
     monkeypatch.setattr(write_tables, "write_to", counted)
     return calls

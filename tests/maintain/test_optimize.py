@@ -11,7 +11,7 @@ from omnigraph.cli.main import app
 from omnigraph.errors import NotFound
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.staging.stage_maintenance import run_compaction
+from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.maintenance import Pace, optimize_table
 from omnigraph.maintain.table_work import LocalWork

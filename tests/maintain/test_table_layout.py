@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lance_store.reads.table_shape import TableShape
+from omnigraph.lance_store.reads.scan import TableShape
 from omnigraph.maintain.table_layout import Layout, is_due
 from omnigraph.settings.models import MaintenanceSettings
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.lance_store.search import index_checks
+from omnigraph.lance_store.search import indexes
 from omnigraph.manifest.layout import RECOVERY
 
 
@@ -62,7 +62,7 @@ def test_an_index_that_finds_other_rows_is_found(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     """The index of another table lies where this one's should: only a comparison shows it."""
-    monkeypatch.setattr(index_checks, "_CHEAP_VALUES", 5)
+    monkeypatch.setattr(indexes, "_CHEAP_VALUES", 5)
     graph.apply({"Note": {"insert": [{"id": f"m{n:02}", "text": "x"} for n in range(30)]}})
     graph.optimize()
     store = graph.engine.store
@@ -92,7 +92,7 @@ def test_an_index_that_finds_other_rows_is_found(
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 99, 100, 101])
 def test_no_two_values_share_both_of_their_groups(count: int) -> None:
-    groups = [set(g) for g in index_checks._groups(count)]
+    groups = [set(g) for g in indexes._groups(count)]
     for one in range(count):
         together = [g for g in groups if one in g]
         assert len(together) == 2

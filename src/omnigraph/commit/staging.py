@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.staging.compaction import stage_compaction
+from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_without_inherited
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
-from omnigraph.lance_store.staging.stage_fragments import stage_adoption
-from omnigraph.lance_store.staging.stage_indexes import stage_indexes, stage_without_inherited
-from omnigraph.lance_store.staging.stage_maintenance import stage_compaction
+from omnigraph.lance_store.staging.written_fragments import stage_adoption
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.publication import TableMove

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.diff.entity_rows import AlignedRows, TableAt
-from omnigraph.lance_store.reads.row_width import bytes_per_row
+from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 
 _FIRST_IDS = 4096

@@ -8,7 +8,7 @@ from typing import Any
 
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.graph.engine import Engine
-from omnigraph.lance_store.search.index_segments import coverage
+from omnigraph.lance_store.search.indexes import coverage
 from omnigraph.maintain.maintenance import Pace, index_table
 from omnigraph.maintain.table_work import HERE, TableWork
 from omnigraph.values.identifiers import TableKey

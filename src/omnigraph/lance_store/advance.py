@@ -9,8 +9,8 @@ from lance.commit import CommitConflictError
 from lance.optimize import Compaction
 
 from omnigraph.lance_store.objects.storage_errors import is_panic, storage_errors
+from omnigraph.lance_store.staging.compaction import RewriteTasks
 from omnigraph.lance_store.staging.stage import StagedWrite
-from omnigraph.lance_store.staging.stage_maintenance import RewriteTasks
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
 
 

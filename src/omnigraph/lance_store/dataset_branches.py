@@ -14,7 +14,7 @@ from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schema
 from omnigraph.lance_store.objects.base_paths import manifest_path, relocate
 from omnigraph.lance_store.objects.storage_errors import storage_errors
-from omnigraph.lance_store.search.index_segments import index_name
+from omnigraph.lance_store.search.indexes import index_name
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
 # Of these object_store encodes nothing.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -16,6 +18,44 @@ from omnigraph.lance_store.objects.base_paths import check_base
 from omnigraph.lance_store.objects.control_files import ControlFiles, open_control_files
 from omnigraph.lance_store.objects.storage_errors import is_not_found, storage_errors, translate
 from omnigraph.lance_store.objects.storage_location import StorageLocation
+
+_STILL_NANOSECONDS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FolderMark:
+    """Which folder it was and when it last changed."""
+
+    inode: int
+    changed: int
+
+
+class VersionFolder:
+    """The folder of one dataset branch; looked at before every read of a head."""
+
+    def __init__(self, root: Path, location: str, branch: str | None) -> None:
+        tree = () if branch is None else ("tree", branch)
+        self._path = str(root.joinpath(location, *tree, "_versions"))
+
+    def mark(self) -> FolderMark | None:
+        """How the folder looks now; None when it is gone or changed too recently to tell."""
+        found = self._look()
+        if found is None or time.time_ns() - found.st_mtime_ns < _STILL_NANOSECONDS:
+            return None
+        return FolderMark(found.st_ino, found.st_mtime_ns)
+
+    def is_still(self, mark: FolderMark) -> bool:
+        found = self._look()
+        return (
+            found is not None and found.st_mtime_ns == mark.changed and found.st_ino == mark.inode
+        )
+
+    def _look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self._path)  # noqa: PTH116 - Path costs more than the call
+        except OSError:
+            return None
+
 
 Dataset = Any
 """A `lance.LanceDataset` at one version: immutable, shareable between threads."""

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.compare_stored import compare_with_stored
 from omnigraph.load.prepare import PreparedInput

@@ -17,9 +17,8 @@ from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
-from omnigraph.lance_store.objects.base_paths import branch_manifest, relocated
-from omnigraph.lance_store.objects.copy_files import copy_files
-from omnigraph.lance_store.objects.stored_file import StoredFile
+from omnigraph.lance_store.objects.base_paths import branch_manifest, copy_files, relocated
+from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.layout import (
     HISTORY,

@@ -18,7 +18,7 @@ from omnigraph.commit.intents import GC, Intent, IntentKind
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.lance_store.dataset_files import lineages
-from omnigraph.lance_store.objects.stored_file import StoredFile
+from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.garbage import Cutoffs, Removal, find_garbage
 from omnigraph.maintain.needed import Needed, Retention, needed_now

@@ -18,7 +18,7 @@ from omnigraph.lance_store.dataset_files import (
     needed_content,
     tagged_versions,
 )
-from omnigraph.lance_store.objects.stored_file import StoredFile
+from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.needed import Needed
 from omnigraph.manifest.layout import (

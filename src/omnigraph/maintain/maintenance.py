@@ -9,9 +9,8 @@ from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.lance_store.staging.index_builds import plan_indexes
-from omnigraph.lance_store.staging.stage_indexes import inherits_indexes
-from omnigraph.lance_store.staging.stage_maintenance import plan_compaction
+from omnigraph.lance_store.staging.compaction import plan_compaction
+from omnigraph.lance_store.staging.index_builds import inherits_indexes, plan_indexes
 from omnigraph.maintain.table_work import HERE, TableWork
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey

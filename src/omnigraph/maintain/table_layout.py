@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.catalog.model import EntityType
-from omnigraph.lance_store.reads.table_shape import TableShape, table_shape
-from omnigraph.lance_store.search.index_segments import coverage
+from omnigraph.lance_store.reads.scan import TableShape, table_shape
+from omnigraph.lance_store.search.indexes import coverage
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.settings.models import MaintenanceSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.staging.index_builds import build_indexes
-from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import BuiltIndex, IndexBuild
 

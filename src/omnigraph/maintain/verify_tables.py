@@ -13,7 +13,7 @@ from omnigraph.integrity.stored_image import StoredImage
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.dataset_files import lineages, needed_content
 from omnigraph.lance_store.reads.scan import read_table
-from omnigraph.lance_store.search.index_checks import disagreeing_values
+from omnigraph.lance_store.search.indexes import disagreeing_values
 from omnigraph.lance_store.store import Dataset, Store, head_version
 from omnigraph.maintain.findings import Findings
 from omnigraph.manifest.records import TablePin

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from omnigraph import failpoints
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lance_store.advance import HeadMoved, advance
-from omnigraph.lance_store.old_versions import OldVersions
+from omnigraph.lance_store.dataset_files import OldVersions
 from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState, state_to_rows

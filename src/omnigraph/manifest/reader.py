@@ -9,9 +9,15 @@ from typing import NoReturn, TypeVar
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import FormatUnknown, NotFound, SnapshotReclaimed, StorageFailure
-from omnigraph.lance_store.objects.version_folder import FolderMark, VersionFolder
 from omnigraph.lance_store.reads.scan import read_table
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
+from omnigraph.lance_store.store import (
+    Dataset,
+    DatasetVersion,
+    FolderMark,
+    Store,
+    VersionFolder,
+    head_version,
+)
 from omnigraph.manifest.branch_state import BranchState, state_from_rows
 from omnigraph.manifest.format_stamp import check_readable, read_stamp
 from omnigraph.manifest.history import HistoryReader

@@ -11,7 +11,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.integrity.deltas import TableDelta
-from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.changed_rows import ChangedRows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,25 +15,53 @@ from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.rules import Required
 from omnigraph.integrity.violations import Report, Violation
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.writes import Assignment, Delete, DeleteMatched, Insert, Update, WriteOp
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.store import Dataset, Store
+from omnigraph.lance_store.staging.stage import RowEdit, drop_preview, preview_edit
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.mutate.overlay import overlaid
 from omnigraph.mutate.pending import PendingTable
-from omnigraph.mutate.predicates import frame_of, over_rows
-from omnigraph.mutate.row_search import matching_rows
+from omnigraph.mutate.row_search import frame_of, matching_rows, over_rows
 from omnigraph.values.arrow_types import is_blob
-from omnigraph.values.clock import Clock
+from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 from omnigraph.values.json_values import parse_blob
 from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.effects import EditRows
 from omnigraph.writes.fill_embeddings import fill_embeddings
+
+
+@contextmanager
+def overlaid(store: Store, snapshot: Snapshot, changes: ChangeSet) -> Iterator[Snapshot]:
+    """The snapshot without what `changes` deletes, cascades included.
+
+    A query either deletes or writes, never both, and only deletes are followed by patterns.
+    """
+    tables = dict(snapshot.tables)
+    previews: list[DatasetVersion] = []
+    try:
+        for effect in with_cascades(snapshot, store, changes).effects:
+            assert isinstance(effect, EditRows)
+            assert effect.inserts is None
+            assert effect.upserts is None
+            pin = snapshot.pin(effect.key)
+            gone = find_rows(store.open(pin.at), effect.deletes)
+            if gone.num_rows:
+                at = preview_edit(store, pin.at, RowEdit(None, None, gone))
+                previews.append(at)
+                left = pin.row_count - gone.num_rows
+                tables[effect.key] = pin.changed_to(at.version, left, SYSTEM_CLOCK.new_ulid())
+        yield replace(snapshot, tables=tables)
+    finally:
+        for preview in previews:
+            drop_preview(store, preview)
+
 
 ReadPlan = Callable[[Snapshot, reads.ReadOp, Mapping[str, Any]], pa.Table]
 """Runs a read plan on a snapshot with these parameters."""

@@ -16,7 +16,7 @@ from omnigraph.errors import InvalidArgument, StorageFailure
 from omnigraph.export.export_graph import ExportReceipt, chosen_types, whole_directory
 from omnigraph.export.ndjson import lines
 from omnigraph.export.parquet import write_parquet_file
-from omnigraph.lance_store.reads.fragment_reads import (
+from omnigraph.lance_store.reads.scan import (
     ReadTarget,
     fragment_ids,
     read_fragments,

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from omnigraph.lance_store.objects.storage_location import StorageLocation
+from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.staging.index_builds import build_segment
-from omnigraph.lance_store.staging.stage_maintenance import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job

@@ -17,7 +17,7 @@ from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
 from omnigraph.lance_store.reads.row_lookup import find_sorted
-from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import EmbeddingSettings

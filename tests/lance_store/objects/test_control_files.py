@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import StorageFailure, StorageUnsafe
-from omnigraph.lance_store.objects import conditional_delete, local_files
+from omnigraph.lance_store.objects import control_files
 from omnigraph.lance_store.objects.control_files import (
     ControlFiles,
+    LocalFiles,
     open_control_files,
     prove_put_if_absent,
 )
-from omnigraph.lance_store.objects.local_files import LocalFiles
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -136,12 +136,12 @@ def test_an_object_replaced_between_look_and_delete_stays(
         files.put("refs/x", b"new")
 
     if isinstance(files, LocalFiles):
-        real = local_files._lock_in_time
-        monkeypatch.setattr(local_files, "_lock_in_time", lambda fd: (replaced(), real(fd)))
+        real = control_files._lock_in_time
+        monkeypatch.setattr(control_files, "_lock_in_time", lambda fd: (replaced(), real(fd)))
     else:
-        ours = conditional_delete.delete_if_unchanged
+        ours = control_files.delete_if_unchanged
         monkeypatch.setattr(
-            conditional_delete,
+            control_files,
             "delete_if_unchanged",
             lambda *arguments: (replaced(), ours(*arguments))[1],
         )
@@ -168,7 +168,7 @@ def test_who_removes_the_same_object_waits_for_its_turn(tmp_path: Path) -> None:
 def test_a_stopped_remover_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "_LOCK_ATTEMPTS", 3)
+    monkeypatch.setattr(control_files, "_LOCK_ATTEMPTS", 3)
     files = open_control_files(parse_location(tmp_path, {}))
     files.put("x", b"data")
     fd = os.open(tmp_path / "x", os.O_RDONLY)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.lance_store.objects import local_files
-from omnigraph.lance_store.objects.local_files import LocalFiles
+from omnigraph.lance_store.objects import control_files
+from omnigraph.lance_store.objects.control_files import LocalFiles
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from omnigraph.lance_store.objects.local_files import LocalFiles
+from omnigraph.lance_store.objects.control_files import LocalFiles
 release = LocalFiles(Path(sys.argv[1])).put_held("a/held", b"x")
 print("held", flush=True)
 if sys.argv[2] == "release":
@@ -87,7 +87,7 @@ def test_a_failed_put_leaves_nothing(
 
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patch:
-        patch.setattr(local_files, "_write_all", fail)
+        patch.setattr(control_files, "_write_all", fail)
         with pytest.raises(StorageFailure, match="writing a/key"):
             files.put("a/key", b"data")
     assert files.get("a/key") is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.lance_store.objects.version_folder import VersionFolder
+from omnigraph.lance_store.store import VersionFolder
 
 LONG_AGO = 1_700_000_000_000_000_000
 

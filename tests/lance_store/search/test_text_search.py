@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.search.search_calls import bm25, text_matches
+from omnigraph.lance_store.search.text_search import bm25, text_matches
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
 from omnigraph.values.text_terms import default_edits, terms, within_edits

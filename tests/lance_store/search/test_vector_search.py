@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.search import vector_calibration, vector_search
-from omnigraph.lance_store.search.index_segments import find_index
+from omnigraph.lance_store.search import vector_search
+from omnigraph.lance_store.search.indexes import find_index
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.lance_store.staging import index_builds
@@ -132,7 +132,7 @@ def test_calibration_samples_small_fragments_too(tmp_path: Path, vectors: Any) -
     )
     blocks = list(VectorColumns(0).blocks(dataset, "v"))
     assert len(blocks) == 80
-    assert len(vector_calibration._sample(blocks, 4000 // 64)) in (64, 65)
+    assert len(vector_search._sample(blocks, 4000 // 64)) in (64, 65)
 
 
 @pytest.mark.usefixtures("small_flat_limit")

@@ -12,8 +12,8 @@ from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.staging.compaction import plan_compaction, run_compaction
 from omnigraph.lance_store.staging.stage import StagedWrite
-from omnigraph.lance_store.staging.stage_maintenance import plan_compaction, run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.indexes import IndexKind, IndexSpec

@@ -17,7 +17,7 @@ import pytest
 from pyspark import cloudpickle
 
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store.reads.fragment_reads import read_target
+from omnigraph.lance_store.reads.scan import read_target
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
 from omnigraph.spark.query.answer import _packed
 from omnigraph.spark.query.fragment_tasks import FragmentScan, read_tasks

@@ -15,7 +15,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search import vector_search
-from omnigraph.lance_store.search.search_calls import text_matches
+from omnigraph.lance_store.search.text_search import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.settings.models import MaintenanceSettings, Settings

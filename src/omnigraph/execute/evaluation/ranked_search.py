@@ -14,7 +14,7 @@ from omnigraph.execute.views.entity_view import MISSING, EntityView, TableView
 from omnigraph.execute.views.frame import Binding, Frame
 from omnigraph.execute.views.partial_view import PartialView
 from omnigraph.ir.reads import Fuse, Search
-from omnigraph.lance_store.search.search_calls import Ranking, bm25, text_matches
+from omnigraph.lance_store.search.text_search import Ranking, bm25, text_matches
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.values.text_match import text_mask, text_query
 

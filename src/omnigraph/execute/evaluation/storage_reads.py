@@ -17,7 +17,7 @@ from omnigraph.execute.views.partial_view import PartialView
 from omnigraph.ir import expressions as ex
 from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, read_where
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.search.index_segments import uncovered_rows
+from omnigraph.lance_store.search.indexes import uncovered_rows
 from omnigraph.plan.physical import ColdRead, Find, LookUp
 from omnigraph.values.entity_ids import canonical_text
 

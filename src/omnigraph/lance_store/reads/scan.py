@@ -3,14 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
-from omnigraph.lance_store.objects.storage_errors import snapshot_errors
-from omnigraph.lance_store.store import Dataset
+from omnigraph.lance_store.objects.storage_errors import snapshot_errors, storage_errors
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+
+_ROWS_PER_BATCH = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTarget:
+    """One dataset at one version, for a worker. Pickles."""
+
+    uri: str
+    version: int
+    storage_options: dict[str, str] = field(default_factory=dict)
+
+
+def read_target(store: Store, at: DatasetVersion) -> ReadTarget:
+    uri = store.dataset_uri(at.location, at.branch)
+    return ReadTarget(uri, at.version, dict(store.location.options))
+
+
+def fragment_ids(store: Store, at: DatasetVersion) -> list[tuple[int, int]]:
+    """(fragment id, rows), ascending."""
+    with snapshot_errors(f"listing fragments of {at.location}"):
+        fragments = store.open(at).get_fragments()
+        return sorted((f.fragment_id, f.count_rows()) for f in fragments)
+
+
+def read_fragments(
+    target: ReadTarget,
+    fragments: Sequence[int],
+    columns: Sequence[str],
+    row_filter: str | None = None,
+) -> Iterator[pa.Table]:
+    """Live rows of these fragments that pass a Lance filter, blobs as bytes, a batch at a time."""
+    with snapshot_errors(f"reading {target.uri}"):
+        dataset = lance.dataset(
+            target.uri, version=target.version, storage_options=target.storage_options or None
+        )
+        scanner = dataset.scanner(
+            columns=list(columns),
+            filter=row_filter,
+            fragments=[dataset.get_fragment(number) for number in fragments],
+            batch_size=_ROWS_PER_BATCH,
+            **scan_options(dataset),
+        )
+        for batch in scanner.to_batches():
+            yield pa.Table.from_batches([batch])
+
+
+# Bytes of one blob are in no file that the metadata of a fragment measures.
+_BLOB = 64 * 1024
+_VALUE = 16
+
+
+def bytes_per_row(dataset: Dataset) -> int:
+    """What a row takes in memory: what it takes on disk, or by its types if that is more."""
+    with snapshot_errors("reading fragment metadata"):
+        fragment_ids = dataset.fragment_ids()
+        sampled = {min(fragment_ids), max(fragment_ids)} if len(fragment_ids) else set()
+        stored = [_stored(dataset.get_fragment(number).metadata) for number in sampled]
+    declared = sum(_declared(field.type) for field in dataset.schema)
+    return max(declared, *stored, 0)
+
+
+def _stored(fragment: Any) -> int:
+    size = sum(int(file.file_size_bytes or 0) for file in fragment.files)
+    return size // max(int(fragment.physical_rows), 1)
+
+
+def _declared(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.ExtensionType):
+        return _BLOB
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * 4
+    return _VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """Fragments, and the rows in them that are deleted but still stored; about how many bytes."""
+
+    fragments: int
+    small_fragments: int
+    deleted_rows: int
+    stored_rows: int
+    stored_bytes: int
+
+
+def table_shape(dataset: Dataset, small: int) -> TableShape:
+    """Fragments below `small` rows count as small."""
+    with storage_errors("reading fragments"):
+        found = dataset.get_fragments()
+        stored = sum(f.physical_rows for f in found)
+        return TableShape(
+            fragments=len(found),
+            small_fragments=sum(f.physical_rows < small for f in found),
+            deleted_rows=sum(f.num_deletions for f in found),
+            stored_rows=stored,
+            stored_bytes=stored * bytes_per_row(dataset),
+        )
 
 
 def read_ids(dataset: Dataset) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from lance import LanceOperation, Transaction
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
@@ -116,3 +116,18 @@ def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], 
         else:
             touched.append(metadata)
     return touched, emptied
+
+
+def preview_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> DatasetVersion:
+    """A detached version with the edit applied; HEAD does not move. `drop_preview` removes it."""
+    staged = stage_edit(store, at, edit)
+    with storage_errors(f"previewing {at.location}"):
+        handle = LanceDataset.commit(store.open(at), staged.transaction, detached=True)
+    preview = DatasetVersion(at.location, at.branch, int(handle.version))
+    store.remember(preview, handle)
+    return preview
+
+
+def drop_preview(store: Store, preview: DatasetVersion) -> None:
+    store.forget(preview)
+    store.forget_detached(preview, preview.version)

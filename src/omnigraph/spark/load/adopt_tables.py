@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.spool import PLACE, Spool
 from omnigraph.load.write_tables import TableWriter, adopt, differing

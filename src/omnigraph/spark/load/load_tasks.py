@@ -26,7 +26,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import OmnigraphError
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.violations import Place, Places, Report, Violation
-from omnigraph.lance_store.staging.stage_fragments import WriteTarget, write_rows
+from omnigraph.lance_store.staging.written_fragments import WriteTarget, write_rows
 from omnigraph.load.complete_rows import as_stored, with_ids
 from omnigraph.load.sources import ReadOptions, Source
 from omnigraph.load.typed_rows import Parsed, TypedRows

@@ -13,7 +13,7 @@ from omnigraph.commit.request import Claims
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import claims
-from omnigraph.lance_store.staging.stage_fragments import write_target
+from omnigraph.lance_store.staging.written_fragments import write_target
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.landing import SMALL_INPUT, Landing
 from omnigraph.load.line_values import BlobBases

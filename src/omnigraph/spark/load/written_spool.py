@@ -12,8 +12,11 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.lance_store.reads.scan import read_table
-from omnigraph.lance_store.staging.stage_fragments import write_target
-from omnigraph.lance_store.staging.written_rows import written_columns, written_dataset
+from omnigraph.lance_store.staging.written_fragments import (
+    write_target,
+    written_columns,
+    written_dataset,
+)
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.load.spool import PLACE
 from omnigraph.spark.load.line_runs import Lines, decode_lines

@@ -24,7 +24,7 @@ from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.objects.storage_location import StorageLocation
-from omnigraph.lance_store.staging.stage_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions

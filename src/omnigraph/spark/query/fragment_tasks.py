@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.lance_store.reads.fragment_reads import ReadTarget, read_fragments
+from omnigraph.lance_store.reads.scan import ReadTarget, read_fragments
 from omnigraph.spark.column_types import to_spark_batches
 
 

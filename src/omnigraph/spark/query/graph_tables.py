@@ -18,8 +18,7 @@ from pyspark.sql import types as spark
 
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
-from omnigraph.lance_store.reads.fragment_reads import fragment_ids, read_target
-from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.lance_store.reads.scan import fragment_ids, read_table, read_target
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.column_types import (

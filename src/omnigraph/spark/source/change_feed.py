@@ -17,7 +17,7 @@ from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
 from omnigraph.feed.poll import BEGINNING, NOW, FeedRequest, poll
 from omnigraph.feed.records import FeedBlock
-from omnigraph.lance_store.reads.fragment_reads import read_fragments
+from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.source.change_rows import change_schema
 from omnigraph.spark.source.options import ChangesRequest, TableRequest

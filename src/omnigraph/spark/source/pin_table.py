@@ -6,7 +6,7 @@ import omnigraph
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.fragment_reads import fragment_ids, read_target
+from omnigraph.lance_store.reads.scan import fragment_ids, read_target
 from omnigraph.spark.source.conditions import parse_filter
 from omnigraph.spark.source.options import TableRequest
 from omnigraph.spark.source.pinned_table import PinnedTable

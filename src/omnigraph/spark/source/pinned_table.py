@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.lance_store.reads.fragment_reads import ReadTarget
+from omnigraph.lance_store.reads.scan import ReadTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.fragment_reads import read_fragments
+from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark.source.failures import told_to_spark
 from omnigraph.spark.source.pinned_table import PinnedTable

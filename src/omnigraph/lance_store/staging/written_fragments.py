@@ -7,17 +7,21 @@ fragments are invisible until a staged transaction that names them is committed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance import LanceOperation
+from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.errors import StorageFailure, WriterFenced
 from omnigraph.lance_store.blobs import to_lance_rows
-from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.objects.storage_errors import is_gone, storage_errors
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.staging.stage import ROWS_PER_FILE, StagedWrite, stage_update
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -88,3 +92,54 @@ def _in_passes(batches: Iterable[pa.Array]) -> Iterable[pa.Array]:
             waiting = []
     if waiting:
         yield pc.unique(pa.chunked_array(waiting))
+
+
+_ROWS_PER_BATCH = 64 * 1024
+
+
+def written_columns(target: WriteTarget, fragment: str, columns: Sequence[str]) -> pa.Table:
+    """A few columns of a fragment that `write_rows` returned, in row order; none a blob."""
+    options = dict(target.storage_options) or None
+    tables = []
+    with _own_files(f"reading rows written for {target.uri}"):
+        for file in json.loads(fragment)["files"]:
+            path = f"{target.uri}/data/{file['path']}"
+            reader = LanceFileReader(path, storage_options=options, columns=list(columns))
+            tables.append(reader.read_all(batch_size=_ROWS_PER_BATCH).to_table())
+    return pa.concat_tables(tables).select(list(columns))
+
+
+@contextmanager
+def written_dataset(
+    store: Store, at: DatasetVersion, fragments: Sequence[str]
+) -> Iterator[Dataset]:
+    """Exactly these fragments as a dataset: a detached version nobody else can find."""
+    dataset = store.open(at)
+    decoded = [FragmentMetadata.from_json(text) for text in fragments]
+    with _own_files(f"reading rows written for {at.location}"):
+        detached = lance.LanceDataset.commit(
+            dataset,
+            LanceOperation.Overwrite(dataset.lance_schema, decoded),
+            read_version=at.version,
+            detached=True,
+        )
+    try:
+        yield detached
+    finally:
+        store.forget_detached(at, detached.version)
+
+
+@contextmanager
+def _own_files(action: str) -> Iterator[None]:
+    try:
+        with storage_errors(action):
+            yield
+    except StorageFailure as failure:
+        if not is_gone(failure):
+            raise
+        raise WriterFenced(
+            "rows of this write are not in storage any more: it took longer than cleanup's minimum "
+            "age and cleanup ran meanwhile; repeat it, with GraphWriter or load, which hold "
+            "cleanup off",
+            action=action,
+        ) from failure
