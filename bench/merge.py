@@ -12,7 +12,7 @@ import pyarrow as pa
 from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge.table_merge import CHUNK_BYTES
+from omnigraph.merge.tables import CHUNK_BYTES
 from omnigraph_testing.crash import start
 from omnigraph_testing.workloads import small_catalog
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from omnigraph.graph import merging
-from omnigraph.merge.row_work import RowEngine
+from omnigraph.merge.output import RowEngine
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import (
     RESULT,

@@ -11,7 +11,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.merge import changed_rows, in_turn, table_merge, table_output
+from omnigraph.merge import operation, output, tables
 from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Settings, WriteSettings
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
@@ -93,8 +93,8 @@ def merge_review(report: Report, uri: str) -> None:
 
 def merge_review_beside_others(report: Report, uri: str) -> None:
     """As a large merge is made: computed before it is its turn, its rows in scratch files."""
-    in_turn.LARGE = 0
-    changed_rows.ROWS_IN_MEMORY = 0
+    operation.LARGE = 0
+    output.ROWS_IN_MEMORY = 0
     merge_review(report, uri)
 
 
@@ -116,8 +116,8 @@ def merge_review_on_spark(report: Report, uri: str) -> None:
 
 def merge_review_measured(report: Report, uri: str, bytes_at_once: int) -> None:
     """A merge in pieces of so many bytes; reports the bytes of memory it took at its peak."""
-    table_merge.CHUNK_BYTES = changed_rows.BYTES_IN_MEMORY = bytes_at_once
-    table_output.BYTES_PER_FRAGMENT = 4 * bytes_at_once
+    tables.CHUNK_BYTES = output.BYTES_IN_MEMORY = bytes_at_once
+    output.BYTES_PER_FRAGMENT = 4 * bytes_at_once
     graph = open_graph(uri, actor="victim", settings=settings())
     with PeakMemory() as memory:
         graph.merge("review")
@@ -125,8 +125,8 @@ def merge_review_measured(report: Report, uri: str, bytes_at_once: int) -> None:
 
 
 def revert_beside_others(report: Report, uri: str, commit_id: str) -> None:
-    in_turn.LARGE = 0
-    changed_rows.ROWS_IN_MEMORY = 0
+    operation.LARGE = 0
+    output.ROWS_IN_MEMORY = 0
     graph = open_graph(uri, actor="victim", settings=settings())
     report(graph.revert(commit_id).branch)
 

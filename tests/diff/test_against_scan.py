@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.diff.change import ChangeFilter
-from omnigraph.diff.snapshots import snapshot_changes
+from omnigraph.diff.snapshot_diff import snapshot_changes
 from omnigraph.graph import history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound
-from omnigraph.feed.records import FeedPage
+from omnigraph.feed import FeedPage
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.graph.upkeep import restore_graph

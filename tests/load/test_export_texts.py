@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.export.json_texts import json_texts
+from omnigraph.export.ndjson import json_texts
 from omnigraph.values.arrow_types import arrow_type
 from omnigraph.values.scalars import ListType, ScalarKind, ScalarType, ValueType, VectorType
 from omnigraph.values.temporal import write_moment

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.diff.change import ChangeFilter
-from omnigraph.diff.snapshots import snapshot_changes
+from omnigraph.diff.snapshot_diff import snapshot_changes
 from omnigraph.errors import MergeConflicts
 from omnigraph.graph import history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge import table_merge
+from omnigraph.merge import tables
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph_testing.workloads import small_catalog
 
@@ -32,13 +32,13 @@ def note(graph: Graph, branch: str, *names: str) -> None:
 def considered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many ids each chunk of a merge looked at."""
     counts: list[int] = []
-    real = table_merge.merge_rows
+    real = tables.merge_rows
 
     def counting(three: Any, *rest: Any) -> Any:
         counts.append(len(three.ids))
         return real(three, *rest)
 
-    monkeypatch.setattr(table_merge, "merge_rows", counting)
+    monkeypatch.setattr(tables, "merge_rows", counting)
     return counts
 
 

@@ -11,6 +11,7 @@ from omnigraph.catalog.model import Catalog, NodeType, Property
 from omnigraph.errors import InvalidArgument, MergeConflicts, NotFound, PreconditionFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.merge import operation, output
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.invariants import assert_at_rest
 
@@ -308,9 +309,7 @@ def test_merges_that_make_no_sense(graph: Graph) -> None:
 
 
 def test_large_merges_go_through_scratch_files(graph: Graph, monkeypatch: Any) -> None:
-    from omnigraph.merge import changed_rows
-
-    monkeypatch.setattr(changed_rows, "ROWS_IN_MEMORY", 100)
+    monkeypatch.setattr(output, "ROWS_IN_MEMORY", 100)
     people = [{"name": f"p{i:04}", "age": i} for i in range(3000)]
     graph.apply({"Person": {"insert": people}})
     graph.branches.create("r")
@@ -331,10 +330,8 @@ def test_large_merges_go_through_scratch_files(graph: Graph, monkeypatch: Any) -
 def test_of_very_many_changes_and_conflicts_a_preview_has_the_first(
     graph: Graph, monkeypatch: Any
 ) -> None:
-    from omnigraph.merge import branches, row_work
-
-    monkeypatch.setattr(branches, "MOST_CHANGES", 3)
-    monkeypatch.setattr(row_work, "MOST_CONFLICTS", 2)
+    monkeypatch.setattr(operation, "MOST_CHANGES", 3)
+    monkeypatch.setattr(output, "MOST_CONFLICTS", 2)
     graph.branches.create("r")
     people = [{"name": f"p{i}", "age": 1} for i in range(5)]
     graph.apply({"Person": {"insert": people}, "Note": {"delete": ["n0"]}}, "r")

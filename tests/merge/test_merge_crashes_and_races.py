@@ -12,7 +12,7 @@ from omnigraph import failpoints
 from omnigraph.errors import CommitRejected
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.merge import in_turn
+from omnigraph.merge import operation
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.invariants import assert_at_rest, content
@@ -109,7 +109,7 @@ def test_writers_do_not_wait_for_a_large_merge(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them moves the target: the merge is computed again, and both are there."""
-    monkeypatch.setattr(in_turn, "LARGE", 2)
+    monkeypatch.setattr(operation, "LARGE", 2)
     graph.branches.create("review")
     graph.apply({"Note": {"insert": [{"id": f"r{i}", "text": "r"} for i in range(3)]}}, "review")
     graph.apply({"Note": {"insert": [{"id": "m0", "text": "m"}]}})
@@ -146,7 +146,7 @@ def test_a_large_revert_is_all_or_nothing(graph: Graph, point: str) -> None:
 def test_writers_do_not_wait_for_a_large_revert(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_turn, "LARGE", 0)
+    monkeypatch.setattr(operation, "LARGE", 0)
     commit = graph.apply({"Note": {"insert": [{"id": "r0", "text": "r"}]}}).commit
     write_during(monkeypatch, graph, {"Note": {"insert": [{"id": "meanwhile", "text": "m"}]}})
     graph.revert(commit.graph_commit_id)

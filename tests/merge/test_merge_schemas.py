@@ -20,7 +20,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.errors import MergeConflicts, SchemaRefused
 from omnigraph.graph.handle import Graph
-from omnigraph.merge.catalogs import merge_catalogs
+from omnigraph.merge.schemas import merge_catalogs
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.carry import carry_identities
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omnigraph.diff.change import Change
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.merge import changed_rows, in_turn, table_merge
+from omnigraph.merge import operation, output, tables
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.merge_model import Content, ModelHistory
@@ -136,9 +136,9 @@ def test_long_histories_in_small_pieces(
 ) -> None:
     """Merges beside others and through scratch files, diffs of all pairs, feeds from the start."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_turn, "LARGE", rows_in_memory)
-        patch.setattr(changed_rows, "ROWS_IN_MEMORY", rows_in_memory)
-        patch.setattr(table_merge, "CHUNK_IDS", chunk_ids)
+        patch.setattr(operation, "LARGE", rows_in_memory)
+        patch.setattr(output, "ROWS_IN_MEMORY", rows_in_memory)
+        patch.setattr(tables, "CHUNK_IDS", chunk_ids)
         graph = init(Path(folder) / "g", SCHEMA, settings=SMALL)
         model = play(graph, steps)
         commits = list(model.commits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
+from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
@@ -117,3 +119,29 @@ def sort_key(key: TableKey) -> tuple[bool, str]:
 
 def _nothing(count: int, schema: pa.Schema) -> pa.Table:
     return pa.table({f.name: pa.nulls(count, f.type) for f in schema})
+
+
+_FIRST_IDS = 4096
+_FEWEST_IDS = 64
+
+
+class ChunkSize:
+    """Asked before every chunk, told of its rows afterwards."""
+
+    def __init__(
+        self, store: Store, tables: Iterable[TableAt | None], most_bytes: int, most_ids: int
+    ) -> None:
+        self._most_bytes = most_bytes
+        self._most_ids = most_ids
+        known = [table for table in tables if table is not None]
+        self._width = max([bytes_per_row(store.open(t.pin.at)) for t in known], default=1)
+        self._learned = False
+
+    def __call__(self) -> int:
+        most = self._most_ids if self._learned else min(_FIRST_IDS, self._most_ids)
+        return max(1, min(most, max(_FEWEST_IDS, self._most_bytes // max(self._width, 1))))
+
+    def learn(self, *sides: AlignedRows) -> None:
+        self._learned = True
+        for side in sides:
+            self._width = max(self._width, side.rows.nbytes // max(side.rows.num_rows, 1))

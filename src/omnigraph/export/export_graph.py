@@ -11,15 +11,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from omnigraph.catalog.model import Catalog, EntityType
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.model import SOURCE, TARGET, Catalog, EntityType
 from omnigraph.errors import InvalidArgument, StorageFailure
 from omnigraph.export.ndjson import lines
-from omnigraph.export.parquet import write_parquet
 from omnigraph.export.sorted_rows import sorted_rows
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
+
+_SPELLED = {SOURCE: "from", TARGET: "to"}
+
+
+def write_parquet(folder: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
+    """How many rows `<folder>/<Type>.parquet` holds."""
+    return write_parquet_file(folder / f"{entity.name}.parquet", entity, tables)
+
+
+def write_parquet_file(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
+    schema = _spelled(table_schema(entity).empty_table()).schema
+    rows = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for table in tables:
+            writer.write_table(_spelled(table))
+            rows += table.num_rows
+    return rows
+
+
+def _spelled(table: pa.Table) -> pa.Table:
+    return table.rename_columns([_SPELLED.get(name, name) for name in table.column_names])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from omnigraph.values.identifiers import MAIN
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.diff.change import ChangePage
-    from omnigraph.feed.records import FeedPage
+    from omnigraph.feed import FeedPage
     from omnigraph.merge.conflicts import MergePreview, MergeResult
 
 
@@ -148,7 +148,7 @@ class Branching:
         branch and the filter. `FeedGap` means: take a new `baseline`.
         """
         from omnigraph.diff.change import ChangeFilter
-        from omnigraph.feed.poll import FeedRequest, poll
+        from omnigraph.feed import FeedRequest, poll
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
         return poll(self.engine.reader, request, cursor, start)
@@ -167,7 +167,7 @@ class Branching:
         first, then what happened after it. Nothing is missed and nothing comes twice.
         """
         from omnigraph.diff.change import ChangeFilter
-        from omnigraph.feed.poll import FeedRequest, baseline
+        from omnigraph.feed import FeedRequest, baseline
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
         return baseline(self.engine.reader, request)

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
-from omnigraph.diff.pages import commits_of, diff_page
+from omnigraph.diff.snapshot_diff import commits_of, diff_page
 from omnigraph.errors import InvalidName, NotFound
 from omnigraph.graph.commit_drawing import DrawnCommit
 from omnigraph.graph.engine import Engine

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
-from omnigraph.integrity.deltas import NO_IDS, deltas_of
 from omnigraph.integrity.rules import edges_touching
-from omnigraph.integrity.stored_image import StoredImage
+from omnigraph.integrity.stored_image import NO_IDS, StoredImage, deltas_of
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table

@@ -7,7 +7,8 @@ replaced whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
-from omnigraph.integrity.cardinality import check_cardinality
-from omnigraph.integrity.deltas import Deltas, TableDelta
 from omnigraph.integrity.rules import (
     DistinctIds,
     EdgesPerSource,
@@ -24,10 +23,101 @@ from omnigraph.integrity.rules import (
     UniqueTuple,
     graph_rules,
 )
-from omnigraph.integrity.stored_image import StoredImage
-from omnigraph.integrity.tuple_codes import tuple_codes
+from omnigraph.integrity.stored_image import NO_IDS, Deltas, StoredImage, TableDelta
 from omnigraph.integrity.violations import Report, Violation, ends_of
 from omnigraph.values.identifiers import node_table
+
+
+def check_cardinality(
+    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, report: Report
+) -> None:
+    """Sources of edges written or removed and, with a minimum, sources that are new."""
+    sources = _touched(rule, image, deltas)
+    if len(sources) == 0:
+        return
+    missing = image.missing(rule.node, sources)
+    # A source that is gone has no edges to count; edges written for it are reported as such.
+    if len(missing):
+        sources = sources.filter(pc.invert(pc.is_in(sources, value_set=missing)))
+    counted = _count(rule, image, sources)
+    high = rule.maximum
+    bounds = f"{rule.minimum}..{'' if high is None else high}"
+    broken = pc.less(counted, rule.minimum)
+    if high is not None:
+        broken = pc.or_(broken, pc.greater(counted, high))
+    wrong, counts = sources.filter(broken), counted.filter(broken)
+    report.add(
+        rule.name,
+        len(wrong),
+        (
+            Violation(
+                rule.name,
+                rule.table,
+                wrong[row].as_py(),
+                None,
+                f"{rule.node.type_name} {wrong[row].as_py()!r} would have {counts[row].as_py()} "
+                f"edges of {rule.table.type_name}, @card({bounds})",
+            )
+            for row in range(len(wrong))
+        ),
+    )
+
+
+def _touched(rule: EdgesPerSource, image: StoredImage, deltas: Deltas) -> pa.Array:
+    edges, nodes = deltas.get(rule.table), deltas.get(rule.node)
+    needs_all = rule.minimum > 0 and edges is not None and edges.replaces
+    if needs_all:
+        return image.ids_after(rule.node)
+    parts = [NO_IDS]
+    if edges is not None:
+        if edges.written is not None:
+            parts += edges.written.column(SOURCE).chunks
+        if rule.minimum > 0:
+            # Fewer edges can only break a minimum; their sources are known to the stored rows.
+            parts += image.before(rule.table, edges.gone, [SOURCE]).column(SOURCE).chunks
+    if nodes is not None and rule.minimum > 0:
+        parts.append(nodes.written_ids)
+    return pc.unique(pa.concat_arrays(parts))
+
+
+def _count(rule: EdgesPerSource, image: StoredImage, sources: pa.Array) -> pa.Array:
+    """Edges per source after the write, in the order of `sources`."""
+    stored = image.surviving(rule.table, SOURCE, sources, [ID, SOURCE]).column(SOURCE)
+    written = image.delta(rule.table).written
+    chunks = [*stored.chunks, *(written.column(SOURCE).chunks if written is not None else [])]
+    counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
+    place = pc.index_in(sources, value_set=counts.field("values"))
+    return pc.fill_null(counts.field("counts").take(place), 0)
+
+
+Codes = npt.NDArray[np.int64]
+
+
+def tuple_codes(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Codes:
+    """One code per row over columns of equal length without NULLs."""
+    codes = _codes(columns[0])
+    for column in columns[1:]:
+        more = _codes(column)
+        size = int(more.max(initial=0)) + 1
+        if int(codes.max(initial=0)) > (2**62) // size:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = codes * size + more
+    return codes
+
+
+def _codes(column: Any) -> Codes:
+    if pa.types.is_nested(column.type):
+        known: dict[Any, int] = {}
+        values = (tuple(v) for v in column.to_pylist())
+        return np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, len(column))
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 equals 0.0
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(combined, pa.ChunkedArray):
+        combined = pa.concat_arrays(combined.chunks)
+    indices = combined.dictionary_encode().indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+
 
 Rows = npt.NDArray[np.int64]
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
 from omnigraph.commit.request import Claims
-from omnigraph.integrity.deltas import Deltas, deltas_of
 from omnigraph.integrity.graph_checks import check_graph
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.rules import Required, edges_touching
-from omnigraph.integrity.stored_image import StoredImage
+from omnigraph.integrity.stored_image import Deltas, StoredImage, deltas_of
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot

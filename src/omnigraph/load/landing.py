@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from omnigraph import failpoints
 from omnigraph.commit.request import Claims
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.integrity.deltas import Deltas, TableDelta
 from omnigraph.integrity.rules import (
     EdgesPerSource,
     UniqueTuple,
     edges_touching,
     graph_rules,
 )
+from omnigraph.integrity.stored_image import Deltas, TableDelta
 from omnigraph.integrity.validate import claims, validate_deltas
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.reads.scan import read_batches

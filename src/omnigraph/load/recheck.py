@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET
-from omnigraph.diff.recorded_ids import change_lists
+from omnigraph.diff.changed_ids import change_lists
 from omnigraph.integrity.rules import EdgesPerSource, UniqueTuple, graph_rules
 from omnigraph.load.prepare import PreparedInput
 from omnigraph.manifest.commit_graph import CommitGraph

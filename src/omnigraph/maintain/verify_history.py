@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.diff.recorded_ids import change_lists
+from omnigraph.diff.changed_ids import change_lists
 from omnigraph.errors import OmnigraphError, SnapshotReclaimed
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.maintain.findings import Findings

@@ -5,11 +5,10 @@ from __future__ import annotations
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.errors import NotFound, StorageFailure
-from omnigraph.integrity.deltas import Deltas, TableDelta
 from omnigraph.integrity.graph_checks import check_graph
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.integrity.stored_image import StoredImage
+from omnigraph.integrity.stored_image import Deltas, StoredImage, TableDelta
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.dataset_files import lineages, needed_content
 from omnigraph.lance_store.reads.scan import read_table

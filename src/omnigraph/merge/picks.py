@@ -13,14 +13,12 @@ from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.branches import MergeParts
-from omnigraph.merge.content import Content
+from omnigraph.merge.ancestor import Merger, Sides
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.in_turn import run_merge
-from omnigraph.merge.merger import Merger, Sides
+from omnigraph.merge.operation import MergeParts, run_merge
+from omnigraph.merge.output import LocalRows, Output, RowWork
 from omnigraph.merge.resolve import Merged, merge_sides
-from omnigraph.merge.row_work import LocalRows, RowWork
-from omnigraph.merge.table_output import Output
+from omnigraph.merge.tables import Content
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet
 

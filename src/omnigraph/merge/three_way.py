@@ -19,8 +19,7 @@ from omnigraph.catalog.model import ID, EntityType
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
 from omnigraph.merge.conflicts import Conflict, ConflictKind
-from omnigraph.merge.decisions import Decisions, Side, Take
-from omnigraph.merge.values import given_value
+from omnigraph.merge.decisions import Decisions, Side, Take, given_value
 from omnigraph.writes.effects import Located
 from omnigraph.writes.row_compare import Mask, differing_rows, differing_values
 

@@ -13,9 +13,13 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument, StorageFailure
-from omnigraph.export.export_graph import ExportReceipt, chosen_types, whole_directory
+from omnigraph.export.export_graph import (
+    ExportReceipt,
+    chosen_types,
+    whole_directory,
+    write_parquet_file,
+)
 from omnigraph.export.ndjson import lines
-from omnigraph.export.parquet import write_parquet_file
 from omnigraph.lance_store.reads.scan import (
     ReadTarget,
     fragment_ids,

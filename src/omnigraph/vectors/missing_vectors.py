@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, Catalog, EntityType, embedding_of
-from omnigraph.diff.recorded_ids import change_lists
+from omnigraph.diff.changed_ids import change_lists
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table

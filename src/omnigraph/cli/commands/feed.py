@@ -17,7 +17,7 @@ from omnigraph.cli.tables import folded
 from omnigraph.cli.target import read_branch
 
 if TYPE_CHECKING:
-    from omnigraph.feed.records import FeedPage
+    from omnigraph.feed import FeedPage
 
 Start = Annotated[
     str, typer.Option("--start", metavar="now|beginning|after:ID", help="Without a cursor: where.")

@@ -28,9 +28,8 @@ from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.row_work import Findings
-from omnigraph.merge.table_merge import TableMerge
-from omnigraph.merge.table_output import fragment_sized
+from omnigraph.merge.output import Findings, fragment_sized
+from omnigraph.merge.tables import TableMerge
 from omnigraph.writes.row_compare import Mask
 
 TASK, IDS, RESULT = "task", "ids", "result"

@@ -16,9 +16,8 @@ from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.row_work import Findings, LocalRows, RowEngine
-from omnigraph.merge.table_merge import TableMerge
-from omnigraph.merge.table_output import Output
+from omnigraph.merge.output import Findings, LocalRows, Output, RowEngine
+from omnigraph.merge.tables import TableMerge
 from omnigraph.progress import tell
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.diff.id_runs import Scratch
-from omnigraph.integrity.deltas import TableDelta
+from omnigraph.integrity.stored_image import TableDelta
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
-from omnigraph.merge.changed_rows import ChangedRows
+from omnigraph.merge.output import ChangedRows
 from omnigraph.spark.merge.merge_tasks import MergeReport, checked_schema
 from omnigraph.writes.effects import AdoptRows
 

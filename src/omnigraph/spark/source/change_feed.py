@@ -15,8 +15,7 @@ from omnigraph.catalog.model import SOURCE, TARGET
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
-from omnigraph.feed.poll import BEGINNING, NOW, FeedRequest, poll
-from omnigraph.feed.records import FeedBlock
+from omnigraph.feed import BEGINNING, NOW, FeedBlock, FeedRequest, poll
 from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.source.change_rows import change_schema

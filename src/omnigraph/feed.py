@@ -3,19 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from omnigraph.diff.change import Change, ChangeFilter
-from omnigraph.diff.snapshots import Position, snapshot_changes, take
+from omnigraph.diff.snapshot_diff import (
+    Position,
+    decode_cursor,
+    encode_cursor,
+    snapshot_changes,
+    take,
+)
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, SnapshotReclaimed
-from omnigraph.feed.cursor import Reading, Standing, decode, encode
-from omnigraph.feed.records import FeedBlock, FeedPage
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import StoredCommit
+from omnigraph.manifest.records import Commit, StoredCommit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
+
+_KIND = "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read: one incarnation of one branch of one graph, through one filter."""
+
+    graph_id: str
+    incarnation: str
+    wanted: ChangeFilter
+
+    def to_json(self) -> dict[str, Any]:
+        filters = {k: list(v) if v is not None else None for k, v in asdict(self.wanted).items()}
+        return {"graph": self.graph_id, "incarnation": self.incarnation, "filter": filters}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Everything up to `commit` was seen and, of the step after it, everything up to `inside`.
+
+    `commit` None: nothing yet. `baseline`: the entities of `commit` itself are being handed out.
+    """
+
+    commit: str | None
+    inside: Position | None = None
+    baseline: bool = False
+
+    def moved_to(self, commit: str) -> Standing:
+        return Standing(commit)
+
+    def at(self, position: Position) -> Standing:
+        return replace(self, inside=position)
+
+
+def encode(reading: Reading, standing: Standing) -> str:
+    inside = standing.inside
+    return encode_cursor(
+        _KIND,
+        {
+            **reading.to_json(),
+            "commit": standing.commit,
+            "inside": [str(inside.key), inside.entity_id] if inside else None,
+            "baseline": standing.baseline,
+        },
+    )
+
+
+def decode(cursor: str, reading: Reading) -> Standing:
+    body = decode_cursor(_KIND, cursor)
+    wanted = reading.to_json()
+    if body.get("graph") != wanted["graph"]:
+        raise InvalidArgument("this cursor belongs to another graph")
+    if body.get("incarnation") != wanted["incarnation"]:
+        raise FeedGap(
+            "this cursor belongs to another branch, or to one of this name that was deleted: "
+            "take a new baseline"
+        )
+    if body.get("filter") != wanted["filter"]:
+        raise InvalidArgument("this cursor was made for another filter")
+    inside = body["inside"]
+    position = Position(TableKey.parse(inside[0]), inside[1]) if inside else None
+    return Standing(body["commit"], position, body["baseline"])
+
+
+@dataclass(frozen=True, slots=True)
+class FeedBlock:
+    """The changes of one commit, or a part of them; a baseline block holds whole entities."""
+
+    commit: Commit
+    changes: tuple[Change, ...]
+    complete: bool
+    """False: the next page goes on with the same commit."""
+    baseline: bool = False
+
+    @property
+    def schema_version(self) -> str:
+        """The accepted schema that the images follow."""
+        return self.commit.schema_id
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit.to_dict(),
+            "schema_version": self.schema_version,
+            "baseline": self.baseline,
+            "complete": self.complete,
+            "changes": [change.to_dict() for change in self.changes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """Some blocks and the cursor behind them; `has_more`: ask again at once."""
+
+    branch: str
+    blocks: tuple[FeedBlock, ...]
+    cursor: str
+    has_more: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "branch": self.branch,
+            "blocks": [block.to_dict() for block in self.blocks],
+            "cursor": self.cursor,
+            "has_more": self.has_more,
+        }
+
 
 _COMMITS_PER_PAGE = 1000
 _AFTER = "after:"

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import heapq
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.commit.branch_lifecycle import BranchLifecycle
-from omnigraph.commit.request import WriteRequest
+from omnigraph.commit.request import Build, WriteReceipt, WriteRequest
+from omnigraph.commit.staging import record_list
 from omnigraph.commit.transaction import Transaction
-from omnigraph.diff.change import ChangePage
-from omnigraph.diff.entity_rows import same_content
-from omnigraph.diff.id_runs import Scratch
-from omnigraph.diff.recorded_ids import count_between
-from omnigraph.diff.snapshots import take
-from omnigraph.errors import InvalidArgument
+from omnigraph.diff.change import Change, ChangeOp, ChangePage, TypeRef
+from omnigraph.diff.changed_ids import ChangedIds, TablePair, count_between
+from omnigraph.diff.entity_rows import images, same_content, sort_key
+from omnigraph.diff.id_runs import IdRuns, Scratch
+from omnigraph.diff.snapshot_diff import take
+from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
+from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
@@ -22,20 +29,154 @@ from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TableChanges
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.ancestor import Merger, Sides, identity_of
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
-from omnigraph.merge.content import Content
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.in_turn import run_merge
-from omnigraph.merge.merger import Merger, Sides
-from omnigraph.merge.other_parent import OtherParent
-from omnigraph.merge.preview_changes import preview_changes
+from omnigraph.merge.output import (
+    LOCAL_ENGINE,
+    Findings,
+    LocalRows,
+    Output,
+    RowEngine,
+    RowWork,
+    TableOutput,
+)
 from omnigraph.merge.resolve import Merged, OutputT, merge_sides
-from omnigraph.merge.row_work import LOCAL_ENGINE, Findings, LocalRows, RowEngine, RowWork
-from omnigraph.merge.table_output import Output
+from omnigraph.merge.tables import Content, Identity, SideTable, add_overlay_ids, differing
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.change_list import ChangeListWriter, Op
 from omnigraph.writes.changeset import ChangeSet, MergedHead
+
+logger = logging.getLogger(__name__)
+
+LARGE = 50_000
+"""Changed rows on both sides; computing more takes longer than others should wait."""
+
+
+def run_merge(
+    transaction: Transaction,
+    request: WriteRequest,
+    build: Build,
+    changed_rows: int | None,
+    *,
+    writes_ahead: bool = False,
+) -> WriteReceipt:
+    """`changed_rows` is None when nobody knows how many there are.
+
+    `writes_ahead`: files are written long before the commit, so cleanup is held off in any case.
+    """
+    if writes_ahead:
+        request = replace(request, long_build=True, in_turn=True)
+    if writes_ahead or changed_rows is None or changed_rows > LARGE:
+        beside_others = replace(request, long_build=True, in_turn=False, repreparable=False)
+        try:
+            return transaction.run(beside_others, build)
+        except ExpectedVersionMismatch as moved:
+            logger.info("%s; merging again in turn", moved.message)
+    return transaction.run(request, build)
+
+
+_DELETES_AT_ONCE = 1024
+
+
+def preview_changes(store: Store, merged: Merged[TableOutput]) -> Iterator[Change]:
+    """In the order of a diff."""
+    for output in sorted(merged.outputs, key=lambda o: sort_key(o.entity.table_key)):
+        ours = merged.sides.ours.of(identity_of(output.entity))
+        parts = (_written(store, ours, output), _deleted(store, ours, output))
+        yield from heapq.merge(*parts, key=lambda change: change.id)
+
+
+def _written(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Change]:
+    schema = table_schema(output.entity)
+    for table in output.batches():
+        ids = table.column("id").combine_chunks()
+        before = ours.rows(store, ids, schema)
+        old = images(before.rows)
+        for row, new in enumerate(images(table)):
+            if not before.present[row]:
+                yield _change(output, new["id"], ChangeOp.INSERT, None, new)
+            elif old[row] != new:  # a table with new columns is written whole
+                yield _change(output, new["id"], ChangeOp.UPDATE, old[row], new)
+
+
+def _deleted(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Change]:
+    ids = output.ids(Op.DELETE)
+    schema = table_schema(output.entity)
+    for start in range(0, len(ids), _DELETES_AT_ONCE):
+        some = ids.slice(start, _DELETES_AT_ONCE)
+        before = ours.rows(store, some, schema)
+        for old in images(before.rows):
+            yield _change(output, old["id"], ChangeOp.DELETE, old, None)
+
+
+def _change(
+    output: TableOutput,
+    entity_id: str,
+    op: ChangeOp,
+    before: dict[str, object] | None,
+    after: dict[str, object] | None,
+) -> Change:
+    type_ref = TypeRef(output.entity.identity, output.entity.name)
+    return Change(output.entity.table_key.kind.value, type_ref, entity_id, op.value, before, after)
+
+
+class OtherParent:
+    """Records the differences of one merge from the branch it merged."""
+
+    def __init__(
+        self,
+        store: Store,
+        lineage: Lineage,
+        scratch: Scratch,
+        history: HistorySettings,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._lineage = lineage
+        self._scratch = scratch
+        self._history = history
+        self._clock = clock
+
+    def differences(self, merged: Merged[Output]) -> tuple[TableChanges, ...] | None:
+        """None when a record is missing: a scan for what nobody may ever ask is not worth it."""
+        sides = merged.sides
+        base, ours = sides.base.snapshot, sides.ours.snapshot
+        changed = ChangedIds(self._store, self._lineage, base, ours, self._scratch)
+        pairs = {pair.identity: pair for pair in differing(sides.base, sides.ours)}
+        found = []
+        for entity in ours.catalog.entity_types():
+            key, identity = entity.table_key, (entity.table_key.kind.value, entity.identity)
+            if not _in_one_place(sides, identity):
+                found.append(TableChanges(key, 0, 0, 0, ids=None))
+                continue
+            runs = self._changed_by_us(changed, pairs.get(identity))
+            if runs is None:
+                return None
+            add_overlay_ids(runs, identity, sides.all)
+            runs.add(pa.array(merged.forced_ids(key), pa.string()))
+            listed = self._listed(key, runs)
+            if listed.updated:
+                found.append(listed)
+        return tuple(found)
+
+    def _changed_by_us(self, changed: ChangedIds, pair: TablePair | None) -> IdRuns | None:
+        return IdRuns(self._scratch) if pair is None else changed.recorded(pair)
+
+    def _listed(self, key: TableKey, runs: IdRuns) -> TableChanges:
+        writer = ChangeListWriter(self._scratch.new_file(".arrow"))
+        for ids in runs.chunks():
+            writer.add(Op.UPDATE, ids)
+        return record_list(key, writer.finish(), self._store, self._history, self._clock)
+
+
+def _in_one_place(sides: Sides, identity: Identity) -> bool:
+    """The rows of a type made twice are in two tables, and ids of one say nothing of the other."""
+    tables = [side.of(identity).table for side in sides.all]
+    return len({table.pin.location if table else None for table in tables}) == 1
+
 
 MOST_CHANGES = 10_000
 """So many changes a preview shows."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
-from omnigraph.diff.chunk_size import ChunkSize
-from omnigraph.diff.entity_rows import AlignedRows, common_schema, images, rows_of, sort_key
+from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, ChangePage, TypeRef
+from omnigraph.diff.changed_ids import ChangedIds, TablePair, differing_tables
+from omnigraph.diff.entity_rows import (
+    AlignedRows,
+    ChunkSize,
+    common_schema,
+    images,
+    rows_of,
+    sort_key,
+)
 from omnigraph.diff.id_runs import Scratch
-from omnigraph.diff.table_pairs import ChangedIds, TablePair, differing_tables
+from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
@@ -108,3 +119,66 @@ def _images(
     rows = images(side.rows.select(table.columns).take(where))
     present = side.present[where.to_numpy()]
     return (row if there else None for row, there in zip(rows, present, strict=True))
+
+
+def encode_cursor(kind: str, body: dict[str, Any]) -> str:
+    text = json.dumps({"kind": kind, **body}, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(kind: str, cursor: str) -> dict[str, Any]:
+    """The body of a cursor of this kind; anything else is refused."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        body = json.loads(base64.b64decode(padded.encode("ascii"), b"-_", validate=True))
+        if body.pop("kind") == kind:
+            return dict(body)
+    except (AttributeError, TypeError, ValueError, KeyError, binascii.Error):
+        pass
+    raise InvalidArgument(f"{cursor!r} is no {kind} cursor: pass one exactly as it was returned")
+
+
+_KIND = "diff"
+
+
+def diff_page(
+    store: Store,
+    lineage: Lineage | None,
+    sides: tuple[Snapshot, Snapshot],
+    wanted: ChangeFilter,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ChangePage:
+    """Up to `limit` changes after `cursor`."""
+    wanted.check_types(*(side.catalog for side in sides))
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit is a positive number, got {limit!r}")
+    after = _position(cursor, sides, wanted) if cursor is not None else None
+    found, more = take(snapshot_changes(store, lineage, sides, wanted, after), limit)
+    if not more:
+        return ChangePage(found)
+    last = found[-1]
+    key = f"{last.kind}:{last.type.name}"
+    return ChangePage(
+        found, encode_cursor(_KIND, {**_bound_to(sides, wanted), "key": key, "id": last.id})
+    )
+
+
+def commits_of(cursor: str) -> tuple[str, str]:
+    """The two commits a diff cursor was made for."""
+    body = decode_cursor(_KIND, cursor)
+    a, b = body["commits"]
+    return str(a), str(b)
+
+
+def _position(cursor: str, sides: tuple[Snapshot, Snapshot], wanted: ChangeFilter) -> Position:
+    body = decode_cursor(_KIND, cursor)
+    bound = _bound_to(sides, wanted)
+    if any(body.get(name) != value for name, value in bound.items()):
+        raise InvalidArgument("this cursor was made for another diff or another filter")
+    return Position(TableKey.parse(body["key"]), body["id"])
+
+
+def _bound_to(sides: tuple[Snapshot, Snapshot], wanted: ChangeFilter) -> dict[str, Any]:
+    filters = {k: list(v) if v is not None else None for k, v in asdict(wanted).items()}
+    return {"commits": [side.graph_commit_id for side in sides], "filter": filters}

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
+from omnigraph.diff.changed_ids import ChangedIds, TablePair
 from omnigraph.diff.id_runs import IdRuns, Scratch
-from omnigraph.diff.table_pairs import ChangedIds, TablePair
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.ancestry import best_common_ancestors, require_common
 from omnigraph.manifest.lineage import Lineage
-from omnigraph.merge.catalogs import MergedCatalog, merge_catalogs
-from omnigraph.merge.content import Content, Identity, candidate_ids, differing
-from omnigraph.merge.overlays import write_overlay
-from omnigraph.merge.table_merge import TableMerge
+from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
+from omnigraph.merge.tables import (
+    Content,
+    Identity,
+    TableMerge,
+    candidate_ids,
+    differing,
+    write_overlay,
+)
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey
 
