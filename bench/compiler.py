@@ -15,7 +15,7 @@ from omnigraph.query.compiler import clear_cache, compile_query
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.syntax.grammar_tables import build, load_or_build
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? @index  status: enum(active, left) }

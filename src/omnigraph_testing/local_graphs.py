@@ -11,9 +11,9 @@ from omnigraph.execute.query_request import QueryText
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.ir.reads import ReadOp
+from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.statistics import Statistics
 from omnigraph_testing.executor_suite import Answer
 from omnigraph_testing.graph_data import GraphData
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.syntax.literals import write_literal
+from omnigraph.syntax.source_text import write_literal
 from omnigraph_testing.strategies import COLUMNS
 
 FAMILY = {

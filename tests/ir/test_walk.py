@@ -8,10 +8,10 @@ import pytest
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.functions import FUNCTIONS
 from omnigraph.ir.ir_text import expression_text, plan_text
 from omnigraph.ir.walk import rewrite, walk
 from omnigraph.query.compiler import compile_all, compile_query
+from omnigraph.query.typecheck_calls import FUNCTIONS
 from omnigraph.schema.build import catalog_from_text
 from omnigraph_testing.golden_cases import read_cases
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.catalog.identity import with_identities
+from omnigraph.catalog.identity import carry_identities, with_identities
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
@@ -22,7 +22,6 @@ from omnigraph.errors import MergeConflicts, SchemaRefused
 from omnigraph.graph.handle import Graph
 from omnigraph.merge.schemas import merge_catalogs
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.carry import carry_identities
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.workloads import small_catalog

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.plan_text import explained, plan_lines
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.statistics import Statistics
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.identifiers import edge_table, node_table

@@ -13,7 +13,7 @@ from omnigraph.query.format import format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.golden_cases import read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.ir.functions import FUNCTIONS
 from omnigraph.query import codes as query_codes
 from omnigraph.query.compiler import compile_all, lint_text
+from omnigraph.query.typecheck_calls import FUNCTIONS
 from omnigraph.schema import codes as schema_codes
 from omnigraph.schema import lint as schema_lint
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.evolve import REFUSALS
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA_PAGE = (DOCS / "schema.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from omnigraph.query.format import format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.syntax.diagnostics import render_all
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -18,7 +18,7 @@ from omnigraph.query.compiler import compile_all, lint_text
 from omnigraph.query.format import format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.golden_cases import read_cases
 from omnigraph_testing.query_trees import query_files
 

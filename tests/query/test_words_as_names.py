@@ -10,7 +10,7 @@ from omnigraph.query.compiler import compile_all
 from omnigraph.query.format import format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 WORDS = re.findall(
     r"\w+",

@@ -14,7 +14,7 @@ from omnigraph.schema.evolve import plan_evolution
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.schema.steps import needs_check, step_to_json
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.schema.lint import lint_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 
 @pytest.mark.parametrize(

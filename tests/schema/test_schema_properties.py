@@ -10,16 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.identity import fingerprint
+from omnigraph.catalog.identity import carry_identities, fingerprint
 from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.errors import LanguageError
 from omnigraph.schema import ast
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.carry import carry_identities
 from omnigraph.schema.catalog_text import catalog_text
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.schema_trees import schema_files
 
 PEOPLE = (Path(__file__).parent.parent / "fixtures" / "people.pg").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from omnigraph.syntax.diagnostics import (
     language_error,
     render,
 )
-from omnigraph.syntax.span import SourceText, Span
+from omnigraph.syntax.source_text import SourceText, Span
 
 
 def test_caret_stands_under_the_span() -> None:

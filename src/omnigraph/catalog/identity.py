@@ -4,11 +4,97 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.catalog.model import (
+    Catalog,
+    Constraint,
+    EdgeType,
+    Key,
+    NodeType,
+    Property,
+    renamed_from,
+)
 from omnigraph.catalog.serialize import catalog_to_json
 from omnigraph.values.identifiers import fnv1a64_hex
+
+_T = TypeVar("_T", NodeType, EdgeType, Property)
+
+
+def counterpart(new: _T, old: Sequence[_T]) -> _T | None:
+    """What `new` was called before: by `@rename_from` when that still exists, else by name."""
+    by_name = {item.name: item for item in old}
+    source = renamed_from(new.annotations)
+    if new.name in by_name:
+        return by_name[new.name]
+    return by_name.get(source) if source else None
+
+
+def carry_identities(old: Catalog, new: Catalog) -> Catalog:
+    """`new` with the identities of `old` for everything that is the same thing renamed or not."""
+    return replace(
+        new,
+        nodes=tuple(_carry_node(n, counterpart(n, old.nodes), old) for n in new.nodes),
+        edges=tuple(_carry_edge(e, counterpart(e, old.edges), old) for e in new.edges),
+    )
+
+
+def _carry_node(new: NodeType, before: NodeType | None, old: Catalog) -> NodeType:
+    taken = {node.identity for node in old.nodes}
+    properties = _carry_properties(new.properties, before.properties if before else ())
+    return replace(
+        new,
+        identity=before.identity if before else _fresh(f"node:{new.name}", taken),
+        properties=properties,
+        constraints=_keep_key_order(new, before, properties),
+    )
+
+
+def _carry_edge(new: EdgeType, before: EdgeType | None, old: Catalog) -> EdgeType:
+    taken = {edge.identity for edge in old.edges}
+    return replace(
+        new,
+        identity=before.identity if before else _fresh(f"edge:{new.name}", taken),
+        properties=_carry_properties(new.properties, before.properties if before else ()),
+    )
+
+
+def _carry_properties(new: tuple[Property, ...], old: tuple[Property, ...]) -> tuple[Property, ...]:
+    taken = {p.identity for p in old}
+    carried = []
+    for declared in new:
+        before = counterpart(declared, old)
+        identity = before.identity if before else _fresh(declared.name, taken)
+        taken.add(identity)
+        carried.append(replace(declared, identity=identity))
+    return tuple(carried)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """A new thing under a name that was used before is still a new thing."""
+    identity, attempt = fnv1a64_hex(name), 1
+    while identity in taken:
+        attempt += 1
+        identity = fnv1a64_hex(f"{name}#{attempt}")
+    return identity
+
+
+def _keep_key_order(
+    new: NodeType, before: NodeType | None, properties: tuple[Property, ...]
+) -> tuple[Constraint, ...]:
+    """Ids spell key members in the order fixed at creation, whatever they are called now."""
+    if before is None:
+        return new.constraints
+    identity = {p.name: p.identity for p in before.properties}
+    name_now = {p.identity: p.name for p in properties}
+    old_order = [name_now.get(identity[name], "") for name in before.key]
+    return tuple(
+        Key(tuple(old_order)) if isinstance(c, Key) and set(c.properties) == set(old_order) else c
+        for c in new.constraints
+    )
+
 
 _FINGERPRINT = "_fingerprint"
 

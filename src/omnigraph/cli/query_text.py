@@ -11,7 +11,7 @@ from omnigraph.cli.output import WrongUsage
 from omnigraph.cli.parameters import read_params
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import InvalidArgument
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 STDIN = "-"
 

@@ -21,10 +21,10 @@ from omnigraph.execute.result import LateRows, QueryResult
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.ir.reads import ReadOp
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.plan.estimates import Statistics, rounded
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.plan_text import explained, plan_lines
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.statistics import Statistics, rounded
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
 from omnigraph.values.clock import Clock

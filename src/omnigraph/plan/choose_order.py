@@ -12,12 +12,9 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.estimates import rows_reached
-from omnigraph.plan.failing import may_fail
+from omnigraph.plan.analysis import given_by, may_fail, variables_in
+from omnigraph.plan.estimates import Statistics, fraction_left, rows_reached
 from omnigraph.plan.physical import with_input
-from omnigraph.plan.selectivity import fraction_left
-from omnigraph.plan.statistics import Statistics
-from omnigraph.plan.usage import given_by, variables_in
 
 # Guesses are rough: an order must promise to halve the work to replace the one in the text.
 _CLEARLY = 0.5

@@ -2,14 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from omnigraph.catalog.model import Catalog, Unique
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
+from omnigraph.ir.expressions import Variable, VariableKind
+from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.plan.physical import Find, Follow, PhysicalOp
-from omnigraph.plan.selectivity import fraction_left
-from omnigraph.plan.statistics import Statistics
+from omnigraph.values.identifiers import TableKey, edge_table, node_table
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts rounded down to powers of two: a plan does not change with every commit."""
+
+    catalog: Catalog
+    counts: Mapping[TableKey, int]
+
+    def rows_of(self, variable: Variable) -> int:
+        """How many entities a variable may be bound to, at least 1."""
+        table = node_table if variable.kind is VariableKind.NODE else edge_table
+        return max(1, sum(self._count(table(name)) for name in variable.types))
+
+    def per_node(self, step: EdgeStep) -> float:
+        """Edges one node has on average, followed this way."""
+        edge = self.catalog.edge_types[step.edge]
+        count = self._count(edge_table(step.edge))
+        out = count / max(1, self._count(node_table(edge.source)))
+        into = count / max(1, self._count(node_table(edge.target)))
+        match step.direction:
+            case Direction.OUT:
+                return out
+            case Direction.IN:
+                return into
+            case Direction.BOTH:
+                return out + into
+
+    def is_name(self, variable: Variable, property_name: str) -> bool:
+        """`id`, or the one property that is the key: it names at most one entity."""
+        if property_name == "id":
+            return True
+        if variable.kind is not VariableKind.NODE or len(variable.types) != 1:
+            return False
+        return self.catalog.node_types[variable.types[0]].key == (property_name,)
+
+    def is_unique(self, variable: Variable, property_name: str) -> bool:
+        if self.is_name(variable, property_name):
+            return True
+        table = node_table if variable.kind is VariableKind.NODE else edge_table
+        entities = [self.catalog.entity_type(table(name)) for name in variable.types]
+        return all(
+            any(isinstance(c, Unique) and c.properties == (property_name,) for c in e.constraints)
+            for e in entities
+        )
+
+    def _count(self, key: TableKey) -> int:
+        return self.counts.get(key, 0)
+
+
+def rounded(count: int) -> int:
+    """The largest power of two that is not larger; 0 stays 0."""
+    return 1 << (count.bit_length() - 1) if count > 0 else 0
+
+
+# Guesses where nothing is known of the values: only their order matters for choosing a plan.
+_EQUAL, _RANGE, _SUBSTRING, _TEXT, _NULL, _UNKNOWN = 0.05, 0.3, 0.1, 0.02, 0.1, 0.5
+_LIST_LENGTH = 10
+
+
+def fraction_left(predicate: ex.Expression, statistics: Statistics) -> float:  # noqa: C901
+    """Between 0 and 1."""
+    match predicate:
+        case ex.And(operands):
+            return prod(fraction_left(operand, statistics) for operand in operands)
+        case ex.Or(operands):
+            return min(1.0, sum(fraction_left(operand, statistics) for operand in operands))
+        case ex.Not(operand):
+            return 1.0 - fraction_left(operand, statistics)
+        case ex.IsNull(_, negated):
+            return 1.0 - _NULL if negated else _NULL
+        case ex.Compare("=", left, right):
+            return min(_one_value(side, statistics) for side in (left, right))
+        case ex.Compare("!=", left, right):
+            return 1.0 - min(_one_value(side, statistics) for side in (left, right))
+        case ex.Compare("contains" | "starts_with"):
+            return _SUBSTRING
+        case ex.Compare():
+            return _RANGE
+        case ex.InList(operand, collection):
+            return min(1.0, _length(collection) * _one_value(operand, statistics))
+        case ex.TextMatch():
+            return _TEXT
+        case ex.Constant(value):
+            return 1.0 if value is True else 0.0
+        case _:
+            return _UNKNOWN
+
+
+def _one_value(side: ex.Expression, statistics: Statistics) -> float:
+    """The share of entities with one certain value."""
+    match side:
+        case ex.PropertyOf(variable, name) if statistics.is_unique(variable, name):
+            return 1.0 / statistics.rows_of(variable)
+        case ex.Whole(variable) if variable.kind is not ex.VariableKind.PATH:
+            return 1.0 / statistics.rows_of(variable)
+        case ex.PropertyOf():
+            return _EQUAL
+        case _:
+            return 1.0
+
+
+def _length(collection: ex.Expression) -> int:
+    match collection:
+        case ex.Constant(tuple() as items):
+            return len(items)
+        case ex.ListOf(items):
+            return len(items)
+        case _:
+            return _LIST_LENGTH
+
 
 _GROUPS = 0.1
 _NO_MATCH = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import Expression, Variable
 from omnigraph.ir.ir_text import expression_text, operator_text, variable_text
-from omnigraph.plan.estimates import estimate_rows, rows_reached
+from omnigraph.plan.estimates import Statistics, estimate_rows, rows_reached
 from omnigraph.plan.physical import (
     DistinctOn,
     Find,
@@ -19,7 +19,6 @@ from omnigraph.plan.physical import (
     PhysicalOp,
     Weigh,
 )
-from omnigraph.plan.statistics import Statistics
 
 _INDENT = "  "
 

@@ -13,8 +13,8 @@ from typing import Any
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
+from omnigraph.plan.analysis import expressions_of
 from omnigraph.plan.physical import ColdRead, Find, with_input
-from omnigraph.plan.usage import expressions_of
 from omnigraph.values.scalars import INTEGER_KINDS, ScalarKind, ScalarType
 
 _ABOVE = (reads.Filter, reads.Project, reads.Aggregate, reads.OrderBy, reads.Limit, reads.Distinct)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from omnigraph.syntax.span import NO_SPAN, Span
+from omnigraph.syntax.source_text import NO_SPAN, Span
 
 LiteralValue = str | int | float | bool | None
 

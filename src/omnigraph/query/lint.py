@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
 from omnigraph.catalog.model import Catalog, Index, NodeType, embedding_of
-from omnigraph.ir.functions import FUNCTIONS, FunctionKind
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS
 from omnigraph.query.typecheck import CheckedQuery, CheckedRead
+from omnigraph.query.typecheck_calls import FUNCTIONS, FunctionKind
 from omnigraph.query.typecheck_patterns import Pattern, mentioned, variables_in
 from omnigraph.syntax.diagnostics import Findings
-from omnigraph.syntax.span import Span
+from omnigraph.syntax.source_text import Span
 
 
 def lint_queries(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.functions import FUNCTIONS, FunctionKind
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import DoesNotFit, constant_of, is_integer
 from omnigraph.query.typecheck_calls import (
+    FUNCTIONS,
     RANKING_CODES,
+    FunctionKind,
     check_aggregate,
     check_plain_call,
     known_function,

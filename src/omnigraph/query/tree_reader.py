@@ -9,8 +9,7 @@ from lark.tree import Meta
 
 from omnigraph.query import ast, codes
 from omnigraph.syntax.diagnostics import Findings
-from omnigraph.syntax.literals import float_value, integer_value, string_value
-from omnigraph.syntax.span import NO_SPAN, Span
+from omnigraph.syntax.source_text import NO_SPAN, Span, float_value, integer_value, string_value
 
 
 def _span(meta: Meta) -> Span:

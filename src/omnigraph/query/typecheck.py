@@ -8,8 +8,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads, writes
 from omnigraph.query import ast, codes
-from omnigraph.query.lower_patterns import lower_pattern
-from omnigraph.query.lower_returns import lower_return
+from omnigraph.query.lower import lower_pattern, lower_return
 from omnigraph.query.params import ParameterDecl, declare
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_patterns import Pattern, check_pattern

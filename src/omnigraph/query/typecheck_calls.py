@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.functions import DATE_PARTS, FUNCTIONS, TIME_PARTS, FunctionKind
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import (
     DoesNotFit,
@@ -22,6 +23,67 @@ from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import EnumType, ListType, ScalarKind, ScalarType, ValueType
 from omnigraph.values.text_terms import MAX_EDITS
+
+
+class FunctionKind(StrEnum):
+    """Where a function may stand."""
+
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    TEXT = "text predicate"
+    RANKING = "ranking"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSignature:
+    """One function. `maximum` None takes any number of arguments."""
+
+    name: str
+    kind: FunctionKind
+    minimum: int
+    maximum: int | None
+    usage: str
+    deterministic: bool = True
+
+
+_ALL = (
+    FunctionSignature(
+        "count", FunctionKind.AGGREGATE, 0, 1, "count($x), count($x.p), count(distinct $x.p)"
+    ),
+    FunctionSignature("sum", FunctionKind.AGGREGATE, 1, 1, "sum($x.p)"),
+    FunctionSignature("avg", FunctionKind.AGGREGATE, 1, 1, "avg($x.p)"),
+    FunctionSignature("min", FunctionKind.AGGREGATE, 1, 1, "min($x.p)"),
+    FunctionSignature("max", FunctionKind.AGGREGATE, 1, 1, "max($x.p)"),
+    FunctionSignature("collect", FunctionKind.AGGREGATE, 1, 1, "collect($x.p)"),
+    FunctionSignature("search", FunctionKind.TEXT, 2, 2, 'search($x.text, "words")'),
+    FunctionSignature("fuzzy", FunctionKind.TEXT, 2, 3, 'fuzzy($x.text, "words", 1)'),
+    FunctionSignature("match_text", FunctionKind.TEXT, 2, 2, 'match_text($x.text, "all words")'),
+    FunctionSignature("nearest", FunctionKind.RANKING, 2, 2, "nearest($x.vector, $query)"),
+    FunctionSignature("bm25", FunctionKind.RANKING, 2, 2, "bm25($x.text, $query)"),
+    FunctionSignature("rrf", FunctionKind.RANKING, 1, None, "rrf(nearest(…), bm25(…), k=60)"),
+    FunctionSignature("now", FunctionKind.SCALAR, 0, 0, "now()", deterministic=False),
+    FunctionSignature("coalesce", FunctionKind.SCALAR, 1, None, "coalesce($x.p, 0)"),
+    FunctionSignature("lower", FunctionKind.SCALAR, 1, 1, "lower($x.p)"),
+    FunctionSignature("upper", FunctionKind.SCALAR, 1, 1, "upper($x.p)"),
+    FunctionSignature("length", FunctionKind.SCALAR, 1, 1, "length($x.p), length($path)"),
+    FunctionSignature("abs", FunctionKind.SCALAR, 1, 1, "abs($x.p)"),
+    FunctionSignature("round", FunctionKind.SCALAR, 1, 2, "round($x.p, 2)"),
+    FunctionSignature("date", FunctionKind.SCALAR, 1, 1, 'date("2026-04-14"), date($x.moment)'),
+    FunctionSignature("datetime", FunctionKind.SCALAR, 1, 1, 'datetime("2026-04-14T10:00:00Z")'),
+    FunctionSignature("year", FunctionKind.SCALAR, 1, 1, "year($x.day)"),
+    FunctionSignature("month", FunctionKind.SCALAR, 1, 1, "month($x.day)"),
+    FunctionSignature("day", FunctionKind.SCALAR, 1, 1, "day($x.day)"),
+    FunctionSignature("weekday", FunctionKind.SCALAR, 1, 1, "weekday($x.day), Monday is 1"),
+    FunctionSignature("hour", FunctionKind.SCALAR, 1, 1, "hour($x.moment)"),
+    FunctionSignature("minute", FunctionKind.SCALAR, 1, 1, "minute($x.moment)"),
+    FunctionSignature("second", FunctionKind.SCALAR, 1, 1, "second($x.moment)"),
+    FunctionSignature("type", FunctionKind.SCALAR, 1, 1, "type($x)"),
+)
+
+FUNCTIONS: dict[str, FunctionSignature] = {function.name: function for function in _ALL}
+
+DATE_PARTS = frozenset({"year", "month", "day", "weekday"})
+TIME_PARTS = frozenset({"hour", "minute", "second"})
 
 
 def check_filter_call(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:

@@ -8,15 +8,15 @@ from typing import Any
 from omnigraph.catalog.model import SOURCE, TARGET
 from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
-from omnigraph.query.comparisons import compare
 from omnigraph.query.conversions import (
     DoesNotFit,
     common_integer,
+    compare,
     is_integer,
     is_numeric,
     is_text,
 )
-from omnigraph.query.format_expressions import format_expression
+from omnigraph.query.format import format_expression
 from omnigraph.query.scope import Scope, property_names, property_of
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (

@@ -8,8 +8,7 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import EdgeStep, ExpandMode, HopRange
 from omnigraph.ir.walk import walk
 from omnigraph.query import ast, codes
-from omnigraph.query.comparisons import compare
-from omnigraph.query.conversions import DoesNotFit
+from omnigraph.query.conversions import DoesNotFit, compare
 from omnigraph.query.pattern_types import PatternTypes, infer_types
 from omnigraph.query.scope import ANONYMOUS, Scope, property_names, property_of
 from omnigraph.query.typecheck_calls import check_filter_call

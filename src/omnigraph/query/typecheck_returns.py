@@ -9,11 +9,11 @@ from omnigraph.ir.reads import Column, SortKey
 from omnigraph.ir.walk import walk
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import is_integer, is_orderable
-from omnigraph.query.format_expressions import format_expression
+from omnigraph.query.format import format_expression
 from omnigraph.query.rankings import FuseSpec, Rankings
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_expressions import ExpressionChecker
-from omnigraph.syntax.span import Span
+from omnigraph.syntax.source_text import Span
 from omnigraph.values.known_names import did_you_mean
 
 

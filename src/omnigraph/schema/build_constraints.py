@@ -20,7 +20,6 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast, codes
-from omnigraph.schema.build_properties import PROPERTY_CONSTRAINTS
 from omnigraph.syntax.diagnostics import Findings
 from omnigraph.values.coercion import coerce
 from omnigraph.values.known_names import did_you_mean
@@ -34,6 +33,7 @@ from omnigraph.values.scalars import (
     VectorType,
 )
 
+PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
 _ENDPOINTS = {"src": SOURCE, "dst": TARGET, "from": SOURCE, "to": TARGET}
 
 

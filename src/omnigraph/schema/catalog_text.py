@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from omnigraph.catalog.identity import carry_identities
 from omnigraph.catalog.model import (
     Annotation,
     Cardinality,
@@ -22,7 +23,6 @@ from omnigraph.catalog.model import (
 from omnigraph.errors import LanguageError
 from omnigraph.schema import ast
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.carry import carry_identities
 from omnigraph.schema.format import format_schema
 from omnigraph.values.scalars import BlobType, EnumType, ListType, ValueType, VectorType
 

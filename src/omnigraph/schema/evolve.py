@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from omnigraph.catalog.identity import carry_identities, counterpart
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
@@ -23,7 +24,6 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.errors import SchemaRefused
 from omnigraph.schema import steps as st
-from omnigraph.schema.carry import carry_identities, counterpart
 from omnigraph.values.scalars import (
     EnumType,
     ListType,

@@ -17,8 +17,7 @@ from omnigraph.schema.ast import (
     TypeRef,
 )
 from omnigraph.syntax.layout import Line, find_comments, write_lines
-from omnigraph.syntax.literals import write_literal
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText, write_literal
 
 
 def format_schema(schema: SchemaFile, source: SourceText | None = None) -> str:

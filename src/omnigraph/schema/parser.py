@@ -28,8 +28,7 @@ from omnigraph.schema.ast import (
 )
 from omnigraph.syntax.diagnostics import Diagnostic, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
-from omnigraph.syntax.literals import float_value, integer_value, string_value
-from omnigraph.syntax.span import SourceText, Span
+from omnigraph.syntax.source_text import SourceText, Span, float_value, integer_value, string_value
 
 PARSE_CODE = "S000"
 

@@ -17,7 +17,7 @@ from omnigraph.catalog.model import (
     Range,
     Unique,
 )
-from omnigraph.syntax.literals import write_literal
+from omnigraph.syntax.source_text import write_literal
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import ValueType
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from omnigraph.errors import LanguageError
-from omnigraph.syntax.span import SourceText, Span
+from omnigraph.syntax.source_text import SourceText, Span
 
 # A diagnostic must stay readable when the offending line is a megabyte long.
 _WINDOW = 140

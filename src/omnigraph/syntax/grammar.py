@@ -13,8 +13,42 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from omnigraph.syntax.diagnostics import Diagnostic
 from omnigraph.syntax.grammar_tables import load_or_build
-from omnigraph.syntax.limits import check_limits
-from omnigraph.syntax.span import SourceText, Span
+from omnigraph.syntax.source_text import STRINGS_AND_COMMENTS, SourceText, Span
+
+MAX_CHARACTERS = 1_048_576
+MAX_NESTING = 64
+
+_BRACKETS = re.compile(rf"{STRINGS_AND_COMMENTS}|[(){{}}\[\]]", re.DOTALL)
+
+
+def check_limits(text: str, code: str) -> Diagnostic | None:
+    """Why this text will not be parsed at all, or None.
+
+    Without it a hostile text could take the process's stack or minutes of its time.
+    """
+    if len(text) > MAX_CHARACTERS:
+        return Diagnostic(
+            code,
+            f"the text has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}",
+            Span(0, 0),
+            "split it into several files",
+        )
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        bracket = found.group()
+        if bracket in "([{":
+            depth += 1
+            if depth > MAX_NESTING:
+                return Diagnostic(
+                    code,
+                    f"brackets are nested deeper than {MAX_NESTING} levels",
+                    Span(found.start(), found.end()),
+                    "split the expression or the block",
+                )
+        elif bracket in ")]}":
+            depth -= 1
+    return None
+
 
 SyntaxTree = Tree[Token]
 # Called with the text before and at the error and what could have stood there instead.

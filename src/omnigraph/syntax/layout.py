@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from omnigraph.syntax.limits import SKIPPED
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import STRINGS_AND_COMMENTS, SourceText
 
-_COMMENTS = re.compile(SKIPPED, re.DOTALL)
+_COMMENTS = re.compile(STRINGS_AND_COMMENTS, re.DOTALL)
 _INDENT = "  "
 
 

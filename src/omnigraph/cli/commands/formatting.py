@@ -12,7 +12,7 @@ from omnigraph.cli.output import EXIT_FAILED, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.errors import InvalidArgument
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILE", help="Files to format, `-` for standard input.")

@@ -18,7 +18,7 @@ from omnigraph.syntax.diagnostics import (
     language_error,
     render,
 )
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
     from omnigraph.query.compiler import LintReport

@@ -19,7 +19,7 @@ from omnigraph.cli.options import At, Branch, Engine, Format, Store, Timeout, Wo
 from omnigraph.cli.query_text import QueryCall, prepare, require_read
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 DEFAULT_COMMAND = "run"
 

@@ -10,7 +10,7 @@ from omnigraph.cli.options import At, Branch, Store, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.target import address, on_branch, open_to_read
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 group = typer.Typer(help="Show and format schemas.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir.reads import Project
-from omnigraph.plan.failing import may_fail
+from omnigraph.plan.analysis import may_fail
 
 # Below this many rows making the columns at once is cheaper than making them in parts.
 _LARGE = 64 * 1024

@@ -15,7 +15,7 @@ from omnigraph.errors import EngineCannot
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import expressions as ex
-from omnigraph.plan.failing import may_fail
+from omnigraph.plan.analysis import may_fail
 from omnigraph.spark.query.constants import as_spark_type, literal, moment
 from omnigraph.spark.query.local_kernels import match_local
 from omnigraph.spark.query.needed_columns import shown_columns

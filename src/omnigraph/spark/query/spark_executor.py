@@ -15,8 +15,8 @@ from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.planner import RULES, plan_read
-from omnigraph.plan.statistics import Statistics
 from omnigraph.settings.models import ReadSettings
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.query.answer import answer_at_once, answer_in_batches

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
-from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh
+from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh, with_input
 
 _BOUND = (ex.PropertyOf, ex.Whole, ex.TypeName)
 
@@ -97,3 +98,26 @@ def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
             return (*(key.value for key in keys), *ties)
         case _:
             return ()
+
+
+_FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
+_SAFE_FUNCTIONS = frozenset({"lower", "upper", "coalesce", "length", "now"})
+
+
+def may_fail(expression: ex.Expression) -> bool:
+    return any(
+        isinstance(node, _FALLIBLE)
+        or (isinstance(node, ex.Function) and node.name not in _SAFE_FUNCTIONS)
+        for node in walk(expression)
+    )
+
+
+def everywhere(op: Any, change: Callable[[Any], Any]) -> Any:
+    """`change` from the top down; what it returns is gone into from its input."""
+    if isinstance(op, reads.Rows):
+        return op
+    op = change(op)
+    inner = everywhere(op.input, change)
+    if isinstance(op, reads.AntiJoin | reads.Optional):
+        return replace(op, input=inner, pattern=everywhere(op.pattern, change))
+    return with_input(op, inner)

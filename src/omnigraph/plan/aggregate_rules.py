@@ -12,8 +12,8 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.physical import Weigh, with_input
-from omnigraph.plan.usage import used_by, variables_in
+from omnigraph.plan.analysis import used_by, variables_in
+from omnigraph.plan.physical import DistinctOn, Follow, Weigh, with_input
 
 _MULTIPLICATIVE = frozenset({"count", "sum", "avg", "min", "max"})
 
@@ -84,5 +84,49 @@ def _turn_around(op: Any, used: frozenset[int]) -> Any:
             steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in op.steps)
             start = reads.NodeScan(scan.input, op.target)
             return Weigh(start, replace(op, source=op.target, target=scanned, steps=steps))
+        case _:
+            return op
+
+
+_SET_FUNCTIONS = frozenset({"min", "max"})
+
+
+def distinct_early(op: Any) -> Any:
+    match op:
+        case reads.Aggregate(inner, keys, aggregates) if _sets_only(aggregates):
+            used = variables_in(c.value for c in (*keys, *aggregates))
+            return replace(op, input=_thin(inner, used))
+        case reads.Distinct(reads.Project(inner, columns) as project):
+            used = variables_in(c.value for c in columns)
+            return replace(op, input=replace(project, input=_thin(inner, used)))
+        case reads.Rows():
+            return op
+        case _:
+            return with_input(op, distinct_early(op.input))
+
+
+def _sets_only(aggregates: tuple[reads.Column, ...]) -> bool:
+    return bool(aggregates) and all(_ignores_repeats(column.value) for column in aggregates)
+
+
+def _ignores_repeats(call: ex.Expression) -> bool:
+    if not isinstance(call, ex.AggregateCall):
+        return False
+    return call.function in _SET_FUNCTIONS or (call.distinct and call.function == "count")
+
+
+def _thin(op: Any, used: frozenset[int]) -> Any:
+    """Follow single-variable frontiers with a DistinctOn after each Expand."""
+    match op:
+        case reads.Expand() if op.path is None:
+            inner = _thin(op.input, used - {op.target.id} | used_by(op))
+            thinner = with_input(op, inner)
+            return DistinctOn(thinner, used) if len(used) == 1 else thinner
+        case Follow() if op.expand.path is None:
+            inner = _thin(op.input, used - {op.expand.target.id} | used_by(op))
+            thinner = with_input(op, inner)
+            return DistinctOn(thinner, used) if len(used) == 1 else thinner
+        case reads.Filter():
+            return with_input(op, _thin(op.input, used | used_by(op)))
         case _:
             return op

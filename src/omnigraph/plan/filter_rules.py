@@ -1,21 +1,63 @@
-"""Rule: a scan takes in what is known about its variable; a name is looked up instead.
+"""Rule: a filter sits as close to where its variables come from as the meaning allows.
 
-`$p.id = …`, the key, or `in` a list of them becomes a lookup, also when the value comes from
-another variable of the row: that is a join on the id instead of a product of two types.
+Below an optional block, a `not` block or a grouping the rows are fewer or carry less. Expressions
+that can fail on a value stay: below, they might meet rows that would have been dropped first.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.failing import may_fail
-from omnigraph.plan.physical import Find, LookUp
-from omnigraph.plan.statistics import Statistics
-from omnigraph.plan.usage import conjuncts_of, variables_in
-from omnigraph.plan.whole_plan import everywhere
+from omnigraph.ir.walk import rewrite, walk
+from omnigraph.plan.analysis import conjuncts_of, everywhere, given_by, may_fail, variables_in
+from omnigraph.plan.estimates import Statistics
+from omnigraph.plan.physical import Find, Follow, LookUp, with_input
 from omnigraph.values.scalars import ListType, ScalarKind, ScalarType
+
+
+def push_filters(op: Any) -> Any:
+    match op:
+        case reads.Rows():
+            return op
+        case reads.Filter(inner, predicate):
+            below = push_filters(inner)
+            for conjunct in conjuncts_of(predicate):
+                below = _push(below, conjunct)
+            return below
+        case reads.AntiJoin(inner, pattern) | reads.Optional(inner, pattern):
+            return replace(op, input=push_filters(inner), pattern=push_filters(pattern))
+        case _:
+            return with_input(op, push_filters(op.input))
+
+
+def _push(op: Any, predicate: ex.Expression) -> Any:
+    match op:
+        case reads.AntiJoin() | reads.Optional() if not may_fail(predicate) and (
+            variables_in([predicate]) <= given_by(op.input)
+        ):
+            return replace(op, input=_push(op.input, predicate))
+        case reads.Aggregate(inner, keys) if keys and not may_fail(predicate):
+            over_rows = _over_keys(predicate, keys)
+            if over_rows is not None and not may_fail(over_rows):
+                return replace(op, input=_push(inner, over_rows))
+        case _:
+            pass
+    return reads.Filter(op, predicate)
+
+
+def _over_keys(predicate: ex.Expression, keys: tuple[reads.Column, ...]) -> ex.Expression | None:
+    """A predicate about group keys as one about rows; None when it asks for an aggregate."""
+    values = {key.name: key.value for key in keys}
+    asked = {node.name for node in walk(predicate) if isinstance(node, ex.ColumnRef)}
+    if not asked or not asked <= values.keys():
+        return None
+    return rewrite(
+        predicate, lambda node: values[node.name] if isinstance(node, ex.ColumnRef) else node
+    )
+
 
 _INTEGERS = frozenset({ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64})
 _NAMING = _INTEGERS | {ScalarKind.STRING, ScalarKind.DATE, ScalarKind.DATETIME, ScalarKind.BOOL}
@@ -103,3 +145,34 @@ def _same_spelling(name: ex.PropertyOf, wanted: ex.Expression, several: bool) ->
         return False
     both_integers = kind.kind in _INTEGERS and given.kind in _INTEGERS
     return kind.kind in _NAMING and (both_integers or kind == given)
+
+
+def filter_in_expand(op: Any) -> Any:
+    return everywhere(op, _take_in_filter_in_expand)
+
+
+def _take_in_filter_in_expand(op: Any) -> Any:
+    predicates: list[ex.Expression] = []
+    below = op
+    while isinstance(below, reads.Filter):
+        predicates[:0] = conjuncts_of(below.predicate)
+        below = below.input
+    if not isinstance(below, reads.Expand) or below.mode is not reads.ExpandMode.EDGE:
+        return op
+    edge = {below.edge.id} if below.edge is not None else set()
+    target = set() if below.target_bound else {below.target.id}
+    on_edge, on_target, others = [], [], []
+    for predicate in predicates:
+        asked = variables_in([predicate])
+        if asked and not may_fail(predicate) and asked == edge:
+            on_edge.append(predicate)
+        elif asked and not may_fail(predicate) and asked == target:
+            on_target.append(predicate)
+        else:
+            others.append(predicate)
+    if not on_edge and not on_target:
+        return op
+    rows: Any = Follow(below.input, below, tuple(on_edge), tuple(on_target))
+    for predicate in others:
+        rows = reads.Filter(rows, predicate)
+    return rows
