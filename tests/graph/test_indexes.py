@@ -20,8 +20,7 @@ from omnigraph.lance_store.search.vector_search import nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.maintain.maintenance import Pace, index_table
-from omnigraph.maintain.table_work import LocalWork
+from omnigraph.maintain.table_upkeep import LocalWork, Pace, index_table
 from omnigraph.spark.upkeep import cut_build
 from omnigraph.values.indexes import BuiltIndex, IndexBuild
 from omnigraph_testing import workloads

@@ -16,7 +16,7 @@ from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import Contention, InvalidArgument, ReadOnlyGraph, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.maintain.needed import Retention
+from omnigraph.maintain.garbage import Retention
 from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings, WriteSettings

@@ -13,8 +13,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.maintain.maintenance import Pace, optimize_table
-from omnigraph.maintain.table_work import LocalWork
+from omnigraph.maintain.table_upkeep import LocalWork, Pace, optimize_table
 from omnigraph.values.identifiers import node_table
 from omnigraph_testing.invariants import assert_at_rest, content
 

@@ -10,8 +10,8 @@ import pytest
 from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.maintain import maintenance
 from omnigraph.maintain import reconciler as module
+from omnigraph.maintain import table_upkeep
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
 
@@ -58,7 +58,7 @@ def test_a_table_that_never_rests_is_compacted_too(
 ) -> None:
     """Somebody writes during every pass: only one that took its turn is not overtaken."""
     tended = opened(graph)
-    plan, optimize = maintenance.plan_compaction, module.optimize_table
+    plan, optimize = table_upkeep.plan_compaction, module.optimize_table
     numbers, writers, passes = iter(range(1000, 2000)), list[threading.Thread](), list[bool]()
 
     def plan_among_writers(*arguments: Any) -> Any:

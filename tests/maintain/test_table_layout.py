@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lance_store.reads.scan import TableShape
-from omnigraph.maintain.table_layout import Layout, is_due
+from omnigraph.maintain.table_upkeep import Layout, is_due
 from omnigraph.settings.models import MaintenanceSettings
 
 LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100)

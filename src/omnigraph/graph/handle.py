@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from omnigraph.load.options import LoadReceipt
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.maintain.cleanup import CleanupReport
-    from omnigraph.maintain.findings import VerifyReport
     from omnigraph.maintain.repair import RepairReport
     from omnigraph.maintain.status import GraphStatus
+    from omnigraph.maintain.verify import VerifyReport
     from omnigraph.manifest.records import RecoveryAudit, StreamBatch
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.mutate.mutation import MutationReceipt

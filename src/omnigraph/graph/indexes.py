@@ -9,8 +9,7 @@ from typing import Any
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.search.indexes import coverage
-from omnigraph.maintain.maintenance import Pace, index_table
-from omnigraph.maintain.table_work import HERE, TableWork
+from omnigraph.maintain.table_upkeep import HERE, Pace, TableWork, index_table
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexKind
 from omnigraph.values.known_names import LOCAL, require_engine

@@ -10,11 +10,10 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine, open_store
 from omnigraph.graph.indexes import table_work, tables
 from omnigraph.maintain.backup import BackupReport, restore
-from omnigraph.maintain.findings import VerifyReport
-from omnigraph.maintain.maintenance import Pace, optimize_table
-from omnigraph.maintain.needed import Retention
+from omnigraph.maintain.garbage import Retention
 from omnigraph.maintain.status import GraphStatus, graph_status
-from omnigraph.maintain.verify import verify_graph
+from omnigraph.maintain.table_upkeep import Pace, optimize_table
+from omnigraph.maintain.verify import VerifyReport, verify_graph
 from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
 from omnigraph.values.identifiers import MAIN

@@ -20,8 +20,7 @@ from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.lance_store.dataset_files import lineages
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.maintain.garbage import Cutoffs, Removal, find_garbage
-from omnigraph.maintain.needed import Needed, Retention, needed_now
+from omnigraph.maintain.garbage import Cutoffs, Needed, Removal, Retention, find_garbage, needed_now
 from omnigraph.manifest.layout import MANIFEST, reclaimed_marker
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import MAIN_REF

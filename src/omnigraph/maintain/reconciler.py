@@ -17,9 +17,8 @@ from collections import Counter
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.maintain.cleanup import Cleanup
-from omnigraph.maintain.maintenance import Pace, optimize_table
-from omnigraph.maintain.needed import Retention
-from omnigraph.maintain.table_layout import is_due, look_at
+from omnigraph.maintain.garbage import Retention
+from omnigraph.maintain.table_upkeep import Pace, is_due, look_at, optimize_table
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.settings.models import MaintenanceSettings

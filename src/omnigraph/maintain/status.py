@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.commit.intent_board import IntentBoard, PendingIntent
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages
 from omnigraph.lance_store.store import Store
-from omnigraph.maintain.table_layout import is_due, look_at
+from omnigraph.maintain.table_upkeep import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.layout import HISTORY, MANIFEST, SCHEMAS, dataset_folder
 from omnigraph.manifest.reader import ManifestReader

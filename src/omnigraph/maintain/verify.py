@@ -2,16 +2,264 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from itertools import islice, pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.commit.intent_board import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.errors import GraphMoved, NotFound, RecoveryRequired, StorageFailure
+from omnigraph.diff.changed_ids import change_lists
+from omnigraph.errors import (
+    GraphMoved,
+    NotFound,
+    OmnigraphError,
+    RecoveryRequired,
+    SnapshotReclaimed,
+    StorageFailure,
+)
+from omnigraph.integrity.graph_checks import check_graph
+from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.rules import checked_columns
+from omnigraph.integrity.stored_image import Deltas, StoredImage, TableDelta
+from omnigraph.integrity.violations import Report
+from omnigraph.lance_store.dataset_files import lineages, needed_content
+from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.lance_store.search.indexes import disagreeing_values
+from omnigraph.lance_store.store import Dataset, Store, head_version
 from omnigraph.maintain.cleanup import Cleanup
-from omnigraph.maintain.findings import Findings, VerifyReport
-from omnigraph.maintain.needed import Retention
-from omnigraph.maintain.verify_history import verify_history
-from omnigraph.maintain.verify_tables import verify_tables
+from omnigraph.maintain.garbage import Retention
+from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import Commit, PinChange, TableChanges, TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.indexes import IndexKind
+from omnigraph.writes.row_compare import differing_rows
+
+_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it must be."""
+
+    check: str
+    branch: str | None
+    place: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """`findings` are the first ones, `counts` all of them by check; `checked` is what was done."""
+
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+    checked: dict[str, int]
+    pending_intents: int
+    orphan_files: int
+    orphan_bytes: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.counts
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self)}
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects; the first hundred are kept, every one is counted."""
+
+    first: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    checked: Counter[str] = field(default_factory=Counter)
+
+    def add(self, check: str, branch: str | None, place: object, message: str) -> None:
+        self.counts[check] += 1
+        if len(self.first) < _KEPT:
+            self.first.append(Finding(check, branch, str(place), message))
+
+
+def verify_history(
+    reader: ManifestReader, branch: str, state: BranchState, compared: int, found: Findings
+) -> None:
+    """`compared` newest commits are checked against the snapshots around them."""
+    try:
+        commits = [stored.commit for stored in CommitGraph(reader).walk(state)]
+    except OmnigraphError as error:
+        found.add("history", branch, "commit log", error.message)
+        return
+    found.checked["commits"] += len(commits)
+    for child, parent in pairwise(commits):
+        if child.parent_commit_id != parent.graph_commit_id:
+            message = (
+                f"its parent is {child.parent_commit_id}, before it comes {parent.graph_commit_id}"
+            )
+            found.add("commit_graph", branch, child.graph_commit_id, message)
+        if child.created_at <= parent.created_at:
+            found.add("commit_graph", branch, child.graph_commit_id, "older than its parent")
+    if commits and commits[-1].parent_commit_id is not None:
+        found.add("commit_graph", branch, commits[-1].graph_commit_id, "its parent is missing")
+    if len({c.graph_commit_id for c in commits}) != len(commits):
+        found.add("commit_graph", branch, "commit log", "a commit occurs twice")
+    for commit in islice(commits, compared):
+        _verify_changes(reader, branch, commit, found)
+
+
+def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: Findings) -> None:
+    recorded = {change.key: change for change in commit.changes}
+    for pins in commit.pins:
+        if pins.before is None or pins.after is None:
+            continue
+        changes = recorded.get(pins.after.key)
+        try:
+            problem = _disagreement(reader, commit, pins, changes)
+        except SnapshotReclaimed:
+            found.checked["commits_reclaimed"] += 1
+            continue
+        found.checked["changes"] += 1
+        if problem is not None:
+            place = f"{commit.graph_commit_id} {pins.after.key}"
+            found.add("recorded_changes", branch, place, problem)
+
+
+def _disagreement(
+    reader: ManifestReader, commit: Commit, pins: PinChange, changes: TableChanges | None
+) -> str | None:
+    """What a commit recorded against what its snapshots hold; None when they agree."""
+    assert pins.before is not None
+    assert pins.after is not None
+    lists = change_lists(reader.store.files, changes) if changes else None
+    if changes is not None and lists is None:
+        return f"its change list {changes.file} is missing"
+    inserted, updated, deleted = lists or (_NOTHING, _NOTHING, _NOTHING)
+    # Columns that both states have: a schema change alters the others without touching rows.
+    entity = reader.schemas.read(commit.schema_id).catalog.entity_type(pins.after.key)
+    old, new = (reader.store.open(pin.at) for pin in (pins.before, pins.after))
+    columns = [n for n in table_schema(entity).names if n in old.schema.names]
+    before, after = read_table(old, columns), read_table(new, columns)
+    appeared = _minus(after, before)
+    vanished = _minus(before, after)
+    for what, real, said in (("inserted", appeared, inserted), ("deleted", vanished, deleted)):
+        if set(real.to_pylist()) != set(said.to_pylist()):
+            return f"{len(said)} ids are recorded as {what}, the snapshots show {len(real)}"
+    rewritten = _rewritten(before, after)
+    unrecorded = set(rewritten.to_pylist()) - set(updated.to_pylist())
+    return f"{len(unrecorded)} changed rows are not recorded" if unrecorded else None
+
+
+_NOTHING = pa.array([], pa.string())
+
+
+def _minus(rows: pa.Table, others: pa.Table) -> pa.Array:
+    ids = rows.column("id").combine_chunks()
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=others.column("id").combine_chunks())))
+
+
+def _rewritten(before: pa.Table, after: pa.Table) -> pa.Array:
+    position = pc.index_in(after.column("id"), value_set=before.column("id").combine_chunks())
+    both = after.filter(position.is_valid())
+    same_order = before.take(position.drop_null())
+    return both.filter(pa.array(differing_rows(same_order, both))).column("id").combine_chunks()
+
+
+def verify_tables(
+    store: Store,
+    snapshot: Snapshot,
+    owner: str | None,
+    busy: frozenset[str],
+    found: Findings,
+    *,
+    full: bool,
+) -> None:
+    """`owner` is the branch incarnation whose tables must have their pin as HEAD.
+
+    Tables at `busy` locations have a writer in flight: their HEAD may be ahead for a moment.
+    `full` compares indexes value by value however many there are.
+    """
+    deltas: Deltas = {}
+    rows = Report()
+    for key, pin in snapshot.tables.items():
+        found.checked["tables"] += 1
+        try:
+            dataset = store.open(pin.at)
+            _check_against_pin(snapshot, pin, dataset, found)
+            _check_files(store, snapshot, pin, found)
+            if pin.owner == owner and pin.location not in busy:
+                _check_head(snapshot, pin, dataset, found)
+            entity = snapshot.catalog.entity_type(key)
+            content = read_table(dataset, table_schema(entity).names)
+            check_rows(entity, content, rows)
+            _check_indexes(snapshot, pin, dataset, found, full=full)
+            found.checked["rows"] += content.num_rows
+            deltas[key] = TableDelta(key, content.select(checked_columns(entity)), replaces=True)
+        except (NotFound, StorageFailure) as error:
+            found.add("dataset", snapshot.graph_branch, key, error.message)
+    if len(deltas) == len(snapshot.tables):
+        check_graph(StoredImage(snapshot, store, deltas), deltas, rows)
+    for violation in rows.violations:
+        found.add(f"rule:{violation.rule}", snapshot.graph_branch, violation.table, str(violation))
+    for rule, count in rows.counts.items():
+        kept = sum(violation.rule == rule for violation in rows.violations)
+        found.counts[f"rule:{rule}"] += count - kept
+
+
+def _check_against_pin(
+    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings
+) -> None:
+    branch = snapshot.graph_branch
+    entity = snapshot.catalog.entity_type(pin.key)
+    missing = set(table_schema(entity).names) - set(dataset.schema.names)
+    if missing:
+        found.add("columns", branch, pin.key, f"the dataset has no column {sorted(missing)}")
+    rows = dataset.count_rows()
+    if rows != pin.row_count:
+        message = f"the manifest says {pin.row_count} rows, the dataset has {rows}"
+        found.add("row_count", branch, pin.key, message)
+    if not dataset.has_stable_row_ids:
+        found.add("row_ids", branch, pin.key, "the dataset was made without stable row ids")
+
+
+def _check_files(store: Store, snapshot: Snapshot, pin: TablePin, found: Findings) -> None:
+    """Against a listing: a read may be served from memory although the file is gone."""
+    lines = lineages(pin.location, store.files.walk(pin.location))
+    present = {name for line in lines.values() for name in line.content}
+    missing = sorted(needed_content(store, pin.at) - present)
+    if missing:
+        message = f"{len(missing)} files are missing, the first is {missing[0]}"
+        found.add("files", snapshot.graph_branch, pin.key, message)
+
+
+def _check_head(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings) -> None:
+    head = head_version(dataset)
+    if head > pin.version:
+        message = f"HEAD is {head}, the manifest shows {pin.version}: `repair` puts it right"
+        found.add("drift", snapshot.graph_branch, pin.key, message)
+    elif head < pin.version:
+        message = f"HEAD is {head}, behind the manifest's {pin.version}: restore files from backup"
+        found.add("invariant", snapshot.graph_branch, pin.key, message)
+
+
+def _check_indexes(
+    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings, *, full: bool
+) -> None:
+    for spec in wanted_indexes(snapshot.catalog.entity_type(pin.key)):
+        if spec.kind is not IndexKind.SORTED:
+            continue
+        found.checked["indexes"] += 1
+        wrong, exact = disagreeing_values(dataset, spec.column, full=full)
+        found.checked["indexes_sampled"] += not exact
+        for value in wrong:
+            message = f"the index on {spec.column!r} and a scan disagree about {value!r}"
+            found.add("index", snapshot.graph_branch, pin.key, message)
 
 
 def verify_graph(

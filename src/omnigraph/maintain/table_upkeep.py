@@ -3,19 +3,89 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from omnigraph.catalog.index_plan import wanted_indexes
+from omnigraph.catalog.model import EntityType
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.lance_store.staging.compaction import plan_compaction
-from omnigraph.lance_store.staging.index_builds import inherits_indexes, plan_indexes
-from omnigraph.maintain.table_work import HERE, TableWork
+from omnigraph.lance_store.reads.scan import TableShape, table_shape
+from omnigraph.lance_store.search.indexes import coverage
+from omnigraph.lance_store.staging.compaction import plan_compaction, run_compaction
+from omnigraph.lance_store.staging.index_builds import build_indexes, inherits_indexes, plan_indexes
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.indexes import BuiltIndex, IndexBuild
 from omnigraph.writes.changeset import ChangeSet
 from omnigraph.writes.effects import AdoptCompaction, AdoptIndexes, LeaveInheritedIndexes
+
+
+class TableWork(Protocol):
+    """Makes files that belong to nobody yet; what becomes of them is decided by a commit."""
+
+    def compact(self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        """`run_compaction` of each task."""
+
+    def index(
+        self, store: Store, at: DatasetVersion, builds: tuple[IndexBuild, ...]
+    ) -> tuple[BuiltIndex, ...]:
+        """`build_segment` of each build, or of the parts of it."""
+
+
+class LocalWork:
+    """Upkeep in this process."""
+
+    def compact(self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(run_compaction(store, at, task) for task in tasks)
+
+    def index(
+        self, store: Store, at: DatasetVersion, builds: tuple[IndexBuild, ...]
+    ) -> tuple[BuiltIndex, ...]:
+        return build_indexes(store, at, builds)
+
+
+HERE = LocalWork()
+
+
+_FEWEST_DELETED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`unindexed_rows` are those outside the index that lags most."""
+
+    shape: TableShape
+    indexes: int
+    unindexed_rows: int
+
+
+def look_at(
+    store: Store, pin: TablePin, entity: EntityType, settings: MaintenanceSettings
+) -> Layout:
+    dataset = store.open(pin.at)
+    wanted = coverage(dataset, wanted_indexes(entity))
+    return Layout(
+        table_shape(dataset, settings.compacted_rows),
+        sum(c.built for c in wanted),
+        max((c.pending_rows for c in wanted if c.built), default=0),
+    )
+
+
+def is_due(layout: Layout, settings: MaintenanceSettings) -> bool:
+    shape = layout.shape
+    much_deleted = shape.deleted_rows > max(
+        _FEWEST_DELETED, shape.stored_rows * settings.deleted_share
+    )
+    return (
+        shape.small_fragments >= settings.fragments
+        or much_deleted
+        or layout.unindexed_rows >= settings.unindexed_rows
+    )
 
 
 @dataclass(frozen=True, slots=True)
