@@ -72,7 +72,7 @@ def test_a_table_that_never_rests_is_compacted_too(
         passes.append(optimize(*arguments))
         return passes[-1]
 
-    monkeypatch.setattr(maintenance, "plan_compaction", plan_among_writers)
+    monkeypatch.setattr(table_upkeep, "plan_compaction", plan_among_writers)
     monkeypatch.setattr(module, "optimize_table", noted)
     write(tended, range(12))
     assert tended.engine.reconciler.settle()
