@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.cells import cell_len
 
-from omnigraph.cli.colours import GREEN, painter
+from omnigraph.cli.output import GREEN, painter
 from omnigraph.cli.tables import print_records, print_table
 
 COMMIT, MOMENT = "01M7H8QRSTGJB9M89XSVK2F5M5", "2026-11-16T04:09:40.943250Z"

@@ -11,14 +11,14 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.colours import painter
-from omnigraph.cli.conflict_lines import CONFLICTS_SHOWN, conflict_lines, way_out
+from omnigraph.cli.change_lines import CONFLICTS_SHOWN, conflict_lines, way_out
 from omnigraph.cli.output import (
     EXIT_BROKEN_PIPE,
     EXIT_CONFLICTS,
     EXIT_FAILED,
     EXIT_LOST_PRECONDITION,
     counted,
+    painter,
     print_json,
     print_note,
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -12,6 +14,27 @@ from omnigraph.values.json_values import finite, json_form
 
 if TYPE_CHECKING:
     from omnigraph.manifest.records import Commit
+
+
+GREEN, RED, YELLOW, MAGENTA = 32, 31, 33, 35
+
+Paint = Callable[[int, str], str]
+
+
+def painter(stream: TextIO) -> Paint:
+    """Paints on a terminal, unless `NO_COLOR` asks for plain text (https://no-color.org)."""
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    wanted = stream.isatty() and not dull
+    return _paint if wanted else plain
+
+
+def _paint(colour: int, text: str) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def plain(colour: int, text: str) -> str:
+    return text
+
 
 EXIT_FAILED = 1
 EXIT_LOST_PRECONDITION = 4

@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from omnigraph.cli.command import SHARED, help_record
 from omnigraph.cli.commands.query import DEFAULT_COMMAND
-from omnigraph.cli.help import SHARED, help_record
 from omnigraph.cli.main import Omnigraph, app
 
 MARKER = "<!-- Everything below is made by `make docs`. -->\n"

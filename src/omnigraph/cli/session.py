@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from omnigraph.cli.operator_config import read_operator_config
+import omnigraph
+from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json
+from omnigraph.errors import NotFound
 from omnigraph.progress import shown, somebody_watches
-from omnigraph.settings.config_file import OperatorConfig
+from omnigraph.settings.config_file import OperatorConfig, read_config
 from omnigraph.settings.models import Settings
+
+if TYPE_CHECKING:
+    from omnigraph.graph.handle import Graph
+
+
+PATH_VARIABLE = "OMNIGRAPH_CONFIG"
+
+
+def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
+    """The operator's file; no file is fine unless the environment names one."""
+    named = environment.get(PATH_VARIABLE)
+    try:
+        return read_config(named or Path.home() / ".omnigraph" / "config.yaml")
+    except NotFound:
+        if named:
+            raise NotFound(f"{PATH_VARIABLE} names {named}: no such file", file=named) from None
+        return OperatorConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +80,42 @@ class Session:
             if self.json:
                 print_json({"error": "not confirmed, nothing was changed", "code": "not_confirmed"})
             raise typer.Exit(EXIT_FAILED)
+
+
+def address(session: Session, uri: str | None, store: str | None = None) -> str:
+    """The argument, `--store`, or the default of the config file."""
+    if uri is not None and store is not None and uri != store:
+        raise WrongUsage(f"two graphs are named: {uri} and --store {store}")
+    given = uri if uri is not None else store
+    found = given if given is not None else session.config().store
+    if found is None:
+        raise WrongUsage(
+            "no graph is named: give --store URI, or set defaults.store in "
+            f"~/.omnigraph/config.yaml ({PATH_VARIABLE} names another file)"
+        )
+    return found
+
+
+def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
+    """Reads leave no trace, so they do not recover dead writers either."""
+    graph = omnigraph.open(uri, actor=session.actor(), read_only=True, settings=session.settings())
+    echo_target(session, uri, *where)
+    return graph
+
+
+def read_branch(session: Session, place: BranchPlace) -> Graph:
+    return open_to_read(session, address(session, place.uri, place.store), on_branch(place.branch))
+
+
+def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:
+    graph = omnigraph.open(uri, actor=session.actor(), settings=session.settings())
+    echo_target(session, uri, *where)
+    return graph
+
+
+def echo_target(session: Session, uri: str, *where: str | None) -> None:
+    session.note("  ".join([f"graph {uri}", *(part for part in where if part)]))
+
+
+def on_branch(branch: str, at: str | None = None) -> str:
+    return f"branch {branch}" if at is None else f"branch {branch} at {at}"

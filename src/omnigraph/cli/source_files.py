@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from omnigraph.cli.output import EXIT_FAILED, print_report, print_result
+from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.syntax.source_text import SourceText
 
@@ -32,3 +38,50 @@ def _decode(data: bytes, name: str) -> str:
         raise InvalidArgument(
             f"{name}:{line}: the text is not UTF-8 at byte {error.start}", file=name, line=line
         ) from None
+
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE", help="Files to format, `-` for standard input.")
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Change nothing; exit 1 when a file is not formatted.")
+]
+Stdout = Annotated[
+    bool, typer.Option("--stdout", help="Print the result instead of rewriting the file.")
+]
+
+
+def format_files(
+    session: Session,
+    files: list[str],
+    check: bool,
+    to_stdout: bool,
+    formatter: Callable[[SourceText], str],
+) -> None:
+    """Format each file in place, comments kept; a file that does not parse is left alone."""
+    changed: list[str] = []
+    for file in files:
+        source = read_source(file)
+        formatted = formatter(source)
+        if formatted != source.text:
+            changed.append(file)
+        if to_stdout or (file == STDIN and not check):
+            print_result(formatted)
+        elif formatted != source.text and not check:
+            _rewrite(file, formatted)
+    if session.json and not to_stdout and (check or STDIN not in files):
+        unformatted = f"not formatted: {', '.join(changed)}"
+        failure = (unformatted, "not_formatted") if check and changed else None
+        print_report({"files": files, "changed": changed, "checked": check}, failure)
+    elif not to_stdout:
+        for file in changed:
+            session.note(f"{'would format' if check else 'formatted'} {file}")
+    if check and changed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _rewrite(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {file}: {error.strerror}", file=file) from None

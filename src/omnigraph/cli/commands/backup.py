@@ -9,8 +9,7 @@ import typer
 import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.output import counted, print_json, print_result, readable_bytes
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import open_to_write
+from omnigraph.cli.session import Session, open_to_write
 
 if TYPE_CHECKING:
     from omnigraph.maintain.backup import BackupReport

@@ -11,8 +11,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store
 from omnigraph.cli.output import WrongUsage, print_json, print_result
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_read
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from omnigraph.cli.change_lines import print_changes
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, open_to_read, open_to_write
 from omnigraph.cli.tables import moment_text, print_table
-from omnigraph.cli.target import address, open_to_read, open_to_write
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]

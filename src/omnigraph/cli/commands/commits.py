@@ -10,9 +10,8 @@ from omnigraph.cli.change_lines import print_changes
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Branch, Cursor, Page, Store, Types, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.cli.tables import moment_text, print_table
-from omnigraph.cli.target import address, on_branch, open_to_read
 from omnigraph.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from omnigraph.cli.options import (
     WorkEngine,
 )
 from omnigraph.cli.output import WrongUsage, already_done, counted, print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
-from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
 
 
 class Mode(StrEnum):

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.change_lines import change_line
-from omnigraph.cli.colours import painter
 from omnigraph.cli.command import command
 from omnigraph.cli.options import BranchPlace, Cursor, Page, Types
-from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.output import painter, print_json, print_result
+from omnigraph.cli.session import Session, read_branch
 from omnigraph.cli.tables import folded
-from omnigraph.cli.target import read_branch
 
 if TYPE_CHECKING:
     from omnigraph.feed import FeedPage

@@ -11,10 +11,9 @@ import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Engine, Store, Types, Uri, WorkEngine
 from omnigraph.cli.output import counted, print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.cli.tables import print_table
-from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write
 
 SchemaFile = Annotated[
     str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")

@@ -9,16 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.change_lines import change_line
-from omnigraph.cli.colours import painter
+from omnigraph.cli.change_lines import change_line, conflict_lines, way_out
 from omnigraph.cli.command import command
 from omnigraph.cli.commands import branches, commits
-from omnigraph.cli.conflict_lines import conflict_lines, way_out
 from omnigraph.cli.options import AutoEngine, Branch, BranchPlace, Message, Store
-from omnigraph.cli.output import EXIT_CONFLICTS, counted, print_json, print_report, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.output import (
+    EXIT_CONFLICTS,
+    counted,
+    painter,
+    print_json,
+    print_report,
+    print_result,
+)
+from omnigraph.cli.session import (
+    Session,
+    address,
+    on_branch,
+    open_to_read,
+    open_to_write,
+    read_branch,
+)
 from omnigraph.cli.tables import folded
-from omnigraph.cli.target import address, on_branch, open_to_read, open_to_write, read_branch
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Branch, IdempotencyKey, IfCommit, Message, Store
 from omnigraph.cli.output import already_done, counted, print_json, print_result
 from omnigraph.cli.query_text import QueryCall, prepare, require_mutation
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_write
+from omnigraph.cli.session import Session, address, on_branch, open_to_write
 
 
 def register(app: typer.Typer) -> None:

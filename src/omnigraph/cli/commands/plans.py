@@ -8,8 +8,7 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store, Timeout
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.query_text import QueryCall, prepare, require_read
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_read
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
 
 
 def register(app: typer.Typer) -> None:

@@ -13,13 +13,12 @@ import typer
 from typer.core import TyperGroup
 
 from omnigraph.cli.command import command
-from omnigraph.cli.commands.formatting import Check, Files, Stdout, format_files
 from omnigraph.cli.formats import choose_format, write_result
 from omnigraph.cli.options import At, Branch, Engine, Format, Store, Timeout, WorkEngine
 from omnigraph.cli.query_text import QueryCall, prepare, require_read
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_read
-from omnigraph.syntax.source_text import SourceText
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
+from omnigraph.cli.source_files import Check, Files, Stdout, format_files
+from omnigraph.syntax.span import SourceText
 
 DEFAULT_COMMAND = "run"
 

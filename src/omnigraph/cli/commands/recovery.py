@@ -8,9 +8,8 @@ from omnigraph import failpoints
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, open_to_read
 from omnigraph.cli.tables import moment_text, print_table
-from omnigraph.cli.target import address, open_to_read
 
 group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.commands.formatting import Check, Files, Stdout, format_files
 from omnigraph.cli.options import At, Branch, Store, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, on_branch, open_to_read
-from omnigraph.syntax.source_text import SourceText
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
+from omnigraph.cli.source_files import Check, Files, Stdout, format_files
+from omnigraph.syntax.span import SourceText
 
 group = typer.Typer(help="Show and format schemas.", no_args_is_help=True)
 

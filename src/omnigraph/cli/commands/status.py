@@ -9,8 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import counted, print_json, print_note, print_result, readable_bytes
-from omnigraph.cli.session import Session
-from omnigraph.cli.target import address, open_to_read
+from omnigraph.cli.session import Session, address, open_to_read
 
 if TYPE_CHECKING:
     from omnigraph.maintain.status import BranchStatus, GraphStatus

@@ -9,9 +9,8 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, address, open_to_read, open_to_write
 from omnigraph.cli.tables import moment_text, print_table
-from omnigraph.cli.target import address, open_to_read, open_to_write
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
 Target = Annotated[

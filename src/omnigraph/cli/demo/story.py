@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import omnigraph
 from omnigraph.cli.change_lines import change_line
-from omnigraph.cli.demo.queries import QUERIES
-from omnigraph.cli.demo.world import SCHEMA, World, author_name, data_lines, paper_code
-from omnigraph.cli.operator_config import PATH_VARIABLE
+from omnigraph.cli.demo.world import QUERIES, SCHEMA, World, author_name, data_lines, paper_code
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import PATH_VARIABLE, Session
 from omnigraph.cli.tables import folded
 from omnigraph.errors import SparkUnavailable
 from omnigraph.settings.models import PipelineSettings
