@@ -29,10 +29,6 @@ OlderThan = Annotated[
 Confirm = Annotated[bool, typer.Option("--confirm", help="Remove; without it only show.")]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "cleanup")(cleanup)
-
-
 def cleanup(
     session: Session,
     uri: Uri = None,

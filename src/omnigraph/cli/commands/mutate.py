@@ -11,10 +11,6 @@ from omnigraph.cli.query_text import QueryCall, prepare, require_mutation
 from omnigraph.cli.session import Session, address, on_branch, open_to_write
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "mutate")(mutate)
-
-
 def mutate(
     session: Session,
     call: QueryCall,

@@ -11,11 +11,6 @@ from omnigraph.cli.query_text import QueryCall, prepare, require_read
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "explain")(explain)
-    command(app, "profile")(profile)
-
-
 def explain(
     session: Session,
     call: QueryCall,

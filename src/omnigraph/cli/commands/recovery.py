@@ -14,10 +14,6 @@ from omnigraph.cli.tables import moment_text, print_table
 group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="recovery")
-
-
 @command(group, "list")
 def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> None:
     """Show every recovery, newest first: whose write it was and how it ended.

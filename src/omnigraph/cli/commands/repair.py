@@ -18,10 +18,6 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Put it right; without 
 Force = Annotated[bool, typer.Option("--force", help="Also move unreadable intents aside.")]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "repair")(repair)
-
-
 def repair(
     session: Session,
     uri: Uri = None,

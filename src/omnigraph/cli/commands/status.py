@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from omnigraph.maintain.status import BranchStatus, GraphStatus
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "status")(status)
-
-
 def status(session: Session, uri: Uri = None, store: Store = None) -> None:
     """Show fragments, index coverage, history, pending writers and bytes per branch and type.
 

@@ -13,10 +13,6 @@ from omnigraph.cli.session import Session
 _UNINSTALLED = "0+uninstalled"
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "version")(show)
-
-
 def show(session: Session) -> None:
     """Print the version.
 
