@@ -16,119 +16,18 @@ from omnigraph.cli.failures import failures, leave_broken_pipe
 from omnigraph.cli.output import EXIT_BROKEN_PIPE, print_json
 from omnigraph.cli.session import Session
 
-SHARED = ("json_output", "as_actor", "quiet", "yes", "help")
-
-
-class Command(TyperCommand):
-    """Required arguments as `NAME`, optional ones as `[NAME]`, texts without their Python type."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [_without_braces(piece) for piece in super().collect_usage_pieces(ctx)]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        params = self.get_params(ctx)
-        own = [p for p in params if p.name not in SHARED]
-        sections = {
-            "Arguments": [p for p in own if p.param_type_name == "argument"],
-            "Options": [p for p in own if p.param_type_name == "option"],
-            "Options of every command": [p for p in params if p.name in SHARED],
-        }
-        for title, members in sections.items():
-            if members:
-                with formatter.section(title):
-                    formatter.write_dl([help_record(p, ctx) for p in members])
-
-
-def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
-    names, text = parameter.get_help_record(ctx) or ("", "")
-    return names.removesuffix(" <str>"), text
-
-
-def _without_braces(piece: str) -> str:
-    return piece.replace("{", "").replace("}", "")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Gathered:
-    """A parameter of a handler that is made of several options."""
-
-    name: str
-    kind: type
-    fields: tuple[str, ...]
-
-    def gather(self, given: dict[str, Any]) -> None:
-        """Replace the options by the object they make."""
-        given[self.name] = self.kind(**{field: given.pop(field) for field in self.fields})
-
-
-def spread(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
-    """The parameters of a handler as options, in order."""
-    for parameter in parameters:
-        made = _dataclass_of(parameter)
-        if made is None:
-            yield parameter
-            continue
-        types = get_type_hints(made, include_extras=True)
-        for field in dataclasses.fields(made):
-            missing = field.default is dataclasses.MISSING
-            default = inspect.Parameter.empty if missing else field.default
-            kind = inspect.Parameter.KEYWORD_ONLY
-            yield inspect.Parameter(field.name, kind, default=default, annotation=types[field.name])
-
-
-def gathered(parameters: Sequence[inspect.Parameter]) -> tuple[Gathered, ...]:
-    return tuple(
-        Gathered(parameter.name, made, tuple(field.name for field in dataclasses.fields(made)))
-        for parameter in parameters
-        if (made := _dataclass_of(parameter)) is not None
-    )
-
-
-def _dataclass_of(parameter: inspect.Parameter) -> Any:
-    return parameter.annotation if dataclasses.is_dataclass(parameter.annotation) else None
-
-
-def clarify(error: typer.TyperException) -> None:
-    """Rewrite the message of an error that is about to be shown."""
-    details = getattr(error.__cause__, "errors", None)
-    if details is not None:
-        first = details()[0]
-        error.message = _of_value(first) or error.message
-        return
-    command = getattr(getattr(error, "ctx", None), "command", None)
-    if command is not None and "unexpected extra argument" in error.message:
-        names = {parameter.name for parameter in command.params}
-        options = [("query", "-q FILE"), ("data", "--data FILE"), ("store", "--store URI")]
-        wanted = [option for name, option in options if name in names]
-        if wanted:
-            error.message += f"; name files and graphs with {', '.join(wanted)}"
-
-
-def _of_value(found: dict[str, Any]) -> str | None:
-    """A value that does not fit its option, as pydantic reports it."""
-    given, context = found["input"], found.get("ctx", {})
-    match found["type"]:
-        case "value_error":
-            return f"{context['error']}"
-        case "int_parsing" | "int_from_float":
-            return f"{given!r} is not a whole number"
-        case "float_parsing":
-            return f"{given!r} is not a number"
-        case "greater_than_equal":
-            return f"{given} is less than {context['ge']:g}"
-        case "less_than_equal":
-            return f"{given} is more than {context['le']:,}"
-        case _:
-            return None
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+
 As = Annotated[
     str | None, typer.Option("--as", metavar="ACTOR", help="Who acts; kept in the history.")
 ]
+
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only results, no notes.")]
+
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
+
 
 Handler = Callable[..., None]
 
@@ -190,6 +89,78 @@ def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gathered:
+    """A parameter of a handler that is made of several options."""
+
+    name: str
+    kind: type
+    fields: tuple[str, ...]
+
+    def gather(self, given: dict[str, Any]) -> None:
+        """Replace the options by the object they make."""
+        given[self.name] = self.kind(**{field: given.pop(field) for field in self.fields})
+
+
+def spread(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """The parameters of a handler as options, in order."""
+    for parameter in parameters:
+        made = _dataclass_of(parameter)
+        if made is None:
+            yield parameter
+            continue
+        types = get_type_hints(made, include_extras=True)
+        for field in dataclasses.fields(made):
+            missing = field.default is dataclasses.MISSING
+            default = inspect.Parameter.empty if missing else field.default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            yield inspect.Parameter(field.name, kind, default=default, annotation=types[field.name])
+
+
+def gathered(parameters: Sequence[inspect.Parameter]) -> tuple[Gathered, ...]:
+    return tuple(
+        Gathered(parameter.name, made, tuple(field.name for field in dataclasses.fields(made)))
+        for parameter in parameters
+        if (made := _dataclass_of(parameter)) is not None
+    )
+
+
+def _dataclass_of(parameter: inspect.Parameter) -> Any:
+    return parameter.annotation if dataclasses.is_dataclass(parameter.annotation) else None
+
+
+SHARED = ("json_output", "as_actor", "quiet", "yes", "help")
+
+
+class Command(TyperCommand):
+    """Required arguments as `NAME`, optional ones as `[NAME]`, texts without their Python type."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [_without_braces(piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        params = self.get_params(ctx)
+        own = [p for p in params if p.name not in SHARED]
+        sections = {
+            "Arguments": [p for p in own if p.param_type_name == "argument"],
+            "Options": [p for p in own if p.param_type_name == "option"],
+            "Options of every command": [p for p in params if p.name in SHARED],
+        }
+        for title, members in sections.items():
+            if members:
+                with formatter.section(title):
+                    formatter.write_dl([help_record(p, ctx) for p in members])
+
+
+def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
+    names, text = parameter.get_help_record(ctx) or ("", "")
+    return names.removesuffix(" <str>"), text
+
+
+def _without_braces(piece: str) -> str:
+    return piece.replace("{", "").replace("}", "")
+
+
 class RootGroup(TyperGroup):
     """The outermost command: usage errors as JSON too, readers that went away, sections in help."""
 
@@ -247,3 +218,37 @@ class RootGroup(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def clarify(error: typer.TyperException) -> None:
+    """Rewrite the message of an error that is about to be shown."""
+    details = getattr(error.__cause__, "errors", None)
+    if details is not None:
+        first = details()[0]
+        error.message = _of_value(first) or error.message
+        return
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if command is not None and "unexpected extra argument" in error.message:
+        names = {parameter.name for parameter in command.params}
+        options = [("query", "-q FILE"), ("data", "--data FILE"), ("store", "--store URI")]
+        wanted = [option for name, option in options if name in names]
+        if wanted:
+            error.message += f"; name files and graphs with {', '.join(wanted)}"
+
+
+def _of_value(found: dict[str, Any]) -> str | None:
+    """A value that does not fit its option, as pydantic reports it."""
+    given, context = found["input"], found.get("ctx", {})
+    match found["type"]:
+        case "value_error":
+            return f"{context['error']}"
+        case "int_parsing" | "int_from_float":
+            return f"{given!r} is not a whole number"
+        case "float_parsing":
+            return f"{given!r} is not a number"
+        case "greater_than_equal":
+            return f"{given} is less than {context['ge']:g}"
+        case "less_than_equal":
+            return f"{given} is more than {context['le']:,}"
+        case _:
+            return None

@@ -3,61 +3,51 @@
 from __future__ import annotations
 
 import logging
+import platform
 import sys
 from typing import Any
 
 import typer
 
-from omnigraph.cli.command import As, Json, Quiet, RootGroup, Version, Yes
+from omnigraph.cli.command import As, Json, Quiet, RootGroup, Version, Yes, command
 from omnigraph.cli.commands import (
     backup,
     bench,
     blobs,
     branches,
-    cleanup,
     commits,
     data,
     demo,
     feed,
     graphs,
     lint,
-    merging,
-    mutate,
-    plans,
     query,
-    recovery,
-    repair,
     schema,
-    status,
     tags,
+    upkeep,
     verify,
-    version,
 )
+from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session
+
+_UNINSTALLED = "0+uninstalled"
 
 FAMILIES = (
     demo,
     graphs,
     query,
-    mutate,
-    plans,
     data,
     blobs,
     branches,
     tags,
     commits,
-    merging,
     feed,
     schema,
     lint,
-    status,
+    upkeep,
     verify,
-    repair,
-    cleanup,
     backup,
-    recovery,
     bench,
-    version,
 )
 
 
@@ -111,9 +101,35 @@ def options(
     meant when none is named, and how the engine behaves: embeddings, Spark, memory, fsync.
     """
     if version_wanted:
-        version.show(Session(json=json_output))
+        show_version(Session(json=json_output))
     elif context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
+
+
+@command(app, "version")
+def show_version(session: Session) -> None:
+    """Print the version.
+
+    For example:
+
+    \b
+      omnigraph version
+      omnigraph version --json
+    """
+    found = _installed()
+    if session.json:
+        print_json({"version": found, "python": platform.python_version()})
+    else:
+        print_result(f"omnigraph {found}")
+
+
+def _installed() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("omnigraph")
+    except PackageNotFoundError:
+        return _UNINSTALLED
 
 
 for family in FAMILIES:

@@ -97,3 +97,29 @@ class ResultFormat(StrEnum):
 
 
 Format = Annotated[ResultFormat | None, typer.Option("--format", "-f", help="How to print rows.")]
+
+
+class MergeStrategy(StrEnum):
+    """What happens to conflicts."""
+
+    FAIL = "fail"
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """Who decides conflicts: options of everything that merges."""
+
+    strategy: Annotated[
+        MergeStrategy,
+        typer.Option(
+            "--strategy", help="Every conflict: fail, ours (the target wins), theirs (the source)."
+        ),
+    ] = MergeStrategy.FAIL
+    resolutions: Annotated[
+        str | None,
+        typer.Option(
+            "--resolutions", metavar="FILE", help="YAML or JSON: who wins single conflicts."
+        ),
+    ] = None

@@ -16,29 +16,12 @@ if TYPE_CHECKING:
     from omnigraph.manifest.records import Commit
 
 
-GREEN, RED, YELLOW, MAGENTA = 32, 31, 33, 35
-
-Paint = Callable[[int, str], str]
-
-
-def painter(stream: TextIO) -> Paint:
-    """Paints on a terminal, unless `NO_COLOR` asks for plain text (https://no-color.org)."""
-    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    wanted = stream.isatty() and not dull
-    return _paint if wanted else plain
-
-
-def _paint(colour: int, text: str) -> str:
-    return f"\x1b[{colour}m{text}\x1b[0m"
-
-
-def plain(colour: int, text: str) -> str:
-    return text
-
-
 EXIT_FAILED = 1
+
 EXIT_LOST_PRECONDITION = 4
+
 EXIT_CONFLICTS = 5
+
 EXIT_BROKEN_PIPE = 141  # what the shell shows for any tool whose reader went away
 
 
@@ -65,6 +48,10 @@ def print_report(body: dict[str, Any], failure: tuple[str, str] | None) -> None:
     else:
         error, code = failure
         print_json({"error": error, "code": code, "retryable": False, **body})
+
+
+def print_note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def counted(number: int, thing: str) -> str:
@@ -98,5 +85,22 @@ def json_text(value: Any, indent: int | None = None) -> str:
         return json.dumps(finite(value), ensure_ascii=False, indent=indent, default=json_form)
 
 
-def print_note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+GREEN, RED, YELLOW, MAGENTA = 32, 31, 33, 35
+
+
+Paint = Callable[[int, str], str]
+
+
+def painter(stream: TextIO) -> Paint:
+    """Paints on a terminal, unless `NO_COLOR` asks for plain text (https://no-color.org)."""
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    wanted = stream.isatty() and not dull
+    return _paint if wanted else plain
+
+
+def _paint(colour: int, text: str) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def plain(colour: int, text: str) -> str:
+    return text

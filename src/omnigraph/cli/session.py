@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 
 
-def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
-    """The operator's file; no file is fine unless the environment names one."""
-    named = environment.get(PATH_VARIABLE)
-    try:
-        return read_config(named or Path.home() / ".omnigraph" / "config.yaml")
-    except NotFound:
-        if named:
-            raise NotFound(f"{PATH_VARIABLE} names {named}: no such file", file=named) from None
-        return OperatorConfig()
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """`--json`, `--as`, `--quiet`, `--yes`, wherever they stood on the command line."""
@@ -80,6 +69,17 @@ class Session:
             if self.json:
                 print_json({"error": "not confirmed, nothing was changed", "code": "not_confirmed"})
             raise typer.Exit(EXIT_FAILED)
+
+
+def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
+    """The operator's file; no file is fine unless the environment names one."""
+    named = environment.get(PATH_VARIABLE)
+    try:
+        return read_config(named or Path.home() / ".omnigraph" / "config.yaml")
+    except NotFound:
+        if named:
+            raise NotFound(f"{PATH_VARIABLE} names {named}: no such file", file=named) from None
+        return OperatorConfig()
 
 
 def address(session: Session, uri: str | None, store: str | None = None) -> str:

@@ -1,23 +1,49 @@
-"""`branch create|list|delete|diff`."""
+"""`branch create|list|delete|diff|merge|rename`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.change_lines import print_changes
+from omnigraph.cli.change_lines import change_line, conflict_lines, print_changes, way_out
 from omnigraph.cli.command import command
-from omnigraph.cli.options import Cursor, Page, Store, Types, Uri
-from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.options import AutoEngine, Cursor, Deciding, Message, Page, Store, Types, Uri
+from omnigraph.cli.output import (
+    EXIT_CONFLICTS,
+    counted,
+    painter,
+    print_json,
+    print_report,
+    print_result,
+)
 from omnigraph.cli.session import Session, address, open_to_read, open_to_write
-from omnigraph.cli.tables import moment_text, print_table
+from omnigraph.cli.tables import folded, moment_text, print_table
+from omnigraph.errors import MergeConflicts
+
+if TYPE_CHECKING:
+    from omnigraph.graph.handle import Graph
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]
 
 First = Annotated[str, typer.Argument(metavar="A", help="The state to start from.")]
 Second = Annotated[str | None, typer.Argument(metavar="B", help="The state to compare with.")]
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")]
+Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
+Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen; write nothing.")]
+DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE afterwards.")]
+MergeEngine = Annotated[
+    AutoEngine,
+    typer.Option(
+        "--engine",
+        help="Where rows are merged; auto: here; on Spark, if up, for very many.",
+    ),
+]
+Old = Annotated[str, typer.Argument(metavar="OLD", help="The branch.")]
+New = Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 
 group = typer.Typer(help="Branches of the whole graph.", no_args_is_help=True)
 
@@ -113,3 +139,95 @@ def diff(
     graph = open_to_read(session, address(session, None, store), f"{before} -> {after}")
     page = graph.diff(before, after, types, limit=limit, cursor=cursor)
     print_changes(session, page, {"from": before, "to": after})
+
+
+@command(group, "merge")
+def merge(
+    session: Session,
+    source: Source,
+    deciding: Deciding,
+    into: Into = "main",
+    preview: Preview = False,
+    delete_branch: DeleteBranch = False,
+    message: Message = None,
+    engine: MergeEngine = AutoEngine.AUTO,
+    store: Store = None,
+) -> None:
+    """Bring a branch into another, property by property, as one commit; exit 5 on conflicts.
+
+    For example:
+
+    \b
+      omnigraph branch merge review/ages --preview --store people.omni
+      omnigraph branch merge review/ages --into main --strategy theirs --store people.omni
+      omnigraph branch merge imports/2026 --engine spark --store s3://bucket/people.omni
+    """
+    where = address(session, None, store)
+    if preview:
+        graph = open_to_read(session, where, f"{source} -> {into}")
+        _show_preview(session, graph, (source, into), deciding)
+        return
+    graph = open_to_write(session, where, f"{source} -> {into}")
+    with session.working("merging"):
+        result = graph.merge(
+            source,
+            into,
+            deciding.strategy.value,
+            deciding.resolutions,
+            delete_branch=delete_branch,
+            message=message,
+            engine=engine.value,
+        ).to_dict()
+    if session.json:
+        print_json(result)
+        return
+    commit = result["commit"]
+    made = f", commit {commit['graph_commit_id']}" if commit else ""
+    print_result(f"{source} into {into}: {result['outcome'].replace('_', ' ')}{made}")
+
+
+def _show_preview(
+    session: Session,
+    graph: Graph,
+    names: tuple[str, str],
+    deciding: Deciding,
+) -> None:
+    found = graph.preview_merge(
+        *names, strategy=deciding.strategy.value, resolutions=deciding.resolutions
+    )
+    total = counted(found.conflict_count, "conflict")
+    conflicting = f"{names[0]} into {names[1]}: {total}"
+    if session.json:
+        print_report(found.to_dict(), (conflicting, MergeConflicts.code) if found else None)
+    else:
+        paint = painter(sys.stdout)
+        for change in found.changes:
+            print_result(folded(change_line(change, paint), 4))
+        if found:
+            print_result(conflicting)
+            for line in conflict_lines(found, names, paint):
+                print_result(line)
+        outcome = "not mergeable yet" if found else found.outcome.replace("_", " ")
+        more = "the first " if found.more_changes else ""
+        session.note(f"{outcome}: {more}{counted(len(found.changes), 'change')}, {total}")
+        for line in way_out(found.conflict_count, len(found)) if found else ():
+            session.note(line)
+    if found:
+        raise typer.Exit(EXIT_CONFLICTS)
+
+
+@command(group, "rename")
+def rename(session: Session, old: Old, new: New, store: Store = None) -> None:
+    """Give a branch another name; its history stays.
+
+    For example:
+
+    \b
+      omnigraph branch rename review/ages review/birthdays --store people.omni
+    """
+    graph = open_to_write(session, address(session, None, store), f"branch {old}")
+    renamed = graph.branches.rename(old, new)
+    if session.json:
+        print_json(renamed.to_dict())
+    else:
+        print_result(f"branch {old} is now {renamed.name}")

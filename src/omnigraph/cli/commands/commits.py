@@ -1,4 +1,4 @@
-"""`commit list|show|changes`."""
+"""`commit list|show|changes|revert|cherry-pick|graph`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,31 @@ import typer
 
 from omnigraph.cli.change_lines import print_changes
 from omnigraph.cli.command import command
-from omnigraph.cli.options import Branch, Cursor, Page, Store, Types, Uri
+from omnigraph.cli.options import (
+    Branch,
+    BranchPlace,
+    Cursor,
+    Deciding,
+    Message,
+    Page,
+    Store,
+    Types,
+    Uri,
+)
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session, address, on_branch, open_to_read
+from omnigraph.cli.session import (
+    Session,
+    address,
+    on_branch,
+    open_to_read,
+    open_to_write,
+    read_branch,
+)
 from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from omnigraph.commit.request import WriteReceipt
     from omnigraph.graph.handle import Graph
     from omnigraph.manifest.records import Commit
 
@@ -26,6 +44,8 @@ Filter = Annotated[
     str | None,
     typer.Option("--filter", metavar="actor=NAME", help="Only the commits of one actor."),
 ]
+
+Onto = Annotated[str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets it.")]
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
@@ -132,3 +152,84 @@ def changes(
     graph = open_to_read(session, address(session, None, store))
     page = graph.commits.changes(commit_id, types, limit=limit, cursor=cursor)
     print_changes(session, page, {"graph_commit_id": commit_id})
+
+
+@command(group, "revert")
+def revert(
+    session: Session,
+    commit_id: Id,
+    deciding: Deciding,
+    branch: Branch = "main",
+    message: Message = None,
+    store: Store = None,
+) -> None:
+    """Undo what a commit changed, as a new commit; exit 5 where later changes are in the way.
+
+    For example:
+
+    \b
+      omnigraph commit revert 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
+    """
+    graph = open_to_write(session, address(session, None, store), on_branch(branch))
+    with session.working("reverting"):
+        receipt = graph.revert(
+            commit_id,
+            branch,
+            strategy=deciding.strategy.value,
+            resolutions=deciding.resolutions,
+            message=message,
+        )
+    _show_receipt(session, receipt, f"reverted {commit_id}")
+
+
+@command(group, "cherry-pick")
+def cherry_pick(
+    session: Session,
+    commit_id: Id,
+    deciding: Deciding,
+    onto: Onto = "main",
+    message: Message = None,
+    store: Store = None,
+) -> None:
+    """Make the changes of one commit again on another branch.
+
+    For example:
+
+    \b
+      omnigraph commit cherry-pick 01M7H8QRSTGJB9M89XSVK2F5M5 --onto main --store people.omni
+    """
+    graph = open_to_write(session, address(session, None, store), on_branch(onto))
+    with session.working("picking"):
+        receipt = graph.cherry_pick(
+            commit_id,
+            onto,
+            strategy=deciding.strategy.value,
+            resolutions=deciding.resolutions,
+            message=message,
+        )
+    _show_receipt(session, receipt, f"picked {commit_id}")
+
+
+def _show_receipt(session: Session, receipt: WriteReceipt, done: str) -> None:
+    if session.json:
+        print_json(receipt.to_dict())
+    elif receipt.commit is None:
+        print_result("nothing to do: the branch has it so already")
+    else:
+        print_result(f"{done}: commit {receipt.commit.graph_commit_id}")
+
+
+@command(group, "graph")
+def graph_of_commits(session: Session, place: BranchPlace, limit: Limit = 50) -> None:
+    """Draw the history of a branch with everything merged into it, newest first.
+
+    For example:
+
+    \b
+      omnigraph commit graph people.omni
+    """
+    lines = read_branch(session, place).commits.graph(place.branch, limit)
+    if session.json:
+        print_json({"lines": lines})
+    else:
+        print_result("\n".join(lines))

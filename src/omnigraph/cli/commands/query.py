@@ -1,4 +1,4 @@
-"""`omnigraph query`: run a query; `omnigraph query fmt`: format query files.
+"""`query`, `mutate`, `explain` and `profile`: the commands that take a query; `query fmt`.
 
 `omnigraph query [NAME] -e …` and `omnigraph query fmt FILE` share one word. The group hands
 everything that is not the name of a subcommand to `DEFAULT_COMMAND`: a stored query called `fmt`
@@ -14,9 +14,21 @@ from typer.core import TyperGroup
 
 from omnigraph.cli.command import command
 from omnigraph.cli.formats import choose_format, write_result
-from omnigraph.cli.options import At, Branch, Engine, Format, Store, Timeout, WorkEngine
-from omnigraph.cli.query_text import QueryCall, prepare, require_read
-from omnigraph.cli.session import Session, address, on_branch, open_to_read
+from omnigraph.cli.options import (
+    At,
+    Branch,
+    Engine,
+    Format,
+    IdempotencyKey,
+    IfCommit,
+    Message,
+    Store,
+    Timeout,
+    WorkEngine,
+)
+from omnigraph.cli.output import already_done, counted, print_json, print_result
+from omnigraph.cli.query_text import QueryCall, prepare, require_mutation, require_read
+from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.span import SourceText
 
@@ -42,6 +54,9 @@ group = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     app.add_typer(group, name="query")
+    command(app, "mutate")(mutate)
+    command(app, "explain")(explain)
+    command(app, "profile")(profile)
 
 
 @command(group, DEFAULT_COMMAND)
@@ -98,3 +113,103 @@ def _format(source: SourceText) -> str:
     from omnigraph.query.parser import parse_queries
 
     return format_queries(parse_queries(source), source)
+
+
+def mutate(
+    session: Session,
+    call: QueryCall,
+    branch: Branch = "main",
+    message: Message = None,
+    if_commit: IfCommit = None,
+    idempotency_key: IdempotencyKey = None,
+    store: Store = None,
+) -> None:
+    """Run the inserts, updates or deletes of a query: all of them in one commit, or nothing.
+
+    For example:
+
+    \b
+      omnigraph mutate -e 'query q() { insert Person { name: "Ada" } }' --store people.omni
+      omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
+      omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01M7H8QRSTGJB9M89XSVK2F5M5
+    """
+    source = call.read()
+    graph = open_to_write(session, address(session, None, store), on_branch(branch))
+    ready = prepare(call, source, graph.snapshot(branch).catalog)
+    require_mutation(ready)
+    with session.working("changing"):
+        receipt = graph.mutate(
+            ready.source,
+            ready.name,
+            ready.params,
+            branch,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+        )
+    if session.json:
+        print_json(receipt.to_dict())
+        return
+    if receipt.repeated and receipt.commit is not None:
+        print_result(already_done(receipt.commit))
+        return
+    made = f"commit {receipt.commit.graph_commit_id}" if receipt.commit else "nothing changed"
+    nodes, edges = receipt.affected_nodes, receipt.affected_edges
+    print_result(f"{counted(nodes, 'node')}, {counted(edges, 'edge')} affected, {made}")
+
+
+def explain(
+    session: Session,
+    call: QueryCall,
+    branch: Branch = "main",
+    at: At = None,
+    store: Store = None,
+) -> None:
+    """Show the plan of a query, one operator a line, without running it.
+
+    The plan is the same for all parameters, so they may be left out; given, they are checked.
+
+    For example:
+
+    \b
+      omnigraph explain friends_of --query people.gq --store people.omni
+      omnigraph explain friends_of --query people.gq -p name=Ada --store people.omni
+    """
+    source = call.read()
+    graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
+    require_read(ready)
+    params = ready.params if call.has_params else None
+    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, params, branch, at=at))
+
+
+def profile(
+    session: Session,
+    call: QueryCall,
+    branch: Branch = "main",
+    at: At = None,
+    timeout: Timeout = None,
+    store: Store = None,
+) -> None:
+    """Run a query and show its plan with the rows and milliseconds of every operator.
+
+    For example:
+
+    \b
+      omnigraph profile friends_of --query people.gq -p name=Ada --store people.omni
+    """
+    source = call.read()
+    graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
+    require_read(ready)
+    asked = (ready.source, ready.name, ready.params, branch)
+    with session.working("searching"):
+        plan = graph.profile(*asked, at=at, timeout=timeout)
+    _print_plan(session, ready.name, plan)
+
+
+def _print_plan(session: Session, name: str, plan: str) -> None:
+    if session.json:
+        print_json({"query_name": name, "plan": plan.splitlines()})
+    else:
+        print_result(plan)

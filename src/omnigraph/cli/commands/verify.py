@@ -1,15 +1,29 @@
-"""`omnigraph verify`: check every invariant of a graph."""
+"""`verify`, `repair` and `recovery list|failpoints`: find faults of a graph and put them right."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph import failpoints
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result, readable_bytes
+from omnigraph.cli.output import (
+    EXIT_FAILED,
+    counted,
+    print_json,
+    print_note,
+    print_report,
+    print_result,
+    readable_bytes,
+)
 from omnigraph.cli.session import Session, address, open_to_read
+from omnigraph.cli.tables import moment_text, print_table
+
+if TYPE_CHECKING:
+    from omnigraph.maintain.repair import RepairReport
+
 
 Commits = Annotated[
     int,
@@ -22,8 +36,18 @@ Commits = Annotated[
 Full = Annotated[bool, typer.Option("--full", help="Compare every value of every sorted index.")]
 
 
+Confirm = Annotated[bool, typer.Option("--confirm", help="Put it right; without it only show.")]
+
+Force = Annotated[bool, typer.Option("--force", help="Also move unreadable intents aside.")]
+
+
+group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
+
+
 def register(app: typer.Typer) -> None:
     command(app, "verify")(verify)
+    command(app, "repair")(repair)
+    app.add_typer(group, name="recovery")
 
 
 def verify(
@@ -68,3 +92,103 @@ def _number_of(what: str, number: int) -> str:
     """`checked` counts things by their plural."""
     one = _ONE.get(what, what.removesuffix("s"))
     return f"{number:,} {(one if number == 1 else what).replace('_', ' ')}"
+
+
+def repair(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    confirm: Confirm = False,
+    force: Force = False,
+) -> None:
+    """Show what no write explains: tables changed from outside, broken intents, a moved graph.
+
+    With --confirm a table gets the rows back that the graph knows; what was written from outside
+    stays, tagged `orphan-<id>`, until cleanup. Branches of a graph that was moved or copied name
+    the files they share by the old address; --confirm changes it. An intent is what a writer notes
+    before it commits; --force moves those that cannot be read to `_quarantine/`.
+
+    For example:
+
+    \b
+      omnigraph repair people.omni
+      omnigraph repair people.omni --confirm
+    """
+    graph = open_to_read(session, address(session, uri, store))
+    if confirm:
+        graph = graph.for_repair()
+    report = graph.repair(confirm=confirm, force=force)
+    if session.json:
+        print_json(report.to_dict())
+    else:
+        _print_report(report)
+
+
+def _print_report(report: RepairReport) -> None:
+    verb = "put back to" if report.confirmed else "should be"
+    for table in report.drift:
+        print_result(
+            f"branch {table.branch} {table.table}: HEAD is version {table.head_version} "
+            f"({table.head_rows} rows), {verb} version {table.pinned_version} "
+            f"({table.pinned_rows} rows)"
+        )
+    if report.moved_from:
+        done = "now name this place" if report.confirmed else "still name that place"
+        print_result(f"the graph was moved here from {report.moved_from}; its branches {done}")
+    for name in report.unreadable:
+        print_result(f"{name}: {'moved to _quarantine/' if report.confirmed else 'unreadable'}")
+    for intent in report.pending:
+        print_note(f"in flight: {intent.kind} {intent.intent_id} by {intent.actor_id or '-'}")
+    if report.clean:
+        print_result("nothing to repair")
+    elif not report.confirmed:
+        print_note("nothing was changed; repeat with --confirm (and --force for intents)")
+
+
+@command(group, "list")
+def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> None:
+    """Show every recovery, newest first: whose write it was and how it ended.
+
+    For example:
+
+    \b
+      omnigraph recovery list people.omni
+    """
+    graph = open_to_read(session, address(session, uri, store))
+    audits = [audit.to_dict() for audit in graph.recoveries()]
+    if session.json:
+        print_json({"recoveries": audits})
+        return
+    if not audits:
+        session.note("no recovery was ever needed")
+        return
+    print_table(
+        ("created_at", "recovery", "operation", "branch", "for", "tables"),
+        [
+            (
+                moment_text(row["created_at"]),
+                row["recovery_kind"],
+                row["operation_kind"],
+                row["graph_branch"],
+                row["recovery_for_actor"] or "-",
+                ", ".join(f"{name} {state}" for name, state in row["tables"].items()),
+            )
+            for row in audits
+        ],
+    )
+
+
+@command(group, "failpoints")
+def list_failpoints(session: Session) -> None:
+    """List the points at which OMNIGRAPH_FAILPOINTS can kill, raise or sleep.
+
+    For example:
+
+    \b
+      omnigraph recovery failpoints
+      OMNIGRAPH_FAILPOINTS="commit.after_arm=kill" python my_writer.py
+    """
+    if session.json:
+        print_json({"failpoints": list(failpoints.ALL_POINTS)})
+    else:
+        print_result("\n".join(failpoints.ALL_POINTS))
