@@ -44,15 +44,15 @@ def test_help_does_not_load_the_engine() -> None:
 
 
 QUERYING = "query plan execute ir"
-WRITING = "commit changes schema load export merge feed maintain mutate integrity diff pipeline"
+WRITING = "commit changes schema load export merge feed maintain mutate integrity diff spark"
 
 
 @pytest.mark.parametrize(
     ("words", "unneeded", "said"),
     [
-        (["query", "-e", NAMES], f"{WRITING} spark_query", "20,000 rows"),
-        (["branch", "list"], f"{QUERYING} {WRITING} spark_query", "graph {many}"),
-        (["commit", "list"], f"{QUERYING} {WRITING} spark_query", "graph {many}  branch main"),
+        (["query", "-e", NAMES], WRITING, "20,000 rows"),
+        (["branch", "list"], f"{QUERYING} {WRITING}", "graph {many}"),
+        (["commit", "list"], f"{QUERYING} {WRITING}", "graph {many}  branch main"),
     ],
 )
 def test_a_read_loads_what_it_needs(many: str, words: list[str], unneeded: str, said: str) -> None:
@@ -77,7 +77,7 @@ def test_an_export_loads_nothing_that_writes(many: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     found = set(done.stdout.split())
     assert "export" in found
-    assert not found & set(f"{QUERYING} {WRITING} spark_query".split()) - {"export"}
+    assert not found & set(f"{QUERYING} {WRITING}".split()) - {"export"}
 
 
 def test_a_day_with_a_graph(tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from omnigraph.errors import ReadOnlyGraph
-from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.graph import reads
 from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
-from omnigraph.graph.query_engines import query_engine
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
@@ -100,6 +98,9 @@ class Graph(Branching):
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
+        from omnigraph.execute.query_request import QueryBounds, QueryText
+        from omnigraph.graph.query_engines import query_engine
+
         text = QueryText(source, name, params, at)
         bounds = QueryBounds(timeout, cancel)
         runner = query_engine(self._engine, engine)
@@ -115,6 +116,8 @@ class Graph(Branching):
         at: str | None = None,
     ) -> str:
         """The plan, one operator a line, in the order rows flow; `params` are only checked."""
+        from omnigraph.execute.query_request import QueryText
+
         text = QueryText(source, name, params)
         return self._engine.queries.explain(self.snapshot(branch, at=at), text)
 
@@ -130,6 +133,8 @@ class Graph(Branching):
         cancel: threading.Event | None = None,
     ) -> str:
         """Run a query; its plan with the rows and milliseconds of every operator."""
+        from omnigraph.execute.query_request import QueryBounds, QueryText
+
         text = QueryText(source, name, params)
         bounds = QueryBounds(timeout, cancel)
         return self._engine.queries.profile(self.snapshot(branch, at=at), text, bounds)
