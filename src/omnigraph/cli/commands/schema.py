@@ -9,7 +9,7 @@ from omnigraph.cli.options import At, Branch, Store, Uri
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
-from omnigraph.syntax.span import SourceText
+from omnigraph.syntax.source_text import SourceText
 
 group = typer.Typer(help="Show and format schemas.", no_args_is_help=True)
 
