@@ -18,8 +18,7 @@ from omnigraph.commit.request import WriteRequest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.values.identifiers import node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows
+from omnigraph.writes.changeset import ChangeSet, EditRows
 
 SIZES = {"small": (10_000, 100_000), "full": (10_000, 1_000_000)}
 ROUNDS = 60

@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph import Edit
 from omnigraph.catalog.model import Catalog, NodeType, Property
-from omnigraph.manifest.format_stamp import CURRENT
+from omnigraph.manifest.branch_state import CURRENT
 from omnigraph.schema import catalog_text as schema_texts
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import ScalarKind, ScalarType

@@ -9,8 +9,7 @@ import pytest
 from intents_for_tests import LEASE, intent, ulid
 
 from omnigraph.commit.arming import Arming
-from omnigraph.commit.intent_board import IntentBoard, SeenIntent
-from omnigraph.commit.intents import Intent
+from omnigraph.commit.intents import Intent, IntentBoard, SeenIntent
 from omnigraph.errors import Contention, StorageFailure
 from omnigraph.values.clock import SystemClock
 from omnigraph_testing.fakes import FakeClock, FakeFiles

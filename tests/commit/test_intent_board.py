@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from intents_for_tests import LEASE, intent, ulid
 
-from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import CorruptIntent, StorageFailure
 from omnigraph_testing.fakes import FakeClock, FakeFiles
 

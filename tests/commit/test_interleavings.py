@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.commit import transaction
-from omnigraph.commit.staging_age import outstayed
+from omnigraph.commit.transaction import outstayed
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     KeyConflict,

@@ -5,7 +5,7 @@ import pytest
 from omnigraph.commit import migration
 from omnigraph.commit.migration import migrate
 from omnigraph.errors import FormatUnknown
-from omnigraph.manifest.format_stamp import CURRENT
+from omnigraph.manifest.branch_state import CURRENT
 
 
 def test_steps_run_in_order_until_current(monkeypatch: pytest.MonkeyPatch) -> None:

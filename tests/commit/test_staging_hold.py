@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from intents_for_tests import intent
 
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.staging_hold import StagingHold
+from omnigraph.commit.arming import StagingHold
+from omnigraph.commit.intents import IntentBoard
 from omnigraph_testing.fakes import FakeClock, FakeFiles
 
 

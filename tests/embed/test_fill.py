@@ -7,7 +7,7 @@ from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.mock import MockProvider
 from omnigraph.errors import ModelMismatch
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.writes.fill_embeddings import fill_embeddings
+from omnigraph.writes.derived import fill_embeddings
 
 VECTOR = pa.list_(pa.float32(), 2)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.intents import Intent, IntentKind
+from omnigraph.commit.intents import Intent, IntentBoard, IntentKind
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import (
     CorruptIntent,

@@ -13,7 +13,7 @@ from omnigraph.commit import migration as migrations
 from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.manifest.format_stamp import CURRENT
+from omnigraph.manifest.branch_state import CURRENT
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content

@@ -27,8 +27,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import micros_to_rfc3339
 from omnigraph.values.identifiers import node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows
+from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph.writes.shape import Edit, shape_edits
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start

@@ -13,8 +13,7 @@ from omnigraph.errors import KeyConflict, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.integrity.validate import validate_changes
 from omnigraph.values.identifiers import edge_table, node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows, ReplaceRows
+from omnigraph.writes.changeset import ChangeSet, EditRows, ReplaceRows
 from omnigraph_testing.invariants import content
 
 DAY = dt.date(2020, 1, 1)

@@ -19,8 +19,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.identifiers import node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows
+from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph_testing.invariants import content
 from omnigraph_testing.rivals import meanwhile, rival_of
 

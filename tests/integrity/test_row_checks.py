@@ -13,7 +13,7 @@ from omnigraph.integrity.rules import Matches
 from omnigraph.integrity.violations import Place, Report
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.entity_ids import entity_id
-from omnigraph.writes.derived_ids import derived_ids
+from omnigraph.writes.derived import derived_ids
 
 SCHEMA = """
 node Person {

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from omnigraph import failpoints
 from omnigraph.cli.main import app
+from omnigraph.commit.arming import StagingHold, staging_intent
 from omnigraph.commit.intents import GC
-from omnigraph.commit.staging_hold import StagingHold, staging_intent
 from omnigraph.errors import Contention, InvalidArgument, ReadOnlyGraph, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph

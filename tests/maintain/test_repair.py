@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
-from omnigraph.commit.staging_hold import StagingHold, staging_intent
+from omnigraph.commit.arming import StagingHold, staging_intent
 from omnigraph.errors import CorruptIntent, RecoveryRequired
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph

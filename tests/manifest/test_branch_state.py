@@ -5,8 +5,13 @@ from dataclasses import replace
 import pytest
 from states import after, chain, first_state, pin, write
 
-from omnigraph.manifest.branch_state import MANIFEST_SCHEMA, state_from_rows, state_to_rows
-from omnigraph.manifest.format_stamp import CURRENT, read_stamp
+from omnigraph.manifest.branch_state import (
+    CURRENT,
+    MANIFEST_SCHEMA,
+    read_stamp,
+    state_from_rows,
+    state_to_rows,
+)
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.records import HistorySegment
 from omnigraph.values.identifiers import node_table

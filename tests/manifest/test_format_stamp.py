@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import FormatTooNew, FormatUnknown
-from omnigraph.manifest.format_stamp import CURRENT, check_readable, read_stamp
+from omnigraph.manifest.branch_state import CURRENT, check_readable, read_stamp
 
 
 def schema(stamp: str | None) -> pa.Schema:

@@ -2,20 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
 from omnigraph import failpoints
+from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.identity import with_identities
-from omnigraph.catalog.model import Catalog
-from omnigraph.commit.table_creation import create_table
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
+from omnigraph.commit.staging import record_first_rows
 from omnigraph.errors import AlreadyExists
-from omnigraph.lance_store.dataset_branches import create_dataset
+from omnigraph.lance_store.dataset_branches import create_branch, create_dataset, physical_name
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import BranchState, state_to_rows
-from omnigraph.manifest.format_stamp import CURRENT
-from omnigraph.manifest.layout import MANIFEST
-from omnigraph.manifest.publication import CommitDraft, Publication, apply_publication
-from omnigraph.manifest.records import MAIN_REF
+from omnigraph.manifest.branch_state import CURRENT, BranchState, state_to_rows
+from omnigraph.manifest.layout import MANIFEST, reclaimed_marker, table_location
+from omnigraph.manifest.publication import CommitDraft, Publication, TableMove, apply_publication
+from omnigraph.manifest.publisher import Published, Publisher
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
 from omnigraph.manifest.schemas import SchemaStore
+from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.changeset import ChangeSet, ReplaceRows
+
+
+def create_table(
+    store: Store,
+    entity: EntityType,
+    owner: BranchRef,
+    commit_id: str,
+    clock: Clock,
+    rows: pa.Table | None = None,
+) -> TablePin:
+    """The pin of a table that holds `rows`, or nothing."""
+    indexed = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    rows = table_schema(entity).empty_table() if rows is None else rows
+    location = table_location(entity.table_key)
+    try:
+        if store.files.get(reclaimed_marker(location)) is not None:
+            raise AlreadyExists(f"dataset {location} existed", dataset=location)
+        created = create_dataset(store, location, rows, indexed)
+    except AlreadyExists:
+        # A crashed or racing creation, another branch, or a dropped type has the plain path, or
+        # had it: old commits name versions there.
+        created = create_dataset(store, f"{location}-{clock.new_ulid()}", rows, indexed)
+    return TablePin(
+        key=entity.table_key,
+        location=created.location,
+        branch=created.branch,
+        version=created.version,
+        row_count=rows.num_rows,
+        owner=owner.incarnation,
+        content_epoch=commit_id,
+    )
+
+
+def accept_schema(
+    reader: ManifestReader,
+    changes: ChangeSet,
+    owner: tuple[BranchRef, str],
+    publication: Publication,
+    settings: HistorySettings,
+    clock: Clock,
+) -> Publication:
+    """The publication that also accepts `changes.schema`; `owner` is branch and commit id."""
+    change, draft = changes.schema, publication.commit
+    assert change is not None
+    assert draft is not None
+    store = reader.store
+    rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
+    schema_id = clock.new_ulid()
+    reader.schemas.write(schema_id, change.catalog, change.source)
+    created = tuple(
+        create_table(store, entity, *owner, clock, rows.get(entity.table_key))
+        for entity in change.added
+    )
+    first = tuple(
+        record_first_rows(pin.key, rows[pin.key], store, settings, clock)
+        for pin in created
+        if pin.row_count
+    )
+    draft = replace(draft, changes=(*draft.changes, *first))
+    return replace(
+        publication,
+        commit=draft,
+        schema_id=schema_id,
+        created=created,
+        dropped=change.replaced,
+    )
+
+
+def fork_unowned(
+    store: Store,
+    publisher: Publisher,
+    clock: Clock,
+    head: tuple[BranchRef, BranchState],
+    tables: Iterable[TableKey],
+) -> BranchState:
+    """The state in which `ref` owns all of `tables`."""
+    ref, state = head
+    unowned = [p for k in tables if (p := state.tables.get(k)) and p.owner != ref.incarnation]
+    if not unowned:
+        return state
+    moves = tuple(TableMove(pin, _fork(store, clock, ref, pin)) for pin in unowned)
+    failpoints.hit("commit.after_fork_branch")
+    publication = Publication(clock.new_ulid(), state.version, moves=moves)
+    published = publisher.publish(ref, publication)
+    failpoints.hit("commit.after_fork_publish")
+    assert isinstance(published, Published)
+    return published.state
+
+
+def _fork(store: Store, clock: Clock, ref: BranchRef, pin: TablePin) -> TablePin:
+    forked = create_branch(store, pin.at, physical_name(ref.name, clock.new_ulid()))
+    return replace(pin, branch=forked.branch, version=forked.version, owner=ref.incarnation)
 
 
 def create_graph(

@@ -7,15 +7,41 @@ compete. An intent is complete: whoever finds it can finish or undo the write it
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
-from omnigraph.commit.claims import overlap
+from omnigraph.errors import CorruptIntent, StorageFailure
+from omnigraph.lance_store.objects.control_files import ControlFiles
+from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.records import BranchRef
+from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+
+
+class Claim(Protocol):
+    """Names of tables, branches and schemas; see `intents` for how they are spelled."""
+
+    @property
+    def exclusive(self) -> frozenset[str]: ...
+
+    @property
+    def shared(self) -> frozenset[str]: ...
+
+
+def overlap(a: Claim, b: Claim) -> bool:
+    """Shared claims live side by side; an exclusive one stands alone."""
+    return not (
+        a.exclusive.isdisjoint(b.exclusive)
+        and a.exclusive.isdisjoint(b.shared)
+        and a.shared.isdisjoint(b.exclusive)
+    )
+
 
 _FORMAT = 1
 
@@ -109,3 +135,198 @@ def intent_from_bytes(data: bytes) -> Intent:
         actor_id=body["actor_id"],
         publication=Publication.from_json(publication) if publication else None,
     )
+
+
+_NAME = re.compile(r"(?P<id>[0-9A-HJKMNP-TV-Z]{26})\.(?:json|epoch\.(?P<epoch>\d+))")
+
+# What reading rubbish as an intent may raise.
+_NO_INTENT = (ValueError, KeyError, TypeError, AttributeError)
+_UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenIntent:
+    """Somebody's intent as a listing showed it; `epoch` 0 means nobody renewed or took it."""
+
+    intent: Intent
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """The right to recover a dead intent, until this epoch too grows older than the lease."""
+
+    intent: Intent
+    epoch: int
+    posted: PostedIntent
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIntent:
+    """A writer in flight, or what a dead one left; an unreadable one has no more than its name."""
+
+    intent_id: str
+    kind: str
+    branch: str | None
+    actor_id: str | None
+
+    @property
+    def is_readable(self) -> bool:
+        return self.kind != _UNREADABLE
+
+
+class IntentBoard:
+    """One per open graph: remembers since when it has seen each epoch of each intent."""
+
+    def __init__(self, files: ControlFiles, clock: Clock) -> None:
+        self._files = files
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._parsed: dict[str, Intent] = {}
+        self._first_seen: dict[tuple[str, int], float] = {}
+
+    def post(self, intent: Intent) -> PostedIntent:
+        """Make the intent visible. When this fails nothing has moved and nothing is left."""
+        key = _key(intent.intent_id)
+        try:
+            release = self._files.put_held(key, intent_to_bytes(intent))
+        except StorageFailure:
+            # It may have landed although no answer came back; it would keep others waiting.
+            with suppress(StorageFailure):
+                self._files.delete(key)
+            raise
+        if release is None:
+            raise StorageFailure(f"intent {intent.intent_id} exists already")
+        return PostedIntent(intent, release)
+
+    def others(self, than: str | None = None) -> list[SeenIntent]:
+        """Every posted intent except our own. A listing that fails is loud."""
+        epochs = self._list()
+        seen = []
+        for intent_id, epoch in epochs.items():
+            if intent_id == than:
+                continue
+            intent = self._read(intent_id)
+            if intent is not None:
+                seen.append(SeenIntent(intent, epoch))
+                with self._lock:
+                    self._first_seen.setdefault((intent_id, epoch), self._clock.monotonic())
+        self._forget_absent(epochs)
+        return seen
+
+    def pending(self) -> tuple[PendingIntent, ...]:
+        """Everything that is posted, what cannot be read too: for those who only look."""
+        found = []
+        for name in self._files.list(RECOVERY):
+            data = self._files.get(f"{RECOVERY}/{name}") if name.endswith(".json") else None
+            if data is None:
+                continue
+            intent_id = name.removesuffix(".json")
+            try:
+                intent = intent_from_bytes(data)
+            except _NO_INTENT:
+                found.append(PendingIntent(intent_id, _UNREADABLE, None, None))
+            else:
+                kind, branch = intent.kind.value, intent.branch.name
+                found.append(PendingIntent(intent_id, kind, branch, intent.actor_id))
+        return tuple(found)
+
+    def is_dead(self, seen: SeenIntent) -> bool:
+        """Proven dead by its lock, or no new epoch for one lease on our own clock."""
+        name = seen.intent.intent_id
+        holder = _key(name) if seen.epoch == 0 else _epoch_key(name, seen.epoch)
+        if self._files.holder_is_dead(holder):
+            return True
+        since = self._first_seen.get((name, seen.epoch))
+        return since is not None and self._clock.monotonic() - since > seen.intent.lease_seconds
+
+    def take_over(self, seen: SeenIntent) -> Takeover | None:
+        """Win the next epoch; None when somebody else did, or the owner finished meanwhile."""
+        name, epoch = seen.intent.intent_id, seen.epoch + 1
+        release = self._files.put_held(_epoch_key(name, epoch), self._signature("takeover"))
+        if release is None:
+            return None
+        if self._files.get(_key(name)) is None:
+            self._files.delete(_epoch_key(name, epoch))
+            release()
+            return None
+        return Takeover(seen.intent, epoch, PostedIntent(seen.intent, release))
+
+    def is_gone_or_taken(self, intent: Intent) -> bool:
+        """Somebody else recovered, or is recovering, this intent of ours."""
+        return self._list().get(intent.intent_id, 1) > 0
+
+    def renew(self, intent: Intent, epoch: int) -> PostedIntent | None:
+        """Keep a long-lived intent alive; None means somebody took it over: stop."""
+        release = self._files.put_held(
+            _epoch_key(intent.intent_id, epoch), self._signature("renewal")
+        )
+        return None if release is None else PostedIntent(intent, release)
+
+    def remove(self, intent: Intent, epochs: int = 0) -> None:
+        """The object first: an epoch without its intent is garbage, the reverse is a fresh one."""
+        self._files.delete(_key(intent.intent_id))
+        for epoch in range(1, epochs + 1):
+            self._files.delete(_epoch_key(intent.intent_id, epoch))
+
+    def remove_stray_epochs(self) -> None:
+        """Epochs whose intent is gone: a recovery was killed in its very last step."""
+        names = self._files.list(RECOVERY)
+        present = {n.removesuffix(".json") for n in names if n.endswith(".json")}
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match and match["epoch"] and match["id"] not in present:
+                self._files.delete(f"{RECOVERY}/{name}")
+
+    def _signature(self, purpose: str) -> bytes:
+        """Unlike what any competitor for the same epoch writes."""
+        return f"{purpose} {self._clock.new_ulid()}".encode()
+
+    def _list(self) -> dict[str, int]:
+        """Intent ids with their highest epoch; stray epochs do not count."""
+        present: set[str] = set()
+        epochs: dict[str, int] = {}
+        for name in self._files.list(RECOVERY):
+            match = _NAME.fullmatch(name)
+            if match is None:
+                continue
+            if match["epoch"] is None:
+                present.add(match["id"])
+            else:
+                epochs[match["id"]] = max(epochs.get(match["id"], 0), int(match["epoch"]))
+        return {intent_id: epochs.get(intent_id, 0) for intent_id in sorted(present)}
+
+    def _read(self, intent_id: str) -> Intent | None:
+        with self._lock:
+            known = self._parsed.get(intent_id)
+        if known is not None:
+            return known
+        data = self._files.get(_key(intent_id))
+        if data is None:
+            return None
+        try:
+            intent = intent_from_bytes(data)
+            if intent.intent_id != intent_id:
+                raise ValueError(f"it says that it is {intent.intent_id}")
+        except _NO_INTENT as error:
+            raise CorruptIntent(
+                f"{_key(intent_id)} cannot be read ({error}); it is kept, and writes are refused "
+                "until it is looked at: `omnigraph repair --confirm --force` quarantines it",
+                file=_key(intent_id),
+            ) from error
+        with self._lock:
+            self._parsed[intent_id] = intent
+        return intent
+
+    def _forget_absent(self, epochs: dict[str, int]) -> None:
+        with self._lock:
+            self._parsed = {i: p for i, p in self._parsed.items() if i in epochs}
+            self._first_seen = {k: t for k, t in self._first_seen.items() if k[0] in epochs}
+
+
+def _key(intent_id: str) -> str:
+    return f"{RECOVERY}/{intent_id}.json"
+
+
+def _epoch_key(intent_id: str, epoch: int) -> str:
+    return f"{RECOVERY}/{intent_id}.epoch.{epoch}"

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from omnigraph.errors import FormatUnknown, NotFound
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.branch_state import CURRENT, read_stamp
 from omnigraph.manifest.commit_graph import CommitGraph
-from omnigraph.manifest.format_stamp import CURRENT, read_stamp
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.publisher import Publisher

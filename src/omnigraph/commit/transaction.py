@@ -7,22 +7,17 @@ finds it can finish or undo it. Nothing else in the system moves a HEAD or write
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming
-from omnigraph.commit.drafts import draft_of, merging
-from omnigraph.commit.gates import Gates
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.intents import Intent, IntentKind, PostedIntent
-from omnigraph.commit.known_ids import KnownIds
-from omnigraph.commit.live_rollback import LiveRollback
-from omnigraph.commit.publishing import outcome_unknown, publish_until_known
-from omnigraph.commit.queues import BranchQueues
+from omnigraph.commit.arming import Arming, StagingHold, staging_intent
+from omnigraph.commit.creation import accept_schema, fork_unowned
+from omnigraph.commit.intents import Intent, IntentBoard, IntentKind, PostedIntent
+from omnigraph.commit.queues import BranchQueues, Gates
 from omnigraph.commit.request import (
     Build,
     OtherClaims,
@@ -32,31 +27,93 @@ from omnigraph.commit.request import (
     require_claims,
     resources_of,
 )
-from omnigraph.commit.schema_acceptance import accept_schema
-from omnigraph.commit.staging import ChangedIds, StagedTable, record_changes, stage
-from omnigraph.commit.staging_age import outstayed
-from omnigraph.commit.staging_hold import StagingHold, staging_intent
-from omnigraph.commit.table_forks import fork_unowned
+from omnigraph.commit.restore import LiveRollback
+from omnigraph.commit.staging import ChangedIds, KnownIds, StagedTable, record_changes, stage
 from omnigraph.errors import (
     CommitRejected,
     ExpectedVersionMismatch,
     OmnigraphError,
     OutcomeUnknown,
     StorageFailure,
+    StorageFull,
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.manifest.publication import Publication, unmet_requirement
+from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef, TablePin
+from omnigraph.manifest.records import BranchRef, Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
-from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.changeset import ChangeSet, MergedHead
+
+
+def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
+    return CommitDraft(
+        commit_id=commit_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        stream_batch=request.stream_batch,
+    )
+
+
+def merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
+    if merged is None:
+        return draft
+    return replace(
+        draft,
+        merged_parent_commit_id=merged.commit_id,
+        merged_history=merged.history,
+        equals_merged=merged.fast_forward,
+        differs_from_merged=merged.differs,
+        not_before=merged.created_at,
+    )
+
+
+_ATTEMPTS = 4
+_PAUSE = 0.2
+
+
+def publish_until_known(
+    publisher: Publisher, ref: BranchRef, publication: Publication, clock: Clock
+) -> Published | Repeated:
+    """The commit id is fixed, so a lost answer is found as our own success on the next try."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return publisher.publish(ref, publication)
+        except StorageFailure as error:
+            if isinstance(error, StorageFull) and attempt == 1:
+                raise  # certainly not published, and a moment's wait frees no space
+            if attempt == _ATTEMPTS:
+                raise outcome_unknown(publication, error) from error
+            clock.sleep(_PAUSE * attempt)
+    raise AssertionError("unreachable")
+
+
+def outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the write could be neither published nor undone ({error}); its intent "
+        f"{publication.intent_id} stays and the next writer settles it",
+        commit_id=publication.commit.commit_id if publication.commit else None,
+        operation_id=publication.intent_id,
+    )
+
+
+def outstayed(began_at: int, clock: Clock, settings: Settings) -> bool:
+    """Ask once the intent is on the board: from then on cleanup sees that somebody is at it.
+
+    A process that was stopped for longer than this stages again. Half the minimum age, so that
+    clocks and file times need not agree well.
+    """
+    age = (clock.now_micros() - began_at) / 1_000_000
+    return age > max(settings.maintenance.minimum_age_seconds / 2, settings.write.lease_seconds)
+
 
 logger = logging.getLogger(__name__)
 
@@ -389,3 +446,18 @@ def _require(state: BranchState, publication: Publication, ref: BranchRef) -> No
     unmet = unmet_requirement(state, publication, ref.name)
     if unmet is not None:
         raise _MovedPhysically if unmet.physical else unmet.error
+
+
+Observer = Callable[[Commit], None]
+
+
+class ObservedTransaction(Transaction):
+    """Tells one observer about every commit that was made here; it must not fail or wait."""
+
+    observer: Observer | None = None
+
+    def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
+        receipt = super().run(request, build)
+        if receipt.commit is not None and not receipt.repeated and self.observer is not None:
+            self.observer(receipt.commit)
+        return receipt

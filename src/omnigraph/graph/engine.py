@@ -21,8 +21,8 @@ from omnigraph.values.clock import Clock
 
 if TYPE_CHECKING:
     from omnigraph.commit.arming import Arming
-    from omnigraph.commit.branch_lifecycle import BranchLifecycle
-    from omnigraph.commit.intent_board import IntentBoard
+    from omnigraph.commit.branches import BranchLifecycle
+    from omnigraph.commit.intents import IntentBoard
     from omnigraph.commit.recovery.sweep import Recovery
     from omnigraph.commit.transaction import Transaction
     from omnigraph.execute.query_runner import QueryRunner
@@ -73,7 +73,7 @@ class Engine:
 
     @built_once
     def board(self) -> IntentBoard:
-        from omnigraph.commit.intent_board import IntentBoard
+        from omnigraph.commit.intents import IntentBoard
 
         return IntentBoard(self.store.files, self.clock)
 
@@ -94,7 +94,7 @@ class Engine:
 
     @built_once
     def transaction(self) -> Transaction:
-        from omnigraph.commit.observed import ObservedTransaction
+        from omnigraph.commit.transaction import ObservedTransaction
 
         parts = (self.reader, self.publisher, self.board, self.arming)
         transaction = ObservedTransaction(*parts, self.settings, self.clock)
@@ -103,7 +103,7 @@ class Engine:
 
     @built_once
     def lifecycle(self) -> BranchLifecycle:
-        from omnigraph.commit.branch_lifecycle import BranchLifecycle
+        from omnigraph.commit.branches import BranchLifecycle
 
         parts = (self.reader, self.publisher, self.arming)
         return BranchLifecycle(*parts, self.settings.write, self.clock)
@@ -137,7 +137,7 @@ class Engine:
 
     @built_once
     def repair(self) -> Repair:
-        from omnigraph.commit.drift import PushAside
+        from omnigraph.commit.restore import PushAside
         from omnigraph.maintain.repair import Repair
 
         parts = (self.reader, self.publisher, self.arming)

@@ -10,7 +10,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.schema_source import SchemaSource, read_schema
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.format_stamp import check_readable, read_stamp
+from omnigraph.manifest.branch_state import check_readable, read_stamp
 from omnigraph.manifest.layout import MANIFEST, SCHEMAS
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK

@@ -16,7 +16,7 @@ from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.writes.changeset import ChangeSet, SchemaChange
-from omnigraph.writes.fill_embeddings import fill_edits
+from omnigraph.writes.derived import fill_edits
 from omnigraph.writes.shape import Edit, shape_edits
 
 

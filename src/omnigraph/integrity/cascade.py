@@ -13,8 +13,7 @@ from omnigraph.integrity.stored_image import NO_IDS, StoredImage, deltas_of
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows, Effect, Located
+from omnigraph.writes.changeset import ChangeSet, EditRows, Effect, Located
 
 
 def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> ChangeSet:

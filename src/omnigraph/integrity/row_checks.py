@@ -34,7 +34,7 @@ from omnigraph.integrity.rules import (
 from omnigraph.integrity.violations import Places, Report, Violation, ends_of
 from omnigraph.values.coercion import describe
 from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
-from omnigraph.writes.derived_ids import derived_ids
+from omnigraph.writes.derived import derived_ids
 
 Rows = npt.NDArray[np.int64]
 _NONE: Rows = np.empty(0, np.int64)

@@ -23,7 +23,7 @@ from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.effects import EditRows, Effect, ReplaceRows
+from omnigraph.writes.changeset import EditRows, Effect, ReplaceRows
 
 NO_IDS = pa.array([], pa.string())
 

@@ -19,8 +19,7 @@ from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows, ReplaceRows
+from omnigraph.writes.changeset import ChangeSet, EditRows, ReplaceRows
 
 _SYSTEM = frozenset({ID, SOURCE, TARGET})
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType, NodeType
 from omnigraph.values.entity_ids import new_ulids
-from omnigraph.writes.derived_ids import derived_ids
+from omnigraph.writes.derived import derived_ids
 
 
 def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:

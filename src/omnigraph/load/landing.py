@@ -37,8 +37,7 @@ from omnigraph.load.write_tables import TableWriter
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 SMALL_INPUT = 20_000
 """So many rows are looked up one by one; more are joined with whole columns."""

@@ -28,7 +28,7 @@ from omnigraph.load.spool import PLACE, FileSpool, Spool, file_and_line, place_o
 from omnigraph.load.typed_rows import Lines, Parsed, Problem, TypedRows
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.fill_embeddings import fill_embeddings
+from omnigraph.writes.derived import fill_embeddings
 
 _TOO_MANY = 10_000
 """Rubbish is not read to its end."""

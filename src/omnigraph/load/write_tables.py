@@ -16,7 +16,7 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.changeset import AdoptRows
 from omnigraph.writes.row_compare import differing_rows
 
 _COMPARED_ROWS = 4 * 1024 * 1024

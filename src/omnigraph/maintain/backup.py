@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.staging_hold import StagingHold, staging_intent
+from omnigraph.commit.arming import StagingHold, staging_intent
+from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
 from omnigraph.lance_store.objects.base_paths import branch_manifest, copy_files, relocated

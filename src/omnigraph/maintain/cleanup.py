@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming
-from omnigraph.commit.intent_board import IntentBoard
-from omnigraph.commit.intents import GC, Intent, IntentKind
+from omnigraph.commit.arming import Arming, StagingHold
+from omnigraph.commit.intents import GC, Intent, IntentBoard, IntentKind
 from omnigraph.commit.recovery.sweep import Recovery
-from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.lance_store.dataset_files import lineages
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store

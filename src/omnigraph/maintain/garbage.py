@@ -21,7 +21,6 @@ from omnigraph.lance_store.dataset_files import (
 )
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
-from omnigraph.manifest.ancestry import meeting_points
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import CommitPage
@@ -38,7 +37,7 @@ from omnigraph.manifest.layout import (
     reclaimed_marker,
     schema_object,
 )
-from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.lineage import Lineage, meeting_points
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, TablePin

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.commit.drift import DriftedTable, PushAside, drifted_tables
-from omnigraph.commit.intent_board import IntentBoard, PendingIntent
+from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.commit.recovery.sweep import Recovery
+from omnigraph.commit.restore import DriftedTable, PushAside, drifted_tables
 from omnigraph.errors import CorruptIntent, RecoveryRequired
 from omnigraph.lance_store.objects.base_paths import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.commit.intent_board import IntentBoard, PendingIntent
+from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.table_upkeep import is_due, look_at

@@ -21,8 +21,12 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import BuiltIndex, IndexBuild
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import AdoptCompaction, AdoptIndexes, LeaveInheritedIndexes
+from omnigraph.writes.changeset import (
+    AdoptCompaction,
+    AdoptIndexes,
+    ChangeSet,
+    LeaveInheritedIndexes,
+)
 
 
 class TableWork(Protocol):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.index_plan import wanted_indexes
-from omnigraph.commit.intent_board import IntentBoard
+from omnigraph.commit.intents import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.diff.changed_ids import change_lists
 from omnigraph.errors import (

@@ -13,9 +13,8 @@ from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.dataset_files import OldVersions
 from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import BranchState, state_to_rows
+from omnigraph.manifest.branch_state import CURRENT, BranchState, state_to_rows
 from omnigraph.manifest.commit_graph import CommitGraph
-from omnigraph.manifest.format_stamp import CURRENT
 from omnigraph.manifest.history import pack
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.publication import (

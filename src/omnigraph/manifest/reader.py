@@ -18,8 +18,7 @@ from omnigraph.lance_store.store import (
     VersionFolder,
     head_version,
 )
-from omnigraph.manifest.branch_state import BranchState, state_from_rows
-from omnigraph.manifest.format_stamp import check_readable, read_stamp
+from omnigraph.manifest.branch_state import BranchState, check_readable, read_stamp, state_from_rows
 from omnigraph.manifest.history import HistoryReader
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.records import BranchRef, Commit

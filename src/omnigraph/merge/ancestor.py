@@ -13,8 +13,7 @@ from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.ancestry import best_common_ancestors, require_common
-from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.lineage import Lineage, best_common_ancestors, require_common
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import (
     Content,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.commit.branch_lifecycle import BranchLifecycle
+from omnigraph.commit.branches import BranchLifecycle
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest
 from omnigraph.commit.staging import record_list
 from omnigraph.commit.transaction import Transaction
@@ -22,10 +22,9 @@ from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.snapshot_diff import take
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.ancestry import best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
-from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.lineage import Lineage, best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TableChanges
 from omnigraph.manifest.snapshot import Snapshot

@@ -26,7 +26,7 @@ from omnigraph.merge.tables import TableMerge
 from omnigraph.merge.three_way import MergedRows
 from omnigraph.values.known_names import LOCAL
 from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
-from omnigraph.writes.effects import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
+from omnigraph.writes.changeset import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
 from omnigraph.writes.row_compare import Mask
 
 ROWS_IN_MEMORY = 200_000

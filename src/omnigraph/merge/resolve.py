@@ -27,8 +27,7 @@ from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import Content
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey, node_table
-from omnigraph.writes.changeset import SchemaChange
-from omnigraph.writes.effects import Effect
+from omnigraph.writes.changeset import Effect, SchemaChange
 
 _KINDS = {
     EndpointExists.name: ConflictKind.ORPHAN_EDGE,

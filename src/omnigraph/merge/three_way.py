@@ -20,7 +20,7 @@ from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take, given_value
-from omnigraph.writes.effects import Located
+from omnigraph.writes.changeset import Located
 from omnigraph.writes.row_compare import Mask, differing_rows, differing_values
 
 Disputed = Mapping[str, frozenset[str]]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.errors import InvalidArgument, KeyConflict
-from omnigraph.writes.effects import EditRows, Located
+from omnigraph.writes.changeset import EditRows, Located
 
 
 class PendingTable:

@@ -32,9 +32,8 @@ from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 from omnigraph.values.json_values import parse_blob
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import EditRows
-from omnigraph.writes.fill_embeddings import fill_embeddings
+from omnigraph.writes.changeset import ChangeSet, EditRows
+from omnigraph.writes.derived import fill_embeddings
 
 
 @contextmanager

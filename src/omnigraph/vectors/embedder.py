@@ -37,8 +37,7 @@ from omnigraph.vectors.vector_requests import (
     VectorRequests,
 )
 from omnigraph.writes.change_list import ChangeListWriter, Op
-from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 _BLOCK = 20_000
 

@@ -4,11 +4,105 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.effects import Effect
+from omnigraph.values.indexes import BuiltIndex
+from omnigraph.writes.change_list import ChangeList
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Stored rows that were found while an edit was built: they need not be looked up again.
+
+    Tables with `id`, `_rowid`, `_rowaddr`; of rows to be upserted every column. They are true for
+    the snapshot the edit was built on, so an edit that carries them is built anew for another one.
+    `absent` are ids that were made for this edit: nothing is stored under them.
+    """
+
+    upserted: pa.Table | None = None
+    deleted: pa.Table | None = None
+    absent: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EditRows:
+    """Insert (ids must be new), upsert and delete by id; ids are distinct over all three."""
+
+    key: TableKey
+    inserts: pa.Table | None = None
+    upserts: pa.Table | None = None
+    deletes: pa.Array | None = None
+    located: Located = Located()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceRows:
+    """The table holds exactly these rows afterwards."""
+
+    key: TableKey
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptRows:
+    """Rows already written as fragments of one physical branch; memory never holds them all.
+
+    `fragments` is what `lance_store.stage_fragments.write_rows` returned, in order; `location` and
+    `branch` say which dataset it wrote them for. `changes` names every id that comes, changes and
+    goes: it is recorded in the commit as it is, and the rows it says are updated or deleted are
+    found by it at staging time, so the same effect can be staged again on a newer pin.
+    """
+
+    key: TableKey
+    location: str
+    branch: str | None
+    fragments: tuple[str, ...]
+    changes: ChangeList
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptCompaction:
+    """Take fragments that were rewritten from exactly this version; no row changes.
+
+    `results` is what `lance_store.stage_maintenance.run_compaction` returned, in this process or in
+    others.
+    """
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptIndexes:
+    """Take index segments that were built over exactly this version; no row changes."""
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+    built: tuple[BuiltIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveInheritedIndexes:
+    """A branch does without the index files of the lineage it was forked from; no row changes."""
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+
+
+ContentEffect = EditRows | ReplaceRows | AdoptRows
+PhysicalEffect = AdoptCompaction | AdoptIndexes | LeaveInheritedIndexes
+Effect = ContentEffect | PhysicalEffect
 
 
 @dataclass(frozen=True, slots=True)

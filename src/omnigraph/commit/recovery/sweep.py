@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 
 from omnigraph import failpoints
-from omnigraph.commit.intent_board import IntentBoard, SeenIntent
-from omnigraph.commit.intents import Intent, IntentKind
+from omnigraph.commit.intents import Intent, IntentBoard, IntentKind, SeenIntent
 from omnigraph.commit.recovery.act import (
     RECOVERY_OPERATION,
     RecoveryActions,

@@ -13,7 +13,7 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.spark.load.written_spool import PlacedPart, WrittenSpool
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.change_list import ChangeListWriter, Op
-from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.changeset import AdoptRows
 
 
 class AdoptingWriter(TableWriter):

@@ -35,7 +35,7 @@ from omnigraph.spark.load.input_pieces import Piece, read_batches, read_piece
 from omnigraph.spark.load.line_runs import Lines, encode_lines
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.fill_embeddings import fill_embeddings
+from omnigraph.writes.derived import fill_embeddings
 
 _ROWS_PER_FRAGMENT = 1024 * 1024
 _BYTES_PER_FRAGMENT = 256 * 1024**2

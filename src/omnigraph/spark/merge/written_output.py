@@ -9,7 +9,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.output import ChangedRows
 from omnigraph.spark.merge.merge_tasks import MergeReport, checked_schema
-from omnigraph.writes.effects import AdoptRows
+from omnigraph.writes.changeset import AdoptRows
 
 
 class WrittenOutput:

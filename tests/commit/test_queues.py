@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from omnigraph.commit.gates import Gates
+from omnigraph.commit.queues import Gates
 
 NONE: frozenset[str] = frozenset()
 

@@ -7,9 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming
+from omnigraph.commit.arming import Arming, StagingHold
 from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
-from omnigraph.commit.staging_hold import StagingHold
 from omnigraph.errors import (
     AlreadyExists,
     CommitRejected,

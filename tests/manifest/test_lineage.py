@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.manifest.ancestry import best_common_ancestors, meeting_points
+from omnigraph.manifest.lineage import best_common_ancestors, meeting_points
 
 
 @dataclass(frozen=True)
