@@ -6,12 +6,125 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.errors import OmnigraphError
+    from omnigraph.catalog.model import (
+        Annotation,
+        Cardinality,
+        Catalog,
+        EdgeType,
+        InterfaceType,
+        NodeType,
+        Property,
+    )
+    from omnigraph.commit.drift import DriftedTable
+    from omnigraph.commit.intent_board import PendingIntent
+    from omnigraph.commit.request import WriteReceipt
+    from omnigraph.diff.change import (
+        Change,
+        ChangeOp,
+        ChangePage,
+    )
+    from omnigraph.errors import (
+        AlreadyExists,
+        CommitRejected,
+        Contention,
+        CorruptIntent,
+        EmbeddingFailed,
+        EmbeddingRefused,
+        EmbeddingUnavailable,
+        EngineCannot,
+        ExpectedVersionMismatch,
+        FeedGap,
+        FormatTooNew,
+        FormatUnknown,
+        GraphMoved,
+        InvalidArgument,
+        InvalidName,
+        InvariantViolation,
+        KeyConflict,
+        LanguageError,
+        MergeConflicts,
+        ModelMismatch,
+        NotFound,
+        OmnigraphError,
+        OutcomeUnknown,
+        PackageMissing,
+        ParseError,
+        PolicyDenied,
+        PreconditionFailed,
+        ReadOnlyGraph,
+        RecoveryRequired,
+        ResourceLimit,
+        SchemaRefused,
+        SnapshotReclaimed,
+        SparkFailed,
+        SparkUnavailable,
+        StorageFailure,
+        StorageFull,
+        StorageUnsafe,
+        TypeCheckError,
+        ValidationFailed,
+        WriterFenced,
+    )
+    from omnigraph.execute.result import QueryResult
+    from omnigraph.export.export_graph import ExportReceipt
+    from omnigraph.feed.records import (
+        FeedBlock,
+        FeedPage,
+    )
+    from omnigraph.graph.collections import (
+        Branch,
+        Branches,
+        Commits,
+        Schema,
+        Tags,
+    )
     from omnigraph.graph.handle import Graph
+    from omnigraph.graph.indexes import IndexStatus
     from omnigraph.graph.open import init
     from omnigraph.graph.open import open_graph as open
     from omnigraph.graph.upkeep import restore_graph as restore
-    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.lance_store.reads.blob_reads import StoredBlob
+    from omnigraph.lance_store.store import DatasetVersion
+    from omnigraph.load.options import LoadReceipt
+    from omnigraph.maintain.backup import BackupReport
+    from omnigraph.maintain.cleanup import CleanupReport
+    from omnigraph.maintain.findings import (
+        Finding,
+        VerifyReport,
+    )
+    from omnigraph.maintain.garbage import Removal
+    from omnigraph.maintain.repair import RepairReport
+    from omnigraph.maintain.status import (
+        BranchStatus,
+        GraphStatus,
+        TableStatus,
+    )
+    from omnigraph.manifest.records import (
+        Commit,
+        PinChange,
+        RecoveryAudit,
+        StreamBatch,
+        TableChanges,
+        TablePin,
+    )
+    from omnigraph.manifest.refs import Tag
+    from omnigraph.manifest.schemas import AcceptedSchema
+    from omnigraph.manifest.snapshot import (
+        Snapshot,
+        SnapshotDataset,
+    )
+    from omnigraph.merge.conflicts import (
+        Conflict,
+        ConflictKind,
+        MergePreview,
+        MergeResult,
+    )
+    from omnigraph.merge.decisions import (
+        Resolution,
+        Side,
+        Take,
+    )
+    from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.settings.models import (
         EmbeddingSettings,
         HistorySettings,
@@ -22,43 +135,220 @@ if TYPE_CHECKING:
         Settings,
         WriteSettings,
     )
+    from omnigraph.values.identifiers import (
+        EntityKind,
+        TableKey,
+    )
+    from omnigraph.vectors.embedder import EmbedReceipt
     from omnigraph.writes.shape import Edit
 
-_SETTINGS = (
-    "EmbeddingSettings",
-    "HistorySettings",
-    "LoadSettings",
-    "MaintenanceSettings",
-    "PipelineSettings",
-    "ReadSettings",
-    "Settings",
-    "WriteSettings",
-)
-# Resolved on first use: `import omnigraph` must not pull in Lance and Arrow.
+# A name is imported on its first use, because `import omnigraph` must not load Lance and Arrow.
+_CLASSES = {
+    "omnigraph.catalog.model": (
+        "Annotation",
+        "Cardinality",
+        "Catalog",
+        "EdgeType",
+        "InterfaceType",
+        "NodeType",
+        "Property",
+    ),
+    "omnigraph.commit.drift": ("DriftedTable",),
+    "omnigraph.commit.intent_board": ("PendingIntent",),
+    "omnigraph.commit.request": ("WriteReceipt",),
+    "omnigraph.diff.change": (
+        "Change",
+        "ChangeOp",
+        "ChangePage",
+    ),
+    "omnigraph.execute.result": ("QueryResult",),
+    "omnigraph.export.export_graph": ("ExportReceipt",),
+    "omnigraph.feed.records": (
+        "FeedBlock",
+        "FeedPage",
+    ),
+    "omnigraph.graph.collections": (
+        "Branch",
+        "Branches",
+        "Commits",
+        "Schema",
+        "Tags",
+    ),
+    "omnigraph.graph.handle": ("Graph",),
+    "omnigraph.graph.indexes": ("IndexStatus",),
+    "omnigraph.lance_store.reads.blob_reads": ("StoredBlob",),
+    "omnigraph.lance_store.store": ("DatasetVersion",),
+    "omnigraph.load.options": ("LoadReceipt",),
+    "omnigraph.maintain.backup": ("BackupReport",),
+    "omnigraph.maintain.cleanup": ("CleanupReport",),
+    "omnigraph.maintain.findings": (
+        "Finding",
+        "VerifyReport",
+    ),
+    "omnigraph.maintain.garbage": ("Removal",),
+    "omnigraph.maintain.repair": ("RepairReport",),
+    "omnigraph.maintain.status": (
+        "BranchStatus",
+        "GraphStatus",
+        "TableStatus",
+    ),
+    "omnigraph.manifest.records": (
+        "Commit",
+        "PinChange",
+        "RecoveryAudit",
+        "StreamBatch",
+        "TableChanges",
+        "TablePin",
+    ),
+    "omnigraph.manifest.refs": ("Tag",),
+    "omnigraph.manifest.schemas": ("AcceptedSchema",),
+    "omnigraph.manifest.snapshot": (
+        "Snapshot",
+        "SnapshotDataset",
+    ),
+    "omnigraph.merge.conflicts": (
+        "Conflict",
+        "ConflictKind",
+        "MergePreview",
+        "MergeResult",
+    ),
+    "omnigraph.merge.decisions": (
+        "Resolution",
+        "Side",
+        "Take",
+    ),
+    "omnigraph.mutate.mutation": ("MutationReceipt",),
+    "omnigraph.settings.models": (
+        "EmbeddingSettings",
+        "HistorySettings",
+        "LoadSettings",
+        "MaintenanceSettings",
+        "PipelineSettings",
+        "ReadSettings",
+        "Settings",
+        "WriteSettings",
+    ),
+    "omnigraph.values.identifiers": (
+        "EntityKind",
+        "TableKey",
+    ),
+    "omnigraph.vectors.embedder": ("EmbedReceipt",),
+    "omnigraph.writes.shape": ("Edit",),
+}
 _PUBLIC = {
-    "Edit": ("omnigraph.writes.shape", "Edit"),
-    "Graph": ("omnigraph.graph.handle", "Graph"),
-    "OmnigraphError": ("omnigraph.errors", "OmnigraphError"),
-    "Snapshot": ("omnigraph.manifest.snapshot", "Snapshot"),
+    **{name: (module, name) for module, names in _CLASSES.items() for name in names},
     "init": ("omnigraph.graph.open", "init"),
     "open": ("omnigraph.graph.open", "open_graph"),
     "restore": ("omnigraph.graph.upkeep", "restore_graph"),
-    **{name: ("omnigraph.settings.models", name) for name in _SETTINGS},
 }
 
 __all__ = [
+    "AcceptedSchema",
+    "AlreadyExists",
+    "Annotation",
+    "BackupReport",
+    "Branch",
+    "BranchStatus",
+    "Branches",
+    "Cardinality",
+    "Catalog",
+    "Change",
+    "ChangeOp",
+    "ChangePage",
+    "CleanupReport",
+    "Commit",
+    "CommitRejected",
+    "Commits",
+    "Conflict",
+    "ConflictKind",
+    "Contention",
+    "CorruptIntent",
+    "DatasetVersion",
+    "DriftedTable",
+    "EdgeType",
     "Edit",
+    "EmbedReceipt",
+    "EmbeddingFailed",
+    "EmbeddingRefused",
     "EmbeddingSettings",
+    "EmbeddingUnavailable",
+    "EngineCannot",
+    "EntityKind",
+    "ExpectedVersionMismatch",
+    "ExportReceipt",
+    "FeedBlock",
+    "FeedGap",
+    "FeedPage",
+    "Finding",
+    "FormatTooNew",
+    "FormatUnknown",
     "Graph",
+    "GraphMoved",
+    "GraphStatus",
     "HistorySettings",
+    "IndexStatus",
+    "InterfaceType",
+    "InvalidArgument",
+    "InvalidName",
+    "InvariantViolation",
+    "KeyConflict",
+    "LanguageError",
+    "LoadReceipt",
     "LoadSettings",
     "MaintenanceSettings",
+    "MergeConflicts",
+    "MergePreview",
+    "MergeResult",
+    "ModelMismatch",
+    "MutationReceipt",
+    "NodeType",
+    "NotFound",
     "OmnigraphError",
+    "OutcomeUnknown",
+    "PackageMissing",
+    "ParseError",
+    "PendingIntent",
+    "PinChange",
     "PipelineSettings",
+    "PolicyDenied",
+    "PreconditionFailed",
+    "Property",
+    "QueryResult",
+    "ReadOnlyGraph",
     "ReadSettings",
+    "RecoveryAudit",
+    "RecoveryRequired",
+    "Removal",
+    "RepairReport",
+    "Resolution",
+    "ResourceLimit",
+    "Schema",
+    "SchemaRefused",
     "Settings",
+    "Side",
     "Snapshot",
+    "SnapshotDataset",
+    "SnapshotReclaimed",
+    "SparkFailed",
+    "SparkUnavailable",
+    "StorageFailure",
+    "StorageFull",
+    "StorageUnsafe",
+    "StoredBlob",
+    "StreamBatch",
+    "TableChanges",
+    "TableKey",
+    "TablePin",
+    "TableStatus",
+    "Tag",
+    "Tags",
+    "Take",
+    "TypeCheckError",
+    "ValidationFailed",
+    "VerifyReport",
+    "WriteReceipt",
     "WriteSettings",
+    "WriterFenced",
     "init",
     "open",
     "restore",
@@ -66,14 +356,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    module, attribute = _PUBLIC.get(name, ("omnigraph.errors", name))
-    value = getattr(import_module(module), attribute, None)
-    if value is None or (name not in _PUBLIC and not _is_error(value)):
+    if name not in __all__:
         raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
+    module, attribute = _PUBLIC.get(name, ("omnigraph.errors", name))
+    value = getattr(import_module(module), attribute)
     globals()[name] = value
     return value
-
-
-def _is_error(value: object) -> bool:
-    """Every error of the tree is public: `omnigraph.ValidationFailed`."""
-    return isinstance(value, type) and issubclass(value, Exception)

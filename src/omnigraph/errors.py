@@ -1,4 +1,4 @@
-"""The whole exception tree: every class has a stable `code`, a `retryable` flag and fields.
+"""The whole exception tree: every class has a stable `code`, a `retryable` flag and its fields.
 
 OmnigraphError
 ├── InvalidArgument            a value given by the caller cannot be used
@@ -43,26 +43,41 @@ OmnigraphError
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from inspect import get_annotations
 from typing import Any, ClassVar
 
 
 class OmnigraphError(Exception):
-    """Base of everything this library raises on purpose."""
+    """Base of everything this library raises on purpose.
+
+    A class declares its fields as annotations. A field with a default may be absent; every other
+    field is there in each error of the class.
+    """
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
+    declared: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that errors of this class may carry."""
+    required: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that every error of this class carries."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = get_annotations(cls).keys()
+        cls.declared = cls.declared | own
+        cls.required = cls.required | {name for name in own if not hasattr(cls, name)}
 
     def __init__(self, message: str, **fields: Any) -> None:
+        undeclared = fields.keys() - self.declared
+        if undeclared:
+            raise TypeError(f"{type(self).__name__} declares no field {sorted(undeclared)}")
+        for name in self.required - fields.keys():
+            raise TypeError(f"{type(self).__name__} needs the field {name!r}")
         super().__init__(message)
         self.message = message
         self.fields = fields
-
-    def __getattr__(self, name: str) -> Any:
-        # Fields are readable as attributes (`error.table`) without a class body per error.
-        try:
-            return self.__dict__["fields"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+        self.__dict__.update(fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process boundaries (Spark workers, test children) with their fields.
@@ -87,17 +102,48 @@ class InvalidArgument(OmnigraphError):
 
     code = "invalid_argument"
 
+    uri: str | None = None
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    at: str | None = None
+    type: str | None = None
+    types: Sequence[str] | None = None
+    tables: Sequence[str] | None = None
+    property: str | None = None
+    value: str | None = None
+    wanted: str | None = None
+    expected: str | int | None = None
+    actual: str | int | None = None
+    query: str | None = None
+    queries: Sequence[str] | None = None
+    parameter: str | None = None
+    function: str | None = None
+    engine: str | None = None
+    master: str | None = None
+    model: str | None = None
+    setting: str | None = None
+    key: str | None = None
+    option: str | None = None
+    source: str | None = None
+    edits: Sequence[Any] | None = None
+    resolutions: Sequence[str] | None = None
+
 
 class InvalidName(InvalidArgument):
     """A branch, tag or type name breaks the naming rule; the rule is in the message."""
 
     code = "invalid_name"
 
+    name: str | None = None
+
 
 class LanguageError(OmnigraphError):
     """Schema or query text is wrong. `diagnostics` holds every finding, with spans."""
 
     code = "language_error"
+
+    diagnostics: Sequence[Mapping[str, Any]]
 
 
 class ParseError(LanguageError):
@@ -117,11 +163,23 @@ class SchemaRefused(OmnigraphError):
 
     code = "schema_refused"
 
+    refusal: str | None = None
+    step: str | None = None
+    reason: str | None = None
+    types: Sequence[str] | None = None
+    ours: str | None = None
+    theirs: str | None = None
+
 
 class ValidationFailed(OmnigraphError):
     """Data breaks the schema. `violations` lists the first ones, `total` counts all."""
 
     code = "validation_failed"
+
+    violations: Sequence[Mapping[str, Any]] = ()
+    total: int
+    counts: Mapping[str, int] | None = None
+    type: str | None = None
 
 
 class KeyConflict(ValidationFailed):
@@ -129,17 +187,40 @@ class KeyConflict(ValidationFailed):
 
     code = "key_conflict"
 
+    ids: Sequence[str]
+
 
 class NotFound(OmnigraphError):
     """A graph, branch, tag, commit, type or entity is not there."""
 
     code = "not_found"
 
+    uri: str | None = None
+    branch: str | None = None
+    tag: str | None = None
+    commit: str | None = None
+    at: str | None = None
+    ours: str | None = None
+    theirs: str | None = None
+    type: str | None = None
+    table: str | None = None
+    id: str | None = None
+    property: str | None = None
+    file: str | None = None
+    dataset: Any = None
+    schema: str | None = None
+    query: str | None = None
+    queries: Sequence[str] | None = None
+
 
 class SnapshotReclaimed(NotFound):
     """The snapshot existed and cleanup has removed its files."""
 
     code = "snapshot_reclaimed"
+
+    version: int | None = None
+    segment: str | None = None
+    action: str | None = None
 
 
 class FeedGap(SnapshotReclaimed):
@@ -153,11 +234,18 @@ class AlreadyExists(OmnigraphError):
 
     code = "already_exists"
 
+    uri: str | None = None
+    branch: str | None = None
+    tag: str | None = None
+    dataset: str | None = None
+
 
 class CommitRejected(OmnigraphError):
     """Nothing was published; whatever had been staged is garbage."""
 
     code = "commit_rejected"
+
+    tables: Sequence[str] | None = None
 
 
 class ExpectedVersionMismatch(CommitRejected):
@@ -166,11 +254,19 @@ class ExpectedVersionMismatch(CommitRejected):
     code = "expected_version_mismatch"
     retryable = True
 
+    table: str | None = None
+    expected: str | int | None = None
+    actual: str | int | None = None
+
 
 class PreconditionFailed(CommitRejected):
     """`if_commit` did not hold; fields `branch`, `expected`, `actual`."""
 
     code = "precondition_failed"
+
+    branch: str
+    expected: str
+    actual: str | None = None
 
 
 class WriterFenced(CommitRejected):
@@ -179,12 +275,17 @@ class WriterFenced(CommitRejected):
     code = "writer_fenced"
     retryable = True
 
+    operation_id: str | None = None
+    action: str | None = None
+
 
 class Contention(CommitRejected):
     """Overlapping writers did not go away within the bounded wait."""
 
     code = "contention"
     retryable = True
+
+    intents: Sequence[str]
 
 
 class OutcomeUnknown(OmnigraphError):
@@ -195,11 +296,19 @@ class OutcomeUnknown(OmnigraphError):
 
     code = "outcome_unknown"
 
+    commit_id: str | None = None
+    operation_id: str | None = None
+
 
 class MergeConflicts(OmnigraphError):
     """A merge found `total` conflicts; `conflicts` lists the first 10,000 of them."""
 
     code = "conflict"
+
+    conflicts: Sequence[Any]
+    total: int
+    source: str
+    target: str
 
     def to_dict(self) -> dict[str, Any]:
         found = super().to_dict()
@@ -212,11 +321,15 @@ class RecoveryRequired(OmnigraphError):
 
     code = "recovery_required"
 
+    intents: Sequence[str] | None = None
+
 
 class CorruptIntent(RecoveryRequired):
     """A file in `__recovery/` cannot be read; `repair --confirm --force` quarantines it."""
 
     code = "corrupt_intent"
+
+    file: str
 
 
 class InvariantViolation(RecoveryRequired):
@@ -224,17 +337,27 @@ class InvariantViolation(RecoveryRequired):
 
     code = "invariant_violation"
 
+    tables: Sequence[str]
+    operation_id: str | None = None
+
 
 class FormatTooNew(OmnigraphError):
     """The graph was written by a newer release: upgrade omnigraph first."""
 
     code = "format_too_new"
 
+    found: int
+    supported: int
+
 
 class FormatUnknown(OmnigraphError):
     """The directory is no OmniGraph graph, or its stamp cannot be read."""
 
     code = "format_unknown"
+
+    segment: str | None = None
+    schema: str | None = None
+    object: str | None = None
 
 
 class ReadOnlyGraph(OmnigraphError):
@@ -247,6 +370,9 @@ class StorageFailure(OmnigraphError):
     """The disk or the object store refused."""
 
     code = "storage_failure"
+
+    action: str | None = None
+    file: str | None = None
 
 
 class StorageFull(StorageFailure):
@@ -266,11 +392,16 @@ class GraphMoved(StorageFailure):
 
     code = "graph_moved"
 
+    uri: str
+    moved_from: str
+
 
 class EmbeddingFailed(OmnigraphError):
     """A text could not be turned into a vector."""
 
     code = "embedding_failed"
+
+    model: str | None = None
 
 
 class EmbeddingUnavailable(EmbeddingFailed):
@@ -279,11 +410,15 @@ class EmbeddingUnavailable(EmbeddingFailed):
     code = "embedding_unavailable"
     retryable = True
 
+    reason: str | None = None
+
 
 class EmbeddingRefused(EmbeddingFailed):
     """The provider refused, or its answer cannot be used."""
 
     code = "embedding_refused"
+
+    status: int | None = None
 
 
 class ModelMismatch(EmbeddingFailed):
@@ -291,11 +426,17 @@ class ModelMismatch(EmbeddingFailed):
 
     code = "model_mismatch"
 
+    expected: str | int | None = None
+    actual: str | int | None = None
+
 
 class EngineCannot(OmnigraphError):
     """A query uses what this engine does not have; `engine`, `construct` and the way out."""
 
     code = "engine_cannot"
+
+    engine: str
+    construct: str
 
     @classmethod
     def of(cls, engine: str, construct: str, why: str | None = None) -> EngineCannot:
@@ -312,11 +453,17 @@ class SparkUnavailable(OmnigraphError):
 
     code = "spark_unavailable"
 
+    tried: Any = None
+    master: str | None = None
+    log_file: str | None = None
+
 
 class SparkFailed(OmnigraphError):
     """A Spark job failed after its retries; nothing was committed."""
 
     code = "spark_failed"
+
+    log_file: str | None = None
 
 
 class PackageMissing(OmnigraphError):
@@ -324,14 +471,20 @@ class PackageMissing(OmnigraphError):
 
     code = "package_missing"
 
+    package: str
+    extra: str | None = None
+
 
 class ResourceLimit(OmnigraphError):
     """A query crossed a bound; `limit` names it: memory, spill, timeout, hops, paths, cancelled."""
 
     code = "resource_limit"
 
-    def __init__(self, message: str, *, limit: str, **fields: Any) -> None:
-        super().__init__(message, limit=limit, **fields)
+    limit: str
+    rows: int | None = None
+    needed_bytes: int | None = None
+    budget_bytes: int | None = None
+    ceiling: int | None = None
 
 
 class PolicyDenied(OmnigraphError):
