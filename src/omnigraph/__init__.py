@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.execute.result import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
-    from omnigraph.feed.records import (
+    from omnigraph.feed import (
         FeedBlock,
         FeedPage,
     )
@@ -163,7 +163,7 @@ _CLASSES = {
     ),
     "omnigraph.execute.result": ("QueryResult",),
     "omnigraph.export.export_graph": ("ExportReceipt",),
-    "omnigraph.feed.records": (
+    "omnigraph.feed": (
         "FeedBlock",
         "FeedPage",
     ),
