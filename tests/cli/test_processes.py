@@ -44,7 +44,7 @@ def test_help_does_not_load_the_engine() -> None:
 
 
 QUERYING = "query plan execute ir"
-WRITING = "commit writes schema load export merge feed maintain mutate integrity diff spark"
+WRITING = "commit writes schema load export merge feed maintain mutate integrity diff vectors spark"
 
 
 @pytest.mark.parametrize(
