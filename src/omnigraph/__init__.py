@@ -15,9 +15,9 @@ if TYPE_CHECKING:
         NodeType,
         Property,
     )
-    from omnigraph.commit.drift import DriftedTable
-    from omnigraph.commit.intent_board import PendingIntent
+    from omnigraph.commit.intents import PendingIntent
     from omnigraph.commit.request import WriteReceipt
+    from omnigraph.commit.restore import DriftedTable
     from omnigraph.diff.change import (
         Change,
         ChangeOp,
@@ -88,16 +88,16 @@ if TYPE_CHECKING:
     from omnigraph.load.options import LoadReceipt
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.maintain.cleanup import CleanupReport
-    from omnigraph.maintain.findings import (
-        Finding,
-        VerifyReport,
-    )
     from omnigraph.maintain.garbage import Removal
     from omnigraph.maintain.repair import RepairReport
     from omnigraph.maintain.status import (
         BranchStatus,
         GraphStatus,
         TableStatus,
+    )
+    from omnigraph.maintain.verify import (
+        Finding,
+        VerifyReport,
     )
     from omnigraph.manifest.records import (
         Commit,
@@ -153,9 +153,9 @@ _CLASSES = {
         "NodeType",
         "Property",
     ),
-    "omnigraph.commit.drift": ("DriftedTable",),
-    "omnigraph.commit.intent_board": ("PendingIntent",),
+    "omnigraph.commit.intents": ("PendingIntent",),
     "omnigraph.commit.request": ("WriteReceipt",),
+    "omnigraph.commit.restore": ("DriftedTable",),
     "omnigraph.diff.change": (
         "Change",
         "ChangeOp",
@@ -181,16 +181,16 @@ _CLASSES = {
     "omnigraph.load.options": ("LoadReceipt",),
     "omnigraph.maintain.backup": ("BackupReport",),
     "omnigraph.maintain.cleanup": ("CleanupReport",),
-    "omnigraph.maintain.findings": (
-        "Finding",
-        "VerifyReport",
-    ),
     "omnigraph.maintain.garbage": ("Removal",),
     "omnigraph.maintain.repair": ("RepairReport",),
     "omnigraph.maintain.status": (
         "BranchStatus",
         "GraphStatus",
         "TableStatus",
+    ),
+    "omnigraph.maintain.verify": (
+        "Finding",
+        "VerifyReport",
     ),
     "omnigraph.manifest.records": (
         "Commit",
