@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.mutate.mutation import Mutator
     from omnigraph.spark.load.spark_load import SparkLoader
     from omnigraph.spark.merge.spark_merge import SparkMerger
-    from omnigraph.spark.query.query_runner import SparkQueryRunner
+    from omnigraph.spark.query.runner import SparkQueryRunner
     from omnigraph.spark.upkeep import SparkUpkeep
     from omnigraph.vectors.embedder import Embedder
     from omnigraph.vectors.vector_requests import VectorRequests
@@ -189,7 +189,7 @@ class Engine:
 
     @built_once
     def spark_queries(self) -> SparkQueryRunner:
-        from omnigraph.spark.query.query_runner import SparkQueryRunner
+        from omnigraph.spark.query.runner import SparkQueryRunner
 
         return SparkQueryRunner(self.store, self.settings, self.clock)
 

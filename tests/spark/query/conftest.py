@@ -16,8 +16,6 @@ def on_spark(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> SparkGraph
 @pytest.fixture
 def many_tasks(spark: Any) -> Iterator[None]:
     """No query is small: executors read fragments, rows are shuffled, answers come in batches."""
-    from omnigraph.spark.query import spark_executor
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_executor, "SMALL_ROWS", -1)
+        patch.setattr("omnigraph.spark.query.executor.SMALL_ROWS", -1)
         yield

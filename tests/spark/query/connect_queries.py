@@ -14,7 +14,6 @@ from omnigraph import init
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.query import spark_executor
 from omnigraph.spark.session import running_session, spark_session, stop_session
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance
@@ -54,7 +53,7 @@ def main(folder: str, master: str) -> None:
     graph.apply({"P": Edit(insert=[{"name": f"p{i}", "n": i} for i in range(200)])})
     wrong = failures(SHARED[::EVERY], on_spark)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_executor, "SMALL_ROWS", -1)
+        patch.setattr("omnigraph.spark.query.executor.SMALL_ROWS", -1)
         wrong += failures(SHARED[1 :: 5 * EVERY], on_spark)
         large = large_answer(graph)
     zero = "query q() { match { $p: P } return { 1 / $p.n as x } }"

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from omnigraph.spark.query import answer, graph_tables
+from omnigraph.spark.query import answers, graph_tables
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.spark.source.table_reader import TableReader
 from omnigraph_testing.spark_trouble import Trouble, claim
@@ -56,13 +56,13 @@ def dying_source(name: str, folder: str, trouble: Trouble) -> type[OmnigraphSour
 
 def make_queries_die(patch: Any, folder: str, trouble: Trouble) -> None:
     """Executors of queries die while they read tables, and while they hand over the answer."""
-    for module, name in ((graph_tables, "read_tasks"), (answer, "_packed")):
+    for module, name in ((graph_tables, "read_tasks"), (answers, "_packed")):
         patch.setattr(module, name, _dying_tasks(getattr(module, name), folder, trouble))
 
 
 def _dying_tasks(original: Any, folder: str, trouble: Trouble) -> Any:
-    def made(*arguments: Any) -> Any:
-        run = original(*arguments)
+    def made(*arguments: Any, **named: Any) -> Any:
+        run = original(*arguments, **named)
 
         def attempt(batches: Any) -> Any:
             yield from dying(run(batches), folder, trouble)

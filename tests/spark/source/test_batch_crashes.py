@@ -15,15 +15,16 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph.handle import Graph
+from omnigraph.manifest.records import StreamBatch
 from omnigraph.spark.load.input_pieces import read_batches
 from omnigraph.spark.load.load_tasks import TaskResult, run_task
-from omnigraph.spark.source.options import SaveRequest
-from omnigraph.spark.source.writes import begin_write, commit_write
+from omnigraph.spark.source.source_options import SaveRequest
+from omnigraph.spark.source.table_writer import begin_write, commit_write
 from omnigraph_testing.invariants import assert_at_rest
 
 COMMIT = """
 import pickle, sys
-from omnigraph.spark.source.writes import commit_write
+from omnigraph.spark.source.table_writer import commit_write
 commit_write(*pickle.load(open(sys.argv[1], "rb")))
 """
 POINTS = (
@@ -43,7 +44,7 @@ def written(graph: Graph, batch: int, *names: str) -> tuple[object, ...]:
     result, plan = TaskResult(0), handoff.plan
     rows = [pa.record_batch({"name": list(names)})]
     blocks = read_batches(handoff.source, rows, plan.catalog, plan.options, result)
-    return request, handoff, [run_task(plan, blocks, result)], ("query", batch)
+    return request, handoff, [run_task(plan, blocks, result)], StreamBatch("query", batch)
 
 
 def child(

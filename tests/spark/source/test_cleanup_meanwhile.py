@@ -16,7 +16,7 @@ from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.settings.models import MaintenanceSettings, Settings
-from omnigraph.spark.source.writes import commit_write
+from omnigraph.spark.source.table_writer import commit_write
 from omnigraph_testing.invariants import assert_at_rest
 
 

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from omnigraph.errors import InvalidArgument, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.spark.source.failures import omnigraph_error
-from omnigraph.spark.source.options import sink_request
+from omnigraph.spark.source.source_options import sink_request
 from omnigraph_testing.invariants import assert_at_rest
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]

@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings, Settings
-from omnigraph.spark.query import graph_tables, spark_executor
+from omnigraph.spark.query import graph_tables
 from omnigraph.spark.session import spark_session, stop_session
 from omnigraph_testing.spark_trouble import TROUBLES
 
@@ -61,7 +61,7 @@ def query(graph: Graph, folder: Path, name: str) -> dict[str, Any]:
     died.mkdir()
     expected = graph.query(QUERY).to_arrow()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_executor, "SMALL_ROWS", -1)
+        patch.setattr("omnigraph.spark.query.executor.SMALL_ROWS", -1)
         patch.setattr(graph_tables, "_ROWS_PER_TASK", 1)
         dying_readers.make_queries_die(patch, str(died), TROUBLES[name])
         found = graph.query(QUERY, engine="spark").to_arrow()

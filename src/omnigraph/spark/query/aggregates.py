@@ -1,4 +1,4 @@
-"""Groups and what is computed over each: exact integers, NULLs skipped."""
+"""Groups and aggregates: integers are exact, NULLs are skipped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pyspark.sql import functions as F
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Aggregate, OrderBy
-from omnigraph.spark.query.constants import as_spark_type
+from omnigraph.spark.query.answers import output_type
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.numbers import WIDE, fitted
-from omnigraph.spark.query.outputs import output_type
 from omnigraph.spark.query.rows import Output, SparkColumn, SparkRows
+from omnigraph.spark.query.spark_values import WIDE, as_spark_type, fitted
 from omnigraph.values.scalars import INTEGER_KINDS, ScalarKind, ScalarType
 
 _TIE = "tie"
@@ -22,11 +21,11 @@ _WEIGHT = "weight"
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """What an aggregate works on, as columns of the rows to be grouped."""
+class _AggregateInput:
+    """The columns that one aggregate function reads."""
 
     value: SparkColumn | None
-    """None counts rows."""
+    """None for `count()`, which counts rows."""
     kind: ex.ExpressionType
     weight: SparkColumn | None
     ties: Sequence[str]
@@ -42,7 +41,10 @@ class _Values:
 
 
 def aggregate(op: Aggregate, rows: SparkRows, expressions: Expressions) -> SparkRows:
-    """Keys, then aggregates. Computed below the grouping, where Spark allows any expression."""
+    """Keys, then aggregates.
+
+    Keys and operands are computed below the grouping, because Spark allows any expression there.
+    """
     keys = {f"k{n}": c for n, c in enumerate(op.keys)}
     calls = {f"a{n}": c for n, c in enumerate(op.aggregates)}
     ties = op.input.ties if isinstance(op.input, OrderBy) else ()
@@ -74,7 +76,7 @@ def _call(value: ex.Expression) -> ex.AggregateCall:
 
 
 def _operand(operand: ex.Expression, rows: SparkRows, expressions: Expressions) -> SparkColumn:
-    """An entity that is only counted is its id and its type."""
+    """The operand as a column. For a whole entity that is its id and type."""
     if isinstance(operand, ex.Whole) and operand.variable.id in rows.bindings:
         bound = rows.bindings[operand.variable.id]
         identity = F.struct(*(F.col(name) for name in bound.identity))
@@ -86,10 +88,10 @@ def _aggregated(
     name: str, call: ex.AggregateCall, weighted: bool, ties: Sequence[str]
 ) -> SparkColumn:
     operand = call.operand
-    values = _Values(
+    values = _AggregateInput(
         None if operand is None else F.col(f"{name}_in"),
         call.type if operand is None else operand.type,
-        # Of distinct values it does not matter how often each was there.
+        # The weight does not matter for distinct values.
         F.col(_WEIGHT) if weighted and not call.distinct else None,
         ties,
         call.distinct,
@@ -97,7 +99,7 @@ def _aggregated(
     return _FUNCTIONS[call.function](values).cast(as_spark_type(call.type))
 
 
-def _count(values: _Values) -> SparkColumn:
+def _count(values: _AggregateInput) -> SparkColumn:
     if values.value is None:
         counted = F.lit(1) if values.weight is None else values.weight
         total = F.count(counted) if values.weight is None else F.sum(counted)
@@ -110,26 +112,26 @@ def _count(values: _Values) -> SparkColumn:
     return F.coalesce(total, F.lit(0).cast("bigint"))
 
 
-def _total(values: _Values) -> SparkColumn:
+def _total(values: _AggregateInput) -> SparkColumn:
     total = _sum(values)
     return fitted(total, ScalarKind.I64) if values.is_integer else total
 
 
-def _sum(values: _Values) -> SparkColumn:
-    """Exact for integers: the whole sum decides, not how far it strayed on the way."""
+def _sum(values: _AggregateInput) -> SparkColumn:
+    """Exact for integers: only the total must fit the result type, not the partial sums."""
     number = values.value.cast(WIDE if values.is_integer else "double")  # type: ignore[union-attr]
     if values.distinct:
         return F.sum_distinct(number)
     return F.sum(number if values.weight is None else number * values.weight)
 
 
-def _mean(values: _Values) -> SparkColumn:
+def _mean(values: _AggregateInput) -> SparkColumn:
     many = _count(values)
     return F.when(many > 0, _sum(values).cast("double") / many)
 
 
-def _collect(values: _Values) -> SparkColumn:
-    """In the order of the rows below, which their ties settle."""
+def _collect(values: _AggregateInput) -> SparkColumn:
+    """The values in the order of the rows below. The ties make that order total."""
     assert values.value is not None
     ordered = F.struct(*(F.col(tie) for tie in values.ties), values.value.alias("value"))
     gathered = F.sort_array(F.collect_list(F.when(values.value.isNotNull(), ordered)))
@@ -137,7 +139,7 @@ def _collect(values: _Values) -> SparkColumn:
     return F.array_distinct(found) if values.distinct else found
 
 
-_FUNCTIONS: dict[str, Callable[[_Values], Any]] = {
+_FUNCTIONS: dict[str, Callable[[_AggregateInput], Any]] = {
     "count": _count,
     "sum": _total,
     "avg": _mean,

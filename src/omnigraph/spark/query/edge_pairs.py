@@ -1,4 +1,4 @@
-"""What an Expand joins with: pairs of ends, with whatever comes along on the way."""
+"""The edges of an Expand as pairs: start node, end node, and the edge's columns where needed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, Unique
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.spark.query.graph_tables import GraphTables
-from omnigraph.spark.query.rows import Bound, Frame, SparkColumn
+from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn
 
 _numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The columns of one end of a pair. `type` only where ends may have several types."""
+    """The columns of one end of a pair. `type` is None where all ends have one type."""
 
     types: tuple[str, ...]
     id: str
@@ -31,7 +31,7 @@ class End:
     def type_name(self) -> SparkColumn:
         return F.col(self.type) if self.type is not None else F.lit(self.types[0])
 
-    def is_node(self, node: Bound | End) -> SparkColumn:
+    def is_node(self, node: EntityColumns | End) -> SparkColumn:
         """Whether the node in other columns of the row is this end."""
         same: SparkColumn = F.col(self.id) == F.col(node.id)
         if self.type is None and node.type is None:
@@ -41,7 +41,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of ends; `extra` are further columns of each."""
+    """Pairs of ends; `extra` names further columns of each pair."""
 
     frame: Frame
     start: End
@@ -55,7 +55,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One way to follow one edge type."""
+    """One edge type, followed in one direction."""
 
     edge: EdgeType
     start_column: str
@@ -63,7 +63,7 @@ class _Way:
     start_type: str
     end_type: str
     skip_loops: bool = False
-    """The second half of an undirected step: a self-loop was seen in the first."""
+    """True in the second half of an undirected step: the first half has the self-loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class EdgePairs:
 
     tables: GraphTables
     steps: tuple[EdgeStep, ...]
-    edge: Bound | None = None
-    """Columns to fill per edge; None: each pair of ends once."""
+    edge: EntityColumns | None = None
+    """The edge's columns, one row per edge; None: each pair of ends once."""
     conditions: Sequence[str] = field(default=())
 
     def between(self, starts: Sequence[str] | None, ends: Sequence[str] | None) -> Pairs:
-        """Edges that lead from one of these types to one of those; None: all there are."""
+        """Edges from a node of the types `starts` to one of the types `ends`; None: any type."""
         every = list(self._ways())
         ways = [
             way
@@ -107,8 +107,8 @@ class EdgePairs:
                 yield _Way(edge, TARGET, SOURCE, edge.target, edge.source, both_ways)
 
     def _one_way(self, way: _Way, start: End, end: End) -> Frame:
-        bound = self.edge or Bound((way.edge.name,), "", None, {})
-        table, columns = self.tables.columns_of(way.edge, bound, self.conditions, SOURCE, TARGET)
+        bound = self.edge or EntityColumns((way.edge.name,), "", None, {})
+        table, columns = self.tables.columns_of(way.edge, bound, self.conditions, (SOURCE, TARGET))
         if way.skip_loops:
             table = table.where(F.col(SOURCE) != F.col(TARGET))
         kept = [F.col(way.start_column).alias(start.id), F.col(way.end_column).alias(end.id)]
@@ -120,14 +120,14 @@ class EdgePairs:
         return table.select(*kept, *columns)
 
     def _once(self, frame: Frame, start: End, end: End) -> Frame:
-        """By start first: the join that follows finds the rows where it wants them."""
+        """Each pair once. Partitioned by start, because the join that follows is by start."""
         if not self.tables.in_one_task:
             frame = frame.repartition(F.col(start.id))
         return frame.dropDuplicates([*start.columns, *end.columns])
 
 
 def _end(prefix: str, found: Sequence[str], allowed: Sequence[str]) -> End:
-    """With a type column as soon as there is something to tell apart."""
+    """An end with a type column if there are several types."""
     types = tuple(dict.fromkeys(found)) or tuple(allowed)
     return End(types, f"{prefix}_id", f"{prefix}_type" if len(types) > 1 else None)
 

@@ -1,25 +1,33 @@
-"""Expand: the rows so far joined with pairs of ends."""
+"""Expand: rows joined with pairs of nodes that an edge, a range of hops or a path connects.
+
+`expand` and `weigh` are what operators call. Below them is the search over several hops. It is a
+breadth-first search by joins: the rows of a level, joined with the edges, are the next level.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 
 from pyspark.sql import functions as F
 
+from omnigraph.execute.traversal.reach import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.reads import Expand, ExpandMode
-from omnigraph.spark.query.compilation import Compilation
-from omnigraph.spark.query.edge_pairs import EdgePairs, Pairs
-from omnigraph.spark.query.paths import path_pairs
+from omnigraph.ir.reads import Expand, ExpandMode, HopRange
+from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
+from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.pushed_filters import conditions_of
-from omnigraph.spark.query.reach import reached_pairs
-from omnigraph.spark.query.rows import Bound, Frame, SparkRows
+from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn, SparkRows
+
+NextLevel = Callable[[Frame], Frame]
 
 _WEIGHT = "weight"
 
-# So many rows are sent to every executor rather than shuffled to meet the edges.
+# Up to this many rows are broadcast to the executors instead of shuffled to meet the edges.
 _FEW_ROWS = 10_000
+
+_numbers = count()
 
 
 def expand(
@@ -29,7 +37,7 @@ def expand(
     where_edge: Sequence[ex.Expression] = (),
     where_target: Sequence[ex.Expression] = (),
 ) -> SparkRows:
-    """One row per match. The predicates only tell storage what it need not send."""
+    """One row per match. The predicates only reduce what storage reads."""
     scalars = compilation.expressions.scalars
     pairs = _pairs(op, rows, compilation, conditions_of(where_edge, scalars))
     joined = _joined(op, rows, pairs)
@@ -43,7 +51,7 @@ def expand(
 
 
 def weigh(op: Expand, rows: SparkRows, compilation: Compilation) -> SparkRows:
-    """Each row once, for as many rows as the Expand would make of it."""
+    """Each row once, with the number of rows that the Expand would make of it as its weight."""
     source = rows.bindings[op.source.id]
     edge = None if op.edge is None else compilation.tables.naming(op.edge)
     edges = EdgePairs(compilation.tables, op.steps, edge)
@@ -66,13 +74,15 @@ def _pairs(
             edges = EdgePairs(compilation.tables, op.steps, edge, conditions)
             return edges.between(source.types, op.target.types)
         case ExpandMode.REACH:
-            return reached_pairs(op, _sources(rows, source), source, compilation)
-        case ExpandMode.TRAILS | ExpandMode.SHORTEST:
-            return path_pairs(op, _sources(rows, source), source, compilation)
+            return _reached(op, _sources(rows, source), source, compilation)
+        case ExpandMode.TRAILS:
+            return _trails(op, _sources(rows, source), source, compilation)
+        case ExpandMode.SHORTEST:
+            return _shortest(op, _sources(rows, source), source, compilation)
 
 
-def _sources(rows: SparkRows, source: Bound) -> Frame:
-    """Whoever is searched from, once."""
+def _sources(rows: SparkRows, source: EntityColumns) -> Frame:
+    """The nodes to search from, each once."""
     found = rows.frame.select(*source.identity).where(F.col(source.id).isNotNull())
     return found.dropDuplicates(source.identity)
 
@@ -110,3 +120,163 @@ def _with_target(
         _, targets = compilation.tables.entities(op.target, conditions)
         frame = frame.join(targets, on=bound.identity)
     return rows.bind(op.target, bound, frame)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSearch:
+    """A search by levels: each row is the `node` that `origin` has reached, with `extra`."""
+
+    tables: GraphTables
+    edges: Pairs
+    origin: End
+    node: End
+    extra: tuple[str, ...] = ()
+
+    @staticmethod
+    def over(edges: EdgePairs, source: EntityColumns, extra: Sequence[str] = ()) -> LevelSearch:
+        pairs = edges.between(None, None)
+        types = tuple(dict.fromkeys((*source.types, *pairs.start.types, *pairs.end.types)))
+        prefix = f"l{next(_numbers)}"
+        columns = tuple(f"{prefix}_{name}" for name in extra)
+        several = len(types) > 1
+        origin = End(types, f"{prefix}_origin", f"{prefix}_origin_type" if several else None)
+        node = End(types, f"{prefix}_node", f"{prefix}_node_type" if several else None)
+        return LevelSearch(edges.tables, pairs, origin, node, columns)
+
+    @property
+    def key(self) -> list[str]:
+        return [*self.origin.columns, *self.node.columns]
+
+    def begin(self, sources: Frame, source: EntityColumns, *extra: SparkColumn) -> Frame:
+        """Level 0: every origin is at itself."""
+        columns = [
+            *_as_end(self.origin, F.col(source.id), source.type_name()),
+            *_as_end(self.node, F.col(source.id), source.type_name()),
+            *self._named(extra),
+        ]
+        return sources.select(*columns)
+
+    def step(self, level: Frame, *extra: SparkColumn) -> Frame:
+        """The nodes one edge further; `extra` may use the columns of the level and of the edge."""
+        met = level.join(self.edges.frame, self.edges.start.is_node(self.node))
+        there = _as_end(self.node, F.col(self.edges.end.id), self.edges.end.type_name())
+        return met.select(*self.origin.columns, *there, *self._named(extra))
+
+    def at_origin(self) -> SparkColumn:
+        return self.node.is_node(self.origin)
+
+    def without(self, level: Frame, visited: Frame | None) -> Frame:
+        """Rows whose node was not visited before. After the first hop the origin is visited."""
+        if visited is None:
+            return level
+        return level.where(~self.at_origin()).join(visited, on=self.key, how="left_anti")
+
+    def pairs(self, levels: Sequence[Frame], ends: tuple[str, ...], *extra: str) -> Pairs:
+        """Origin and node of all levels, where the node has one of the wanted types."""
+        frame = self.tables.union([level.select(*self.key, *extra) for level in levels])
+        wanted = F.col(self.node.type).isin(*ends) if self.node.type is not None else None
+        if wanted is None and self.node.types[0] not in ends:
+            wanted = F.lit(False)
+        return Pairs(
+            frame if wanted is None else frame.where(wanted), self.origin, self.node, extra
+        )
+
+    def _named(self, extra: Sequence[SparkColumn]) -> list[SparkColumn]:
+        return [column.alias(name) for name, column in zip(self.extra, extra, strict=True)]
+
+
+def _as_end(end: End, node: SparkColumn, type_name: SparkColumn) -> list[SparkColumn]:
+    return [node.alias(end.id), *([type_name.alias(end.type)] if end.type is not None else [])]
+
+
+def _walk(
+    hops: HopRange, compilation: Compilation, level: Frame, step: NextLevel, onward: NextLevel
+) -> list[Frame]:
+    """The levels within a range of hops.
+
+    `step` makes the next level. `onward` picks the rows of it from which the search goes on.
+    """
+    found: list[Frame] = []
+    deepest = HOP_CEILING if hops.maximum is None else hops.maximum
+    for depth in range(1, deepest + 1):
+        reached = step(level)
+        if depth == hops.maximum:
+            return [*found, reached]
+        reached = compilation.keep(reached)
+        if depth >= hops.minimum:
+            found.append(reached)
+        level = onward(reached)
+        if level.isEmpty():
+            return found or [level]
+    raise too_deep()
+
+
+def _reached(op: Expand, sources: Frame, source: EntityColumns, compilation: Compilation) -> Pairs:
+    """(source, node first reached after `minimum` to `maximum` hops), each pair once."""
+    search = LevelSearch.over(EdgePairs(compilation.tables, op.steps), source)
+    visited: Frame | None = None
+
+    def step(level: Frame) -> Frame:
+        return search.without(search.step(level).distinct(), visited)
+
+    def onward(reached: Frame) -> Frame:
+        nonlocal visited
+        visited = reached if visited is None else visited.unionAll(reached)
+        # A cycle does not lead back to the source. Only a self-loop does, as one hop.
+        return reached.where(~search.at_origin())
+
+    found = _walk(op.hops, compilation, search.begin(sources, source), step, onward)
+    return search.pairs(found, op.target.types)
+
+
+def _trails(op: Expand, sources: Frame, source: EntityColumns, compilation: Compilation) -> Pairs:
+    """(source, end, ids of nodes and edges by turns) of every path without a repeated edge."""
+    search, edge = _path_search(op, source, compilation, "ids", "used")
+    used = F.col(search.extra[1])
+    # The key of an edge is its type and its id. A type name contains no blank.
+    taken = F.concat_ws(" ", edge.type_name(), F.col(edge.id))
+    no_edges = F.array().cast("array<string>")
+    level = search.begin(sources, source, F.array(F.col(source.id)), no_edges)
+
+    def step(level: Frame) -> Frame:
+        unused = F.when(~F.array_contains(used, taken), F.array_append(used, taken))
+        return search.step(level, _longer(search, edge), unused).where(used.isNotNull())
+
+    found = _walk(op.hops, compilation, level, step, lambda reached: reached)
+    return search.pairs(found, op.target.types, search.extra[0])
+
+
+def _shortest(op: Expand, sources: Frame, source: EntityColumns, compilation: Compilation) -> Pairs:
+    """The same of one shortest path per pair: of equally short ones the one with smallest ids."""
+    search, edge = _path_search(op, source, compilation, "ids")
+    (ids,) = search.extra
+    level = search.begin(sources, source, F.array(F.col(source.id)))
+    visited: Frame | None = None
+
+    def step(level: Frame) -> Frame:
+        longer = search.without(search.step(level, _longer(search, edge)), visited)
+        return longer.groupBy(*search.key).agg(F.min(ids).alias(ids))
+
+    def onward(reached: Frame) -> Frame:
+        nonlocal visited
+        met = reached.select(*search.key)
+        visited = met if visited is None else visited.unionAll(met)
+        return reached.where(~search.at_origin())
+
+    found = _walk(op.hops, compilation, level, step, onward)
+    return search.pairs(found, op.target.types, ids)
+
+
+def _path_search(
+    op: Expand, source: EntityColumns, compilation: Compilation, *extra: str
+) -> tuple[LevelSearch, EntityColumns]:
+    names = tuple(step.edge for step in op.steps)
+    edge = EntityColumns(names, "edge_id", "edge_type" if len(names) > 1 else None, {})
+    edges = EdgePairs(compilation.tables, op.steps, edge)
+    return LevelSearch.over(edges, source, extra), edge
+
+
+def _longer(search: LevelSearch, edge: EntityColumns) -> SparkColumn:
+    """The ids of a path and of the edge and node that it grows by."""
+    step = F.array(F.col(edge.id), F.col(search.edges.end.id))
+    return F.concat(F.col(search.extra[0]), step)

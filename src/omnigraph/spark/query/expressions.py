@@ -16,29 +16,36 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import expressions as ex
 from omnigraph.plan.analysis import may_fail
-from omnigraph.spark.query.constants import as_spark_type, literal, moment
-from omnigraph.spark.query.local_kernels import match_local
-from omnigraph.spark.query.needed_columns import shown_columns
-from omnigraph.spark.query.numbers import arithmetic, comparable, negative
-from omnigraph.spark.query.rows import Bound, SparkColumn, SparkRows
-from omnigraph.spark.query.scalar_functions import call_scalar, round_to
+from omnigraph.spark.query.rows import EntityColumns, SparkColumn, SparkRows, shown_columns
+from omnigraph.spark.query.spark_values import (
+    TypedColumn,
+    arithmetic,
+    as_spark_type,
+    call_scalar,
+    comparable,
+    literal,
+    match_local,
+    moment,
+    negative,
+    round_to,
+)
 from omnigraph.values.scalars import ListType
 
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Expressions of one query: its parameters and its moment are fixed."""
+    """Compiles the expressions of one query, whose parameters and moment are fixed."""
 
     scalars: Evaluator
-    """For what does not depend on rows."""
+    """Evaluates what does not depend on rows."""
     catalog: Catalog
     now_millis: int
 
     def guarded(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:
-        """A column that Spark leaves where it stands.
+        """A column that Spark does not move to an earlier place of its plan.
 
-        An expression that can fail must not be asked of rows that others would have dropped, and
-        Spark moves whatever it takes for deterministic.
+        An expression that can fail must not be evaluated for rows that another predicate drops.
+        Spark moves expressions that it takes for deterministic, so this one is made random.
         """
         found = self.column(expression, rows)
         return F.when(F.rand(0) >= 0, found) if may_fail(expression) else found
@@ -96,7 +103,7 @@ class Expressions:
                 raise EngineCannot.of("spark", type(expression).__name__)
 
     def _presence(self, operand: ex.Expression, rows: SparkRows) -> SparkColumn:
-        """Something that is NULL where the operand is."""
+        """A column that is NULL exactly where the operand is."""
         if isinstance(operand, ex.Whole) and operand.variable.id in rows.bindings:
             return F.col(rows.bindings[operand.variable.id].id)
         return self.column(operand, rows)
@@ -106,7 +113,7 @@ class Expressions:
     ) -> SparkColumn:
         found = [self.column(operand, rows) for operand in operands]
         if any(map(may_fail, operands)):
-            # In an array all are evaluated: an error in one is not hidden by another.
+            # In an array all operands are evaluated, so that no operand hides the error of another.
             hold = F.forall if all_of else F.exists
             return hold(F.array(*found), lambda each: each)
         return reduce((lambda a, b: a & b) if all_of else (lambda a, b: a | b), found)
@@ -138,7 +145,7 @@ class Expressions:
     def _alike(
         self, left: ex.Expression, right: ex.Expression, rows: SparkRows
     ) -> tuple[SparkColumn, SparkColumn]:
-        """Both in types that compare; a list without items has whatever type is asked for."""
+        """Both sides in types that compare. An empty list gets the type of the other side."""
         if isinstance(right, ex.Constant) and right.value == ():
             element = as_spark_type(left.type)
             kind = element if isinstance(left.type, ListType) else spark.ArrayType(element)
@@ -160,15 +167,18 @@ class Expressions:
     ) -> SparkColumn:
         if name == "now":
             return moment(self.now_millis)
-        typed = [(self.column(argument, rows), argument.type) for argument in arguments]
+        typed = [TypedColumn(self.column(argument, rows), argument.type) for argument in arguments]
         if name == "round":
             digits = self.scalars.value(arguments[1], ONE_ROW) if len(arguments) > 1 else None
             return round_to(typed[0], digits, kind)
         return call_scalar(name, typed, kind)
 
 
-def entity_value(bound: Bound, shown: Sequence[str]) -> SparkColumn:
-    """A whole node or edge: `id`, type, then the rest; sorts and groups as an entity does."""
+def entity_value(bound: EntityColumns, shown: Sequence[str]) -> SparkColumn:
+    """A whole node or edge as a struct: `id`, type, then the rest.
+
+    With `id` and type first it sorts and groups as an entity does.
+    """
     stored: dict[str, Any] = {"id": bound.id, **bound.properties}
     fields = [F.col(bound.id), bound.type_name(), *(F.col(stored[name]) for name in shown[1:])]
     named = [field.alias(f"f{number}") for number, field in enumerate(fields)]

@@ -1,14 +1,14 @@
-"""The tables of a snapshot as DataFrames: only the columns and, where it helps, the rows asked for.
+"""The tables of a snapshot as DataFrames, with only the columns that the query needs.
 
-A table of any size is read by the executors, fragment by fragment, at the version the snapshot
-pins. A query whose tables are all small reads them here and runs in one task: on so little data
-shuffles and workers would be all it costs.
+Executors read a table fragment by fragment, at the version that the snapshot pins. A query whose
+tables are all small reads them in this process and runs in one task, because shuffles and workers
+would take most of its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -18,7 +18,13 @@ from pyspark.sql import types as spark
 
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
-from omnigraph.lance_store.reads.scan import fragment_ids, read_table, read_target
+from omnigraph.lance_store.reads.scan import (
+    ReadTarget,
+    fragment_ids,
+    read_fragments,
+    read_table,
+    read_target,
+)
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.column_types import (
@@ -27,9 +33,8 @@ from omnigraph.spark.column_types import (
     spark_type,
     to_spark_batches,
 )
-from omnigraph.spark.query.fragment_tasks import FragmentScan, read_tasks
-from omnigraph.spark.query.needed_columns import NeededColumns
-from omnigraph.spark.query.rows import Bound, Frame
+from omnigraph.spark.query.expressions import Expressions
+from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
 from omnigraph.spark.query.sessions import QuerySession
 
 _ROWS_PER_TASK = 1024 * 1024
@@ -45,17 +50,20 @@ class GraphTables:
     needed: NeededColumns
     in_one_task: bool
 
-    def naming(self, variable: Variable) -> Bound:
-        """Where a variable's columns will be: names are numbers, so none is ever taken twice."""
+    def naming(self, variable: Variable) -> EntityColumns:
+        """The column names of a variable. They contain its number, so no two variables clash."""
         prefix = f"v{variable.id}"
         names = self.needed.of(variable)
-        properties = {name: f"{prefix}_{number}" for number, name in enumerate(names)}
-        several = len(variable.types) > 1
-        return Bound(
-            variable.types, f"{prefix}_id", f"{prefix}_type" if several else None, properties
+        return EntityColumns(
+            types=variable.types,
+            id=f"{prefix}_id",
+            type=f"{prefix}_type" if len(variable.types) > 1 else None,
+            properties={name: f"{prefix}_{number}" for number, name in enumerate(names)},
         )
 
-    def entities(self, variable: Variable, conditions: Sequence[str] = ()) -> tuple[Bound, Frame]:
+    def entities(
+        self, variable: Variable, conditions: Sequence[str] = ()
+    ) -> tuple[EntityColumns, Frame]:
         """Every entity of the variable's types, as its columns."""
         bound = self.naming(variable)
         parts = []
@@ -68,9 +76,17 @@ class GraphTables:
         return bound, self.union(parts)
 
     def columns_of(
-        self, entity: EntityType, bound: Bound, conditions: Sequence[str] = (), *more: str
+        self,
+        entity: EntityType,
+        bound: EntityColumns,
+        conditions: Sequence[str] = (),
+        more: Sequence[str] = (),
     ) -> tuple[Frame, list[Any]]:
-        """(a table with `more`, and its share of a variable's properties under their names)."""
+        """The table of one type, and the variable's properties as columns over that table.
+
+        `more` names stored columns that the table needs besides. Properties that this type does
+        not have are NULL.
+        """
         schema = spark_schema(entity)
         own = [name for name in bound.properties if name in schema.names]
         table = self.table(entity, [ID, *more, *own], conditions)
@@ -81,7 +97,7 @@ class GraphTables:
         return table, columns
 
     def table(self, entity: EntityType, columns: Sequence[str], conditions: Sequence[str]) -> Frame:
-        """Rows of one type that may pass the conditions; whoever has them asks again."""
+        """Rows of one type that may pass the conditions; the caller evaluates them again."""
         wanted = list(dict.fromkeys(columns))
         whole = spark_schema(entity)
         schema = spark.StructType([_relaxed(whole[name]) for name in wanted])
@@ -101,7 +117,8 @@ class GraphTables:
         dataset = self.store.open(self.snapshot.pin(entity.table_key).at)
         rows = read_table(dataset, schema.names, row_filter)
         if not rows.num_rows:
-            return self.empty(schema)  # it may have no chunks, of which Arrow makes no lists
+            # An empty table may have no chunks, and Arrow cannot make list columns of no chunks.
+            return self.empty(schema)
         wanted = spark_arrow_schema(schema)
         table = pa.Table.from_batches(to_spark_batches(rows, wanted), wanted)
         return self.sessions.frame(table, schema).coalesce(1)
@@ -111,12 +128,18 @@ class GraphTables:
         tasks = _in_tasks(fragment_ids(self.store, at))
         if not tasks:
             return self.empty(schema)
-        scan = FragmentScan(read_target(self.store, at), tuple(schema.names), row_filter, tasks)
+        read = read_tasks(
+            target=read_target(self.store, at),
+            columns=tuple(schema.names),
+            row_filter=row_filter,
+            tasks=tasks,
+            wanted=spark_arrow_schema(schema),
+        )
         numbers = self.sessions.session.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(read_tasks(scan, spark_arrow_schema(schema)), schema)
+        return numbers.mapInArrow(read, schema)
 
-    def _type_of(self, bound: Bound, name: str) -> Any:
-        """Types that share a property give it one type."""
+    def _type_of(self, bound: EntityColumns, name: str) -> Any:
+        """The type of a property is the same in all types that share it."""
         for type_name in bound.types:
             for declared in self.snapshot.catalog.resolve(type_name).properties:
                 if declared.name == name:
@@ -124,8 +147,52 @@ class GraphTables:
         return spark.StringType()
 
 
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What operators need to become DataFrames: one object per run of one query."""
+
+    tables: GraphTables
+    expressions: Expressions
+    kept: list[Frame] = field(default_factory=list)
+    """Frames that are persisted until the answer is complete."""
+
+    def keep(self, frame: Frame) -> Frame:
+        """Persist rows that several steps read, so that Spark computes them once."""
+        self.kept.append(frame.persist())
+        return self.kept[-1]
+
+    def release(self) -> None:
+        while self.kept:
+            self.kept.pop().unpersist()
+
+
+def read_tasks(
+    *,
+    target: ReadTarget,
+    columns: tuple[str, ...],
+    row_filter: str | None,
+    tasks: tuple[tuple[int, ...], ...],
+    wanted: pa.Schema,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
+
+    It holds no object of this module, so a worker that runs it does not import this module.
+    """
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for table in read_fragments(target, tasks[number], columns, row_filter):
+                    yield from to_spark_batches(table, wanted)
+
+    return run
+
+
 def _relaxed(field: Any) -> Any:
-    """Arrow fills lists that are NULL with items that are, and pyspark refuses to cast those."""
+    """A list column whose items may be NULL.
+
+    Arrow fills NULL lists with NULL items, and pyspark refuses to cast these otherwise.
+    """
     if not isinstance(field.dataType, spark.ArrayType):
         return field
     items = spark.ArrayType(field.dataType.elementType, containsNull=True)
@@ -133,7 +200,7 @@ def _relaxed(field: Any) -> Any:
 
 
 def _in_tasks(fragments: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring fragments together, up to so many rows."""
+    """Neighbouring fragments in one task, up to `_ROWS_PER_TASK` rows."""
     tasks: list[list[int]] = []
     held = _ROWS_PER_TASK
     for fragment, rows in fragments:

@@ -1,32 +1,39 @@
-"""Drive a read plan on Spark: a table from operator to function, each giving a DataFrame."""
+"""Compile a read plan for Spark: a table from operator to function, each giving a DataFrame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
-from omnigraph.errors import EngineCannot
+from pyspark.sql import functions as F
+
+from omnigraph.errors import EngineCannot, InvalidArgument
+from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.plan.physical import DistinctOn, Find, Follow, LookUp, Weigh
 from omnigraph.spark.query.aggregates import aggregate
-from omnigraph.spark.query.blocks import anti_join, optional
-from omnigraph.spark.query.compilation import Compilation
+from omnigraph.spark.query.answers import output_type
 from omnigraph.spark.query.expand import expand, weigh
-from omnigraph.spark.query.ordering import order, page
-from omnigraph.spark.query.outputs import output_type
+from omnigraph.spark.query.expressions import Expressions
+from omnigraph.spark.query.graph_tables import Compilation
 from omnigraph.spark.query.pushed_filters import conditions_of
-from omnigraph.spark.query.rows import Output, SparkRows
+from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows
+
+# The largest offset and limit that Spark takes.
+_LARGEST = 2**31 - 1
 
 
 def compile_plan(plan: Any, compilation: Compilation) -> SparkRows:
-    """The whole plan as one lazy DataFrame, but for searches whose depth only data tells."""
-    return _run(plan, _one_row(compilation), compilation)
+    """The whole plan as one lazy DataFrame.
 
-
-def _one_row(compilation: Compilation) -> SparkRows:
-    return SparkRows(compilation.tables.sessions.session.range(1), at_most=1, is_unit=True)
+    A search without a maximum of hops is the exception. It runs here, because only the data tells
+    how deep it goes.
+    """
+    one_row = SparkRows(compilation.tables.sessions.session.range(1), at_most=1, is_unit=True)
+    return _run(plan, one_row, compilation)
 
 
 def _run(op: Any, start: SparkRows, compilation: Compilation) -> SparkRows:
@@ -63,7 +70,7 @@ def _scanned(
     rows: SparkRows,
     compilation: Compilation,
 ) -> SparkRows:
-    """Every row with every node that storage does not rule out."""
+    """Every row combined with every node that storage does not exclude."""
     conditions = conditions_of(predicates, compilation.expressions.scalars)
     bound, frame = compilation.tables.entities(variable, conditions)
     most = None if at_most is None or rows.at_most is None else at_most * rows.at_most
@@ -73,7 +80,7 @@ def _scanned(
 
 
 def _named(look_up: LookUp, variable: ex.Variable, compilation: Compilation) -> ex.Expression:
-    """A lookup as the predicate it was made from."""
+    """The predicate that the planner made a lookup of."""
     name = ex.PropertyOf(
         variable, look_up.property, _type_of(look_up.property, variable, compilation)
     )
@@ -123,16 +130,6 @@ def _filter(op: reads.Filter, start: SparkRows, compilation: Compilation) -> Spa
     return rows.where(compilation.expressions.guarded(op.predicate, rows))
 
 
-def _anti_join(op: reads.AntiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
-    return anti_join(op, rows, lambda inner, begin: _run(inner, begin, compilation))
-
-
-def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
-    return optional(op, rows, lambda inner, begin: _run(inner, begin, compilation))
-
-
 def _project(op: reads.Project, start: SparkRows, compilation: Compilation) -> SparkRows:
     rows = _run(op.input, start, compilation)
     expressions = compilation.expressions
@@ -154,18 +151,118 @@ def _distinct(op: reads.Distinct, start: SparkRows, compilation: Compilation) ->
 
 
 def _aggregate(op: reads.Aggregate, start: SparkRows, compilation: Compilation) -> SparkRows:
-    # An order below serves `collect` alone, which takes it from the ties.
+    # An order below is skipped, because only `collect` needs it and sorts by the ties itself.
     below = op.input.input if isinstance(op.input, reads.OrderBy) else op.input
     return aggregate(op, _run(below, start, compilation), compilation.expressions)
 
 
 def _order(op: reads.OrderBy, start: SparkRows, compilation: Compilation) -> SparkRows:
-    return order(op, _run(op.input, start, compilation), compilation.expressions)
+    rows = _run(op.input, start, compilation)
+    sort_keys = (*op.keys, *map(reads.SortKey, op.ties))
+    keys = [_sort_column(key, rows, compilation.expressions) for key in sort_keys]
+    return replace(rows, frame=rows.frame.orderBy(*keys))
+
+
+def _sort_column(key: reads.SortKey, rows: SparkRows, expressions: Expressions) -> SparkColumn:
+    value = expressions.column(key.value, rows)
+    if key.descending:
+        return value.desc_nulls_last()
+    return value.asc_nulls_last() if key.nulls_last else value.asc_nulls_first()
 
 
 def _limit(op: reads.Limit, start: SparkRows, compilation: Compilation) -> SparkRows:
     rows = _run(op.input, start, compilation)
-    return page(op, rows, compilation.expressions.scalars)
+    scalars = compilation.expressions.scalars
+    skip = _amount(op.offset, "offset", scalars) or 0
+    first = _amount(op.count, "limit", scalars)
+    if skip > _LARGEST:
+        raise InvalidArgument(f"offset is {skip:,}; engine 'spark' goes up to {_LARGEST:,}")
+    frame = rows.frame.offset(skip) if skip else rows.frame
+    # A larger limit is left out, because no answer is that long.
+    return rows.on(frame if first is None or first > _LARGEST else frame.limit(first))
+
+
+def _amount(expression: ex.Expression | None, what: str, scalars: Evaluator) -> int | None:
+    value: int | None = None if expression is None else scalars.scalar(expression)
+    if value is not None and value < 0:
+        raise InvalidArgument(f"{what} must not be negative, got {value}")
+    return value
+
+
+# `not { … }` and `optional { … }`. The matches of such a block depend only on the entities that it
+# shares with the rows around it. So the block is matched once per combination of these, and its
+# matches are joined back to the rows by identity.
+
+
+def _anti_join(op: reads.AntiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
+    """Rows for which the pattern has no match."""
+    rows = _run(op.input, start, compilation)
+    shared = _identity(_shared(op.pattern), rows)
+    found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
+    matches, condition = _block_matches(found.frame, shared, ())
+    frame = rows.frame.join(matches.distinct(), condition, "left_anti")
+    return rows.on(frame, rows.at_most)
+
+
+def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
+    """Each row with every match, or once with NULL for the variables of the block."""
+    rows = _run(op.input, start, compilation)
+    shared = _identity(_shared(op.pattern), rows)
+    found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
+    path = ex.VariableKind.PATH
+    bindings = {v.id: found.bindings[v.id] for v in op.variables if v.kind is not path}
+    paths = {v.id: found.paths[v.id] for v in op.variables if v.kind is path}
+    new = [*(c for bound in bindings.values() for c in bound.columns), *paths.values()]
+    matches, condition = _block_matches(found.frame, shared, new)
+    frame = rows.frame.join(matches, condition, "left").drop(*(_block_name(n) for n in shared))
+    return replace(
+        rows,
+        frame=frame,
+        bindings={**rows.bindings, **bindings},
+        paths={**rows.paths, **paths},
+        at_most=None,
+        is_unit=False,
+    )
+
+
+def _shared(pattern: Any) -> tuple[ex.Variable, ...]:
+    while not isinstance(pattern, reads.Rows):
+        pattern = pattern.input
+    return pattern.variables
+
+
+def _block_start(pattern: Any, rows: SparkRows) -> SparkRows:
+    """The rows that a block begins with: the shared variables, each combination once."""
+    shared = _shared(pattern)
+    bindings = {v.id: rows.bindings[v.id] for v in shared if v.id in rows.bindings}
+    paths = {v.id: rows.paths[v.id] for v in shared if v.id in rows.paths}
+    columns = [*(c for bound in bindings.values() for c in bound.columns), *paths.values()]
+    frame, identity = rows.frame.select(*columns), _identity(shared, rows)
+    # With nothing shared there is at most one combination. Spark Connect refuses
+    # `dropDuplicates` without columns.
+    frame = frame.dropDuplicates(identity) if identity else frame.limit(1)
+    return SparkRows(frame, bindings, paths, at_most=rows.at_most)
+
+
+def _identity(shared: Sequence[ex.Variable], rows: SparkRows) -> list[str]:
+    found: list[str] = []
+    for variable in shared:
+        path = rows.paths.get(variable.id)
+        found += [path] if path is not None else rows.bindings[variable.id].identity
+    return found
+
+
+def _block_matches(
+    frame: Frame, shared: Sequence[str], new: Sequence[str]
+) -> tuple[Frame, SparkColumn]:
+    """The matches under column names of their own, and the condition that joins them to a row."""
+    renamed = frame.select(*(F.col(name).alias(_block_name(name)) for name in shared), *new)
+    conditions = [F.col(name).eqNullSafe(F.col(_block_name(name))) for name in shared]
+    return renamed, reduce(lambda a, b: a & b, conditions, F.lit(True))
+
+
+def _block_name(name: str) -> str:
+    return f"{name}_beside"
 
 
 _OPERATE: dict[type, Callable[[Any, SparkRows, Compilation], SparkRows]] = {

@@ -1,4 +1,4 @@
-"""Rows in flight: a DataFrame, and which of its columns hold what."""
+"""Which columns a query reads of each variable, and which columns of a DataFrame hold them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from omnigraph.ir.expressions import Variable
+from omnigraph.catalog.model import Catalog
+from omnigraph.ir import expressions as ex
+from omnigraph.ir import reads
+from omnigraph.ir.walk import children
+from omnigraph.values.scalars import BlobType, VectorType
 
 Frame = Any
 """A `pyspark.sql.DataFrame`, classic or Connect."""
@@ -17,15 +21,17 @@ Frame = Any
 SparkColumn = Any
 """A `pyspark.sql.Column`."""
 
+_SYSTEM = {ex.VariableKind.NODE: (), ex.VariableKind.EDGE: ("src", "dst")}
+
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """The columns of one variable: NULL everywhere where an optional block found nothing."""
+class EntityColumns:
+    """The columns of one variable. All are NULL where an optional block found nothing."""
 
     types: tuple[str, ...]
     id: str
     type: str | None
-    """Only with several types; ids are unique within one."""
+    """The column of the type name; None with one type, because ids are unique within a type."""
     properties: Mapping[str, str]
 
     @property
@@ -44,7 +50,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A named result: the column that holds it and the Arrow type the caller gets."""
+    """A named result: the column that holds it and the Arrow type that the caller gets."""
 
     column: str
     arrow: pa.DataType
@@ -52,18 +58,22 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class SparkRows:
-    """Variables while matching; named results after a Project or Aggregate."""
+    """A DataFrame with the meaning of its columns.
+
+    While a pattern is matched these are variables and paths. After a Project or an Aggregate they
+    are named results.
+    """
 
     frame: Frame
-    bindings: Mapping[int, Bound] = field(default_factory=dict)
+    bindings: Mapping[int, EntityColumns] = field(default_factory=dict)
     paths: Mapping[int, str] = field(default_factory=dict)
     outputs: Mapping[str, Output] = field(default_factory=dict)
     weight: str | None = None
-    """How many equal rows each row stands for; None is one each."""
+    """The column that says how many equal rows each row stands for; None is one each."""
     at_most: int | None = None
-    """So many rows at the very most, where that is certain."""
+    """An upper bound of the number of rows; None when it is unknown."""
     is_unit: bool = False
-    """The one row every query begins with, untouched: a product with it changes nothing."""
+    """True for the single row that every query begins with: a product with it changes nothing."""
 
     def on(self, frame: Frame, at_most: int | None = None) -> SparkRows:
         """The same columns, other rows."""
@@ -73,6 +83,47 @@ class SparkRows:
         """Rows for which the condition is true; unknown is not true."""
         return replace(self, frame=self.frame.where(condition.cast("boolean")), is_unit=False)
 
-    def bind(self, variable: Variable, bound: Bound, frame: Frame) -> SparkRows:
-        bindings = {**self.bindings, variable.id: bound}
+    def bind(self, variable: ex.Variable, columns: EntityColumns, frame: Frame) -> SparkRows:
+        bindings = {**self.bindings, variable.id: columns}
         return replace(self, frame=frame, bindings=bindings, at_most=None, is_unit=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NeededColumns:
+    """The stored columns that a query reads, by variable. `id` is always read and not listed."""
+
+    by_variable: Mapping[int, frozenset[str]]
+
+    def of(self, variable: ex.Variable) -> list[str]:
+        return sorted(self.by_variable.get(variable.id, ()))
+
+
+def needed_columns(plan: reads.ReadOp, catalog: Catalog) -> NeededColumns:
+    found: dict[int, set[str]] = {}
+    _collect(plan, catalog, found)
+    return NeededColumns({variable: frozenset(names) for variable, names in found.items()})
+
+
+def shown_columns(kind: ex.EntityType, catalog: Catalog) -> list[str]:
+    """The columns of an entity that is returned whole: all but blobs and vectors, `id` first."""
+    names = [
+        p.name
+        for type_name in kind.types
+        for p in catalog.resolve(type_name).properties
+        if not isinstance(p.type, BlobType | VectorType)
+    ]
+    return list(dict.fromkeys(("id", *_SYSTEM[kind.kind], *names)))
+
+
+def _collect(node: Any, catalog: Catalog, found: dict[int, set[str]]) -> None:
+    match node:
+        case ex.PropertyOf(variable, name):
+            found.setdefault(variable.id, set()).update({name} - {"id"})
+        case ex.AggregateCall("count", ex.Whole()) | ex.IsNull(ex.Whole()):
+            return  # these need the identity of the entity only
+        case ex.Whole(variable, ex.EntityType() as kind):
+            names = set(shown_columns(kind, catalog)) - {"id"}
+            found.setdefault(variable.id, set()).update(names)
+        case _:
+            for child in children(node):
+                _collect(child, catalog, found)

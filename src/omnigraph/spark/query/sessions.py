@@ -1,11 +1,14 @@
-"""Sessions of our own beside the caller's: same Spark, settings that queries rely on."""
+"""Spark sessions for queries: the caller's Spark, with the settings that queries rely on.
+
+The caller's own session keeps its settings.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# What the answers depend on: errors instead of NULL or wrapped integers, UTC, exact names.
+# Answers depend on these: errors instead of NULL or wrapped integers, UTC, exact names.
 _MEANING = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -13,7 +16,7 @@ _MEANING = {
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
-# One task, no shuffle, nothing compiled: what little data there is takes milliseconds.
+# One task, no shuffle, no generated code: a small query takes milliseconds.
 _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -21,7 +24,8 @@ _SMALL = {
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
 }
-# Spark takes what a worker reads for tiny, whatever it is: only sizes it has seen may broadcast.
+# Spark estimates the output of a Python worker as tiny. So it may broadcast a table only after it
+# has measured its size.
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -31,23 +35,26 @@ _LARGE = {
 
 @dataclass(frozen=True, slots=True)
 class QuerySession:
-    """A session of ours, and the one it stands beside."""
+    """A session for queries, and the caller's session that it was made from."""
 
     session: Any
-    beside: Any
+    parent: Any
 
     def frame(self, data: Any, schema: Any) -> Any:
-        """A DataFrame of local data. pyspark makes its session the active one: not for long."""
+        """A DataFrame of local data.
+
+        pyspark makes the session active that creates it; the caller's is made active again.
+        """
         try:
             return self.session.createDataFrame(data, schema)
         finally:
-            kind = type(self.beside)
+            kind = type(self.parent)
             if hasattr(kind, "_activeSession"):
-                kind._activeSession = self.beside  # noqa: SLF001 - there is no public way back
+                kind._activeSession = self.parent  # noqa: SLF001 - pyspark has no public setter
 
 
 class QuerySessions:
-    """One session for small queries and one for large ones, per Spark that the process uses."""
+    """One session for small queries and one for large ones, for each Spark of this process."""
 
     def __init__(self) -> None:
         self._spark: Any = None
@@ -64,7 +71,7 @@ class QuerySessions:
 
 
 def _identity(session: Any) -> Any:
-    """Of the Spark behind a session: pyspark makes a new object each time one is asked for."""
+    """What identifies the Spark of a session. Session objects do not: pyspark makes new ones."""
     context = getattr(session, "_sc", None)
     return context if context is not None else session.session_id
 

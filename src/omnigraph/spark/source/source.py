@@ -15,7 +15,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.spark.source.failures import told_to_spark
 
 if TYPE_CHECKING:
-    from omnigraph.spark.source.pinned_table import PinnedTable
+    from omnigraph.spark.source.table_reader import PinnedTable
 
 
 class OmnigraphSource(DataSource):
@@ -31,7 +31,7 @@ class OmnigraphSource(DataSource):
 
     def schema(self) -> Any:
         with told_to_spark():
-            from omnigraph.spark.source.options import asks_for_changes
+            from omnigraph.spark.source.source_options import asks_for_changes
             from omnigraph.spark.source.table_reader import table_fields
 
             if asks_for_changes(self.options):
@@ -54,31 +54,29 @@ class OmnigraphSource(DataSource):
     def streamReader(self, schema: Any) -> Any:
         with told_to_spark():
             from omnigraph.spark.source.change_stream import ChangeStreamReader
-            from omnigraph.spark.source.options import feed_request
+            from omnigraph.spark.source.source_options import feed_request
 
             return ChangeStreamReader(feed_request(self.options), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         with told_to_spark():
-            from omnigraph.spark.source.options import save_request
-            from omnigraph.spark.source.table_writer import TableWriter
-            from omnigraph.spark.source.writes import begin_write
+            from omnigraph.spark.source.source_options import save_request
+            from omnigraph.spark.source.table_writer import TableWriter, begin_write
 
             request = save_request(self.options, overwrite=overwrite)
             return TableWriter(request, begin_write(request))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         with told_to_spark():
-            from omnigraph.spark.source.options import sink_request
-            from omnigraph.spark.source.table_writer import StreamTableWriter
-            from omnigraph.spark.source.writes import begin_write
+            from omnigraph.spark.source.source_options import sink_request
+            from omnigraph.spark.source.table_writer import StreamTableWriter, begin_write
 
             request = sink_request(self.options, overwrite=overwrite)
             return StreamTableWriter(request, begin_write(request))
 
     def _feed_schema(self) -> Any:
-        from omnigraph.spark.source.change_feed import feed_schema
-        from omnigraph.spark.source.options import feed_request
+        from omnigraph.spark.source.change_stream import feed_schema
+        from omnigraph.spark.source.source_options import feed_request
 
         return feed_schema(feed_request(self.options))
 
@@ -92,8 +90,8 @@ class OmnigraphSource(DataSource):
 
     def _pin(self) -> PinnedTable:
         if self._pinned is None:
-            from omnigraph.spark.source.options import table_request
-            from omnigraph.spark.source.pin_table import pin
+            from omnigraph.spark.source.source_options import table_request
+            from omnigraph.spark.source.table_reader import pin
 
             self._pinned = pin(table_request(self.options))
         return self._pinned

@@ -1,4 +1,7 @@
-"""Rows of one pinned type for Spark. Runs in executors: imports what reading needs, no graph."""
+"""Read one type at one commit for Spark. Executors import this module, so it opens no graph.
+
+`pin` is the exception: it runs beside the driver, and imports what it needs itself.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,26 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.scan import read_fragments
+from omnigraph.lance_store.reads.scan import ReadTarget, fragment_ids, read_fragments, read_target
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark.source.failures import told_to_spark
-from omnigraph.spark.source.pinned_table import PinnedTable
+from omnigraph.spark.source.source_options import TableRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """Everything that a worker needs to read one type at one commit. Pickles."""
+
+    graph_commit_id: str
+    entity: EntityType
+    columns: tuple[str, ...]
+    row_filter: str | None
+    target: ReadTarget
+    groups: tuple[tuple[int, ...], ...]
+    """The fragments of each task."""
+    pushdown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +42,8 @@ class FragmentGroup(InputPartition):
     fragments: tuple[int, ...]
 
 
-def table_fields(table: PinnedTable) -> Any:
-    """The `StructType` of the columns that are wanted."""
-    fields = {field.name: field for field in spark_schema(table.entity).fields}
-    return StructType([fields[name] for name in table.columns])
-
-
 class TableReader(DataSourceReader):
-    """Reads fragment groups of one version; others may write, compact and branch meanwhile."""
+    """Reads fragments of one version. Writers may write, compact and branch at the same time."""
 
     def __init__(self, table: PinnedTable, schema: Any) -> None:
         self._table = replace(table, columns=tuple(schema.fieldNames()))
@@ -51,6 +63,57 @@ class TableReader(DataSourceReader):
                 table.target, partition.fragments, table.columns, table.row_filter
             ):
                 yield from to_spark_batches(rows, wanted)
+
+
+def table_fields(table: PinnedTable) -> Any:
+    """The `StructType` of the wanted columns."""
+    fields = {field.name: field for field in spark_schema(table.entity).fields}
+    return StructType([fields[name] for name in table.columns])
+
+
+def pin(request: TableRequest) -> PinnedTable:
+    """The table that `request` means now. Later commits do not change it."""
+    import omnigraph
+    from omnigraph.spark.source.conditions import parse_filter
+
+    graph = omnigraph.open(request.uri, read_only=True)
+    snapshot = graph.snapshot(request.branch, at=request.at)
+    entity = snapshot.catalog.resolve(request.type_name)
+    store = graph.engine.store
+    at = snapshot.pin(entity.table_key).at
+    return PinnedTable(
+        graph_commit_id=snapshot.graph_commit_id,
+        entity=entity,
+        columns=_columns(entity, request.columns),
+        row_filter=parse_filter(request.filter_text, entity) if request.filter_text else None,
+        target=read_target(store, at),
+        groups=tuple(_groups(fragment_ids(store, at), request.rows_per_partition)),
+        pushdown=request.pushdown,
+    )
+
+
+def _columns(entity: EntityType, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    known = tuple(spark_schema(entity).names)
+    unknown = [name for name in wanted or () if name not in known]
+    if unknown:
+        raise InvalidArgument(
+            f"{entity.name} has no {unknown[0]!r}; it has: {', '.join(known)}", property=unknown[0]
+        )
+    return wanted or known
+
+
+def _groups(fragments: list[tuple[int, int]], rows_per_group: int) -> list[tuple[int, ...]]:
+    """Neighbouring fragments together until they hold enough rows for a task."""
+    groups: list[tuple[int, ...]] = []
+    group: list[int] = []
+    rows = 0
+    for fragment, count in fragments:
+        if group and rows + count > rows_per_group:
+            groups.append(tuple(group))
+            group, rows = [], 0
+        group.append(fragment)
+        rows += count
+    return [*groups, tuple(group)] if group else groups
 
 
 def _check_schema(table: PinnedTable, schema: Any) -> None:

@@ -1,13 +1,14 @@
-"""Spark's rows as checked fragments. `write` runs in executors, `commit` beside the driver.
+"""Write Spark's rows as checked fragments. `write` runs in executors, `commit` beside the driver.
 
-Only what the winning attempt of a task returns reaches `commit`: files of failed, overtaken and
-killed attempts are named by nothing, and cleanup takes them.
+Only what the winning attempt of a task returns reaches `commit`. Files of attempts that failed,
+were overtaken or were killed are referenced by nothing, and cleanup removes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,38 +19,29 @@ from pyspark.sql.datasource import (
 )
 
 from omnigraph.errors import SparkFailed
+from omnigraph.manifest.records import StreamBatch
 from omnigraph.spark.load.handoff import Handoff
 from omnigraph.spark.load.input_pieces import read_batches
 from omnigraph.spark.load.load_tasks import TaskResult, run_task
 from omnigraph.spark.source.failures import told_to_spark
-from omnigraph.spark.source.options import SaveRequest
+from omnigraph.spark.source.source_options import SaveRequest
+
+if TYPE_CHECKING:
+    import omnigraph
+    from omnigraph.load.options import LoadOptions, LoadReceipt
 
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's name for a query over all its restarts: it is in the checkpoint."""
 
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What one task wrote, and for which streaming query if for one."""
-
-    result: TaskResult
-    query_id: str | None
-
-
 Messages = list[WriterCommitMessage | None]
 
 
-def _write(handoff: Handoff, batches: Iterator[pa.RecordBatch]) -> Written:
-    task = TaskContext.get()
-    with told_to_spark():
-        result = TaskResult(task.partitionId())
-        plan = handoff.plan
-        blocks = read_batches(handoff.source, batches, plan.catalog, plan.options, result)
-        return Written(run_task(plan, blocks, result), task.getLocalProperty(_QUERY_ID))
+@dataclass(frozen=True)
+class TaskMessage(WriterCommitMessage):
+    """What one task wrote, and the id of the streaming query that it wrote for, if any."""
 
-
-def _results(messages: Messages) -> list[TaskResult]:
-    return [message.result for message in messages if isinstance(message, Written)]
+    result: TaskResult
+    query_id: str | None
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -59,12 +51,10 @@ class TableWriter(DataSourceArrowWriter):
         self._request = request
         self._handoff = handoff
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return _write(self._handoff, iterator)
 
     def commit(self, messages: Messages) -> None:
-        from omnigraph.spark.source.writes import commit_write
-
         with told_to_spark():
             commit_write(self._request, self._handoff, _results(messages))
 
@@ -73,26 +63,88 @@ class TableWriter(DataSourceArrowWriter):
 
 
 class StreamTableWriter(DataSourceStreamArrowWriter):
-    """One micro-batch, one commit that moves the stream's mark with it."""
+    """One micro-batch, one commit that also stores the number of the batch."""
 
     def __init__(self, request: SaveRequest, handoff: Handoff) -> None:
         self._request = request
         self._handoff = handoff
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return _write(self._handoff, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        from omnigraph.spark.source.writes import commit_write
-
         with told_to_spark():
-            queries = {m.query_id for m in messages if isinstance(m, Written)}
+            queries = {m.query_id for m in messages if isinstance(m, TaskMessage)}
             if not queries:
                 return  # no task, no rows
             (query,) = queries
             if query is None:
                 raise SparkFailed("Spark did not say which streaming query this batch belongs to")
-            commit_write(self._request, self._handoff, _results(messages), (query, batchId))
+            batch = StreamBatch(query, batchId)
+            commit_write(self._request, self._handoff, _results(messages), batch)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Nothing became visible, so nothing has to be undone."""
+
+
+def _write(handoff: Handoff, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+    task = TaskContext.get()
+    with told_to_spark():
+        result = TaskResult(task.partitionId())
+        plan = handoff.plan
+        blocks = read_batches(handoff.source, batches, plan.catalog, plan.options, result)
+        return TaskMessage(run_task(plan, blocks, result), task.getLocalProperty(_QUERY_ID))
+
+
+def _results(messages: Messages) -> list[TaskResult]:
+    return [message.result for message in messages if isinstance(message, TaskMessage)]
+
+
+# The driver's side: it opens the graph, so its imports are in the functions.
+
+
+def begin_write(request: SaveRequest) -> Handoff:
+    from omnigraph.spark.load import land_handoff
+
+    graph = _open(request)
+    return land_handoff.begin(graph.engine.spark_loader, _options(request))
+
+
+def commit_write(
+    request: SaveRequest,
+    handoff: Handoff,
+    results: Sequence[TaskResult],
+    batch: StreamBatch | None = None,
+) -> LoadReceipt:
+    """Commit what the tasks wrote. A batch that was committed before changes nothing."""
+    from omnigraph.spark.load import land_handoff
+
+    graph = _open(request)
+    options = _options(request, batch)
+    return land_handoff.land(graph.engine.spark_loader, handoff, results, options)
+
+
+def _open(request: SaveRequest) -> omnigraph.Graph:
+    import omnigraph
+    from omnigraph.settings.config_file import read_config
+
+    settings = read_config(request.config).settings if request.config else None
+    return omnigraph.open(request.uri, actor=request.actor, settings=settings)
+
+
+def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOptions:
+    from omnigraph.load.options import LoadMode, LoadOptions
+
+    message = request.message
+    if batch is not None and message is None:
+        message = f"stream {batch.stream}, batch {batch.batch}"
+    return LoadOptions(
+        mode=LoadMode.parse(request.mode),
+        branch=request.branch,
+        actor=request.actor,
+        message=message,
+        if_commit=request.if_commit,
+        idempotency_key=request.idempotency_key,
+        type_name=request.type_name,
+        stream_batch=batch,
+    )

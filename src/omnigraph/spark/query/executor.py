@@ -1,14 +1,14 @@
-"""Run read plans on Spark: the other executor of the same queries."""
+"""Run a read plan as Spark jobs: the second executor of the same queries."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from omnigraph.errors import SparkFailed
+from omnigraph import errors
+from omnigraph.errors import InvalidArgument, OmnigraphError, SparkFailed
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.ir import reads
@@ -19,17 +19,15 @@ from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.planner import RULES, plan_read
 from omnigraph.settings.models import ReadSettings
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.query.answer import answer_at_once, answer_in_batches
-from omnigraph.spark.query.compilation import Compilation
+from omnigraph.spark.query.answers import SparkAnswer, answer_at_once, answer_in_batches
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.failures import query_error
-from omnigraph.spark.query.graph_tables import GraphTables
-from omnigraph.spark.query.needed_columns import needed_columns
+from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.operators import compile_plan
+from omnigraph.spark.query.rows import needed_columns
 from omnigraph.spark.query.sessions import QuerySessions
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
-# Rules that pay on Spark too; the others are about what one machine holds in memory.
+# Rules that help on Spark too. The others are about what one machine holds in memory.
 _RULES = frozenset(
     {
         "push_filters",
@@ -42,7 +40,7 @@ _RULES = frozenset(
 )
 _LEFT_OUT = frozenset(rule.name for rule in RULES) - _RULES
 
-# With fewer rows than this in all its tables a query runs in one task.
+# A query whose tables have at most this many rows in total runs in one task.
 SMALL_ROWS = 20_000
 
 _sessions = QuerySessions()
@@ -50,7 +48,7 @@ _sessions = QuerySessions()
 
 @dataclass(frozen=True, slots=True)
 class SparkRun:
-    """One run of one query: what it may use, and what its expressions need."""
+    """One run of one query: its snapshot, its parameters, its moment, its limits."""
 
     snapshot: Snapshot
     evaluator: Evaluator
@@ -66,13 +64,14 @@ class SparkExecutor:
     session: Any
     settings: ReadSettings
 
-    def table(self, plan: reads.ReadOp, statistics: Statistics, run: SparkRun) -> pa.Table:
-        """All rows in order. A limit crossed, or a cancel, ends the Spark jobs of this query."""
+    def answer(self, plan: reads.ReadOp, statistics: Statistics, run: SparkRun) -> SparkAnswer:
+        """All rows in order. A crossed limit or a cancel ends the Spark jobs of this query."""
         run.limits.check()
         planned = plan_read(plan, statistics, _LEFT_OUT)
 
-        def action() -> pa.Table:
-            # In the thread of the job: making a session makes it the active one of its thread.
+        def action() -> SparkAnswer:
+            # The session is made in the job's thread, because pyspark makes a new session the
+            # active one of the thread that made it.
             compilation = self._compilation(plan, run)
             try:
                 rows = compile_plan(planned, compilation)
@@ -95,7 +94,7 @@ class SparkExecutor:
         small = rows <= SMALL_ROWS
         session = _sessions.of(self.session, small=small)
         needed = needed_columns(plan, snapshot.catalog)
-        tables = GraphTables(self.store, snapshot, session, needed, small)
+        tables = GraphTables(self.store, snapshot, session, needed, in_one_task=small)
         return Compilation(tables, Expressions(run.evaluator, snapshot.catalog, run.now_millis))
 
 
@@ -109,3 +108,33 @@ def _tables_in(plan: reads.ReadOp) -> Iterator[TableKey]:
                 yield from (edge_table(step.edge) for step in op.steps)
             case _:
                 continue
+
+
+# Error conditions of Spark that mean: an expression of this query has no value.
+_VALUE_ERRORS = re.compile(
+    r"\[(DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|"
+    r"CAST_OVERFLOW|CAST_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE[.\w]*|DATETIME_OVERFLOW|"
+    r"USER_RAISED_EXCEPTION)\]\s*([^\n]*)"
+)
+_OWN_ERROR = re.compile(r"omnigraph\.errors\.(\w+): ([^\n]*)")
+
+
+def query_error(failed: SparkFailed) -> OmnigraphError:
+    """The error that the local engine would raise, where Spark's error carries one."""
+    text = f"{failed.__cause__}"
+    own = _OWN_ERROR.search(text)
+    if own is not None:
+        kind = getattr(errors, own.group(1), None)
+        if isinstance(kind, type) and issubclass(kind, OmnigraphError):
+            return kind(own.group(2))
+    value = _VALUE_ERRORS.search(text)
+    if value is not None:
+        return InvalidArgument(_readable(value.group(1), value.group(2)))
+    return failed
+
+
+def _readable(condition: str, message: str) -> str:
+    if condition in ("DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO"):
+        return "division by zero"
+    said, _, _ = message.partition(" SQLSTATE")
+    return said if condition == "USER_RAISED_EXCEPTION" else f"a number is out of range: {said}"
