@@ -24,34 +24,34 @@ values = st.one_of(
 )
 
 
-def _is_number(expression: ast.Expression) -> bool:
-    return isinstance(expression, ast.Literal) and type(expression.value) in (int, float)
+def _is_number(expression: ast.Expr) -> bool:
+    return isinstance(expression, ast.LiteralExpr) and type(expression.value) in (int, float)
 
 
-def expressions(bare: bool) -> st.SearchStrategy[ast.Expression]:
+def expressions(bare: bool) -> st.SearchStrategy[ast.Expr]:
     """Any expression; bare words only where they can be read back."""
-    leaves: st.SearchStrategy[ast.Expression] = st.one_of(
-        st.builds(ast.Literal, values),
-        st.builds(ast.VariableRef, identifiers),
-        st.builds(ast.PropertyRef, names, names),
+    leaves: st.SearchStrategy[ast.Expr] = st.one_of(
+        st.builds(ast.LiteralExpr, values),
+        st.builds(ast.VariableExpr, identifiers),
+        st.builds(ast.PropertyExpr, names, names),
     )
     if bare:
-        leaves |= st.builds(ast.NameRef, bare_words)
+        leaves |= st.builds(ast.NameExpr, bare_words)
     return st.recursive(leaves, _composed, max_leaves=8)
 
 
-def _composed(inner: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Expression]:
+def _composed(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
     several = st.lists(inner, min_size=2, max_size=3).map(tuple)
     functions = bare_words.filter(lambda word: word != "where")
     arguments = st.lists(inner, max_size=3).map(tuple)
     options = st.sampled_from([(), ("k",), ("weights",), ("k", "weights")])
     return st.one_of(
-        st.builds(ast.ListExpression, st.lists(inner, max_size=3).map(tuple)),
-        st.builds(ast.Call, functions, arguments),
-        st.builds(ast.Call, functions, star=st.just(True)),
-        st.builds(ast.Call, functions, st.tuples(inner), distinct=st.just(True)),
+        st.builds(ast.ListExpr, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(ast.CallExpr, functions, arguments),
+        st.builds(ast.CallExpr, functions, star=st.just(True)),
+        st.builds(ast.CallExpr, functions, st.tuples(inner), distinct=st.just(True)),
         st.builds(
-            lambda name, args, keys, value: ast.Call(
+            lambda name, args, keys, value: ast.CallExpr(
                 name, args, options=tuple((key, value) for key in keys)
             ),
             functions,
@@ -59,26 +59,26 @@ def _composed(inner: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast
             options,
             inner,
         ),
-        st.builds(ast.Negative, inner.filter(lambda e: not _is_number(e))),
-        st.builds(ast.Arithmetic, st.sampled_from("+-*/%"), inner, inner),
+        st.builds(ast.NegativeExpr, inner.filter(lambda e: not _is_number(e))),
+        st.builds(ast.ArithmeticExpr, st.sampled_from("+-*/%"), inner, inner),
         st.builds(
-            ast.Comparison,
+            ast.ComparisonExpr,
             st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "in"]),
             inner,
             inner,
         ),
-        st.builds(ast.NullTest, inner, st.booleans()),
-        st.builds(ast.Not, inner),
-        st.builds(ast.Connective, st.sampled_from(["and", "or"]), several),
+        st.builds(ast.NullTestExpr, inner, st.booleans()),
+        st.builds(ast.NotExpr, inner),
+        st.builds(ast.ConnectiveExpr, st.sampled_from(["and", "or"]), several),
     )
 
 
-def _is_hop_in_disguise(predicate: ast.Expression) -> bool:
+def _is_hop_in_disguise(predicate: ast.Expr) -> bool:
     return (
-        isinstance(predicate, ast.Comparison)
+        isinstance(predicate, ast.ComparisonExpr)
         and predicate.operator in ("contains", "in")
-        and isinstance(predicate.left, ast.VariableRef)
-        and isinstance(predicate.right, ast.VariableRef)
+        and isinstance(predicate.left, ast.VariableExpr)
+        and isinstance(predicate.right, ast.VariableExpr)
     )
 
 
@@ -93,34 +93,34 @@ edges = st.builds(
     st.none() | names,
     hops,
 )
-filters = st.builds(ast.Filter, plain.filter(lambda e: not _is_hop_in_disguise(e)))
+filters = st.builds(ast.FilterClause, plain.filter(lambda e: not _is_hop_in_disguise(e)))
 simple_clauses = st.one_of(
     st.builds(
-        ast.Binding,
+        ast.BindingClause,
         names,
         st.builds(ast.Name, type_names),
         st.lists(st.builds(ast.PropertyValue, names, plain), max_size=2).map(tuple),
     ),
-    st.builds(ast.Traversal, names, edges, names),
-    st.builds(ast.Traversal, names, edges, names, names, st.booleans()),
+    st.builds(ast.TraversalClause, names, edges, names),
+    st.builds(ast.TraversalClause, names, edges, names, names, st.booleans()),
     filters,
 )
 clauses = st.recursive(
     simple_clauses,
     lambda inner: st.one_of(
-        st.builds(ast.Negation, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(ast.OptionalBlock, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(ast.NegationClause, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(ast.OptionalClause, st.lists(inner, min_size=1, max_size=3).map(tuple)),
     ),
     max_leaves=5,
 )
 blocks = st.lists(clauses, min_size=1, max_size=4).map(tuple)
 counts = st.one_of(
     st.none(),
-    st.builds(ast.Literal, st.integers(0, 999)),
-    st.builds(ast.VariableRef, identifiers),
+    st.builds(ast.LiteralExpr, st.integers(0, 999)),
+    st.builds(ast.VariableExpr, identifiers),
 )
 reads = st.builds(
-    ast.Read,
+    ast.ReadBody,
     blocks,
     st.lists(st.builds(ast.Projection, worded, st.none() | names), min_size=1, max_size=3).map(
         tuple
@@ -133,20 +133,20 @@ reads = st.builds(
 )
 _types = st.builds(ast.Name, type_names)
 constructive = st.one_of(
-    st.builds(ast.Insert, _types, assignments, st.booleans()),
-    st.builds(ast.Update, _types, assignments, worded),
+    st.builds(ast.InsertStatement, _types, assignments, st.booleans()),
+    st.builds(ast.UpdateStatement, _types, assignments, worded),
 )
 destructive = st.one_of(
-    st.builds(ast.Delete, _types, worded),
-    st.builds(ast.MatchDelete, blocks, st.lists(names, min_size=1, max_size=2).map(tuple)),
+    st.builds(ast.DeleteStatement, _types, worded),
+    st.builds(ast.MatchDeleteStatement, blocks, st.lists(names, min_size=1, max_size=2).map(tuple)),
 )
 mutations = st.one_of(
-    st.builds(ast.Mutation, st.lists(constructive, min_size=1, max_size=3).map(tuple)),
-    st.builds(ast.Mutation, st.lists(destructive, min_size=1, max_size=3).map(tuple)),
+    st.builds(ast.MutationBody, st.lists(constructive, min_size=1, max_size=3).map(tuple)),
+    st.builds(ast.MutationBody, st.lists(destructive, min_size=1, max_size=3).map(tuple)),
 )
 parameter_types = st.one_of(
-    st.builds(ast.TypeRef, type_names, st.booleans(), st.booleans()),
-    st.builds(ast.TypeRef, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
+    st.builds(ast.ParameterType, type_names, st.booleans(), st.booleans()),
+    st.builds(ast.ParameterType, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
 )
 queries = st.builds(
     ast.Query,
@@ -157,7 +157,7 @@ queries = st.builds(
         max_size=3,
         unique_by=lambda p: p.name.text,
     ).map(tuple),
-    st.lists(st.builds(ast.Annotation, identifiers, texts), max_size=2).map(tuple),
+    st.lists(st.builds(ast.QueryAnnotation, identifiers, texts), max_size=2).map(tuple),
 )
 query_files = st.lists(queries, max_size=2, unique_by=lambda q: q.name.text).map(
     lambda found: ast.QueryFile(tuple(found))

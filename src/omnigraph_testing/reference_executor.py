@@ -59,7 +59,7 @@ def _outside(value: Any, kind: ex.ExpressionType, catalog: Catalog) -> Any:
         case Path():
             return list(value.ids)
         case Entity():
-            assert isinstance(kind, ex.EntityType)
+            assert isinstance(kind, ex.WholeType)
             return _object(value, kind, catalog)
         case tuple():
             return list(value)
@@ -67,7 +67,7 @@ def _outside(value: Any, kind: ex.ExpressionType, catalog: Catalog) -> Any:
             return value
 
 
-def _object(entity: Entity, kind: ex.EntityType, catalog: Catalog) -> dict[str, Any]:
+def _object(entity: Entity, kind: ex.WholeType, catalog: Catalog) -> dict[str, Any]:
     """Every property any of the variable's types has, but blobs and vectors."""
     shown = [
         p.name

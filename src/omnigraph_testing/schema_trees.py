@@ -26,17 +26,19 @@ arguments = st.lists(
     st.builds(ast.Argument, argument_values, st.none() | identifiers), max_size=3
 ).map(tuple)
 property_annotations = st.builds(
-    ast.Annotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
-) | st.builds(ast.Annotation, st.sampled_from(_CONSTRAINTS))
+    ast.SchemaAnnotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
+) | st.builds(ast.SchemaAnnotation, st.sampled_from(_CONSTRAINTS))
 type_annotations = st.lists(
-    st.builds(ast.Annotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments),
+    st.builds(
+        ast.SchemaAnnotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
+    ),
     max_size=2,
 ).map(tuple)
 type_refs = st.one_of(
-    st.builds(ast.TypeRef, type_words, st.booleans(), st.booleans()),
-    st.builds(ast.TypeRef, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
+    st.builds(ast.PropertyType, type_words, st.booleans(), st.booleans()),
+    st.builds(ast.PropertyType, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
     st.builds(
-        ast.TypeRef,
+        ast.PropertyType,
         st.just("enum"),
         st.booleans(),
         values=st.lists(
@@ -48,7 +50,9 @@ properties = st.builds(
     ast.PropertyDecl, names, type_refs, st.lists(property_annotations, max_size=2).map(tuple)
 )
 constraints = st.builds(
-    ast.Annotation, st.sampled_from(_CONSTRAINTS), arguments.filter(lambda given: len(given) > 0)
+    ast.SchemaAnnotation,
+    st.sampled_from(_CONSTRAINTS),
+    arguments.filter(lambda given: len(given) > 0),
 )
 members = st.lists(properties | constraints, max_size=3).map(tuple)
 declarations = st.one_of(

@@ -6,7 +6,7 @@ import pickle
 from omnigraph.errors import ParseError
 from omnigraph.syntax.diagnostics import (
     Diagnostic,
-    Findings,
+    Diagnostics,
     Severity,
     in_text_order,
     language_error,
@@ -68,7 +68,7 @@ def test_the_exception_is_json_and_survives_a_process_boundary() -> None:
 
 
 def test_findings_are_said_once_and_in_order() -> None:
-    found = Findings()
+    found = Diagnostics()
     found.error("T2", "b", Span(5, 6))
     found.warning("L1", "a", Span(1, 2))
     found.error("T2", "b", Span(5, 6))

@@ -36,7 +36,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityType:
+class WholeType:
     """Type of a whole node or edge as a value."""
 
     kind: VariableKind
@@ -62,7 +62,7 @@ class NullType:
         return "null"
 
 
-ExpressionType = ValueType | EntityType | PathType | NullType
+ExpressionType = ValueType | WholeType | PathType | NullType
 
 BOOL = ScalarType(ScalarKind.BOOL)
 STRING = ScalarType(ScalarKind.STRING)

@@ -21,7 +21,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralExpr:
     """A string, number, boolean or null."""
 
     value: LiteralValue
@@ -30,7 +30,7 @@ class Literal:
     def __eq__(self, other: object) -> bool:
         # `1`, `1.0` and `true` are equal in Python and different here.
         return (
-            isinstance(other, Literal)
+            isinstance(other, LiteralExpr)
             and type(self.value) is type(other.value)
             and self.value == other.value
         )
@@ -40,7 +40,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class VariableRef:
+class VariableExpr:
     """`$x`: a parameter, or something the match block binds."""
 
     name: str
@@ -48,7 +48,7 @@ class VariableRef:
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyRef:
+class PropertyExpr:
     """`$x.name`."""
 
     variable: Name
@@ -57,7 +57,7 @@ class PropertyRef:
 
 
 @dataclass(frozen=True, slots=True)
-class NameRef:
+class NameExpr:
     """A bare word: a result column, or a property of the row a mutation looks at."""
 
     name: str
@@ -65,92 +65,92 @@ class NameRef:
 
 
 @dataclass(frozen=True, slots=True)
-class ListExpression:
+class ListExpr:
     """`[a, b]`."""
 
-    items: tuple[Expression, ...]
+    items: tuple[Expr, ...]
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """`name(arguments)`; `count(*)` has `star`, `rrf(…, k=60)` has an option."""
 
     function: str
-    arguments: tuple[Expression, ...] = ()
+    arguments: tuple[Expr, ...] = ()
     distinct: bool = False
     star: bool = False
-    options: tuple[tuple[str, Expression], ...] = ()
+    options: tuple[tuple[str, Expr], ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class NegativeExpr:
     """`-x`."""
 
-    operand: Expression
+    operand: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ArithmeticExpr:
     """`left + right` and its kin."""
 
     operator: str
-    left: Expression
-    right: Expression
+    left: Expr
+    right: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonExpr:
     """`= != < <= > >= contains starts_with in`."""
 
     operator: str
-    left: Expression
-    right: Expression
+    left: Expr
+    right: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class NullTest:
+class NullTestExpr:
     """`x is null`, `x is not null`."""
 
-    operand: Expression
+    operand: Expr
     negated: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class NotExpr:
     """`not x`."""
 
-    operand: Expression
+    operand: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Connective:
+class ConnectiveExpr:
     """`a and b and c` or `a or b or c`, as one node."""
 
     operator: str
-    operands: tuple[Expression, ...]
+    operands: tuple[Expr, ...]
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-Expression = (
-    Literal
-    | VariableRef
-    | PropertyRef
-    | NameRef
-    | ListExpression
-    | Call
-    | Negative
-    | Arithmetic
-    | Comparison
-    | NullTest
-    | Not
-    | Connective
+Expr = (
+    LiteralExpr
+    | VariableExpr
+    | PropertyExpr
+    | NameExpr
+    | ListExpr
+    | CallExpr
+    | NegativeExpr
+    | ArithmeticExpr
+    | ComparisonExpr
+    | NullTestExpr
+    | NotExpr
+    | ConnectiveExpr
 )
 
 
@@ -162,11 +162,11 @@ class PropertyValue:
     """`name: expression`, in a binding or an assignment."""
 
     name: Name
-    value: Expression
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindingClause:
     """`$p: Person { name: $name }`."""
 
     variable: Name
@@ -196,7 +196,7 @@ class EdgePattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Traversal:
+class TraversalClause:
     """`$a knows $b`, and with a path variable `$p = shortest $a knows{1,4} $b`."""
 
     source: Name
@@ -208,7 +208,7 @@ class Traversal:
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
+class NegationClause:
     """`not { … }`."""
 
     clauses: tuple[Clause, ...]
@@ -216,7 +216,7 @@ class Negation:
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalBlock:
+class OptionalClause:
     """`optional { … }`."""
 
     clauses: tuple[Clause, ...]
@@ -224,14 +224,14 @@ class OptionalBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class FilterClause:
     """An expression that must be true."""
 
-    predicate: Expression
+    predicate: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-Clause = Binding | Traversal | Negation | OptionalBlock | Filter
+Clause = BindingClause | TraversalClause | NegationClause | OptionalClause | FilterClause
 
 
 # --- queries -------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ Clause = Binding | Traversal | Negation | OptionalBlock | Filter
 class Projection:
     """`expression as alias`."""
 
-    value: Expression
+    value: Expr
     alias: Name | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
@@ -250,28 +250,28 @@ class Projection:
 class Ordering:
     """`expression desc`; `descending` is None when no direction is written."""
 
-    value: Expression
+    value: Expr
     descending: bool | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadBody:
     """`match … return … where … order … limit … offset`."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     distinct: bool = False
-    having: Expression | None = None
+    having: Expr | None = None
     order: tuple[Ordering, ...] = ()
-    limit: Expression | None = None
-    offset: Expression | None = None
+    limit: Expr | None = None
+    offset: Expr | None = None
     match_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     return_span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class InsertStatement:
     """`insert T { … } on match skip`."""
 
     type: Name
@@ -281,26 +281,26 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateStatement:
     """`update T set { … } where …`."""
 
     type: Name
     assignments: tuple[PropertyValue, ...]
-    where: Expression
+    where: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteStatement:
     """`delete T where …`."""
 
     type: Name
-    where: Expression
+    where: Expr
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class MatchDelete:
+class MatchDeleteStatement:
     """`match { … } delete $x`."""
 
     clauses: tuple[Clause, ...]
@@ -308,18 +308,18 @@ class MatchDelete:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-Statement = Insert | Update | Delete | MatchDelete
+Statement = InsertStatement | UpdateStatement | DeleteStatement | MatchDeleteStatement
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class MutationBody:
     """Statements that land in one commit or none."""
 
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRef:
+class ParameterType:
     """A parameter type as written."""
 
     base: str
@@ -334,11 +334,11 @@ class Parameter:
     """`$name: String?`."""
 
     name: Name
-    type: TypeRef
+    type: ParameterType
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class QueryAnnotation:
     """`@description("…")`."""
 
     name: str
@@ -351,9 +351,9 @@ class Query:
     """One `query` declaration."""
 
     name: Name
-    body: Read | Mutation
+    body: ReadBody | MutationBody
     parameters: tuple[Parameter, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[QueryAnnotation, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

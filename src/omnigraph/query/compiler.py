@@ -24,7 +24,7 @@ from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import CheckedMutation, CheckedQuery, CheckedRead, check_query
 from omnigraph.syntax.diagnostics import (
     Diagnostic,
-    Findings,
+    Diagnostics,
     Severity,
     in_text_order,
     language_error,
@@ -91,7 +91,7 @@ def result_fields(columns: Iterable[reads.Column]) -> tuple[ResultField, ...]:
 
 def _kind(kind: ex.ExpressionType) -> str:
     match kind:
-        case ex.EntityType(entity):
+        case ex.WholeType(entity):
             return entity.value
         case ex.PathType():
             return "path"
@@ -205,7 +205,7 @@ def compile_query(
 def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[CompiledQuery, ...]:
     """Every query of a text; raises with the findings of all of them."""
     source = SourceText(text, file)
-    findings = Findings()
+    findings = Diagnostics()
     queries = [check_query(q, catalog, findings) for q in parse_queries(source).queries]
     if findings.has_errors:
         raise language_error(TypeCheckError, findings, source)
@@ -228,7 +228,7 @@ class LintReport:
 
 def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
     """Errors and warnings of every query; raises `ParseError` when the text cannot be read."""
-    findings = Findings()
+    findings = Diagnostics()
     pairs = [(q, check_query(q, catalog, findings)) for q in parse_queries(source).queries]
     lint_queries(pairs, catalog, findings)
     operations = tuple(_finish(c, catalog).operation for _, c in pairs if c is not None)
@@ -243,7 +243,7 @@ def clear_cache() -> None:
 
 def _compile(source: SourceText, catalog: Catalog, name: str | None) -> CompiledQuery:
     query = _choose(parse_queries(source), name)
-    findings = Findings()
+    findings = Diagnostics()
     checked = check_query(query, catalog, findings)
     if checked is None:
         raise language_error(TypeCheckError, findings, source)

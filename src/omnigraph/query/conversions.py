@@ -162,7 +162,7 @@ def compare(operator: str, left: ex.Expression, right: ex.Expression) -> ex.Expr
         if not is_text(left.type) or not is_text(right.type):
             raise DoesNotFit(f"{operator} works on strings, not on {left.type} and {right.type}")
         return ex.Compare(operator, left, right, nullable=nullable)
-    if isinstance(left.type, ex.EntityType) and isinstance(right.type, ex.EntityType):
+    if isinstance(left.type, ex.WholeType) and isinstance(right.type, ex.WholeType):
         return _same_entity(operator, left, right)
     left, right = comparable(left, right)
     if operator not in ("=", "!=") and isinstance(left.type, (ListType, ex.PathType)):

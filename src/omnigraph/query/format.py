@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.query import ast
-from omnigraph.syntax.layout import Line, find_comments, write_lines
+from omnigraph.syntax.layout import FormattedLine, find_comments, write_lines
 from omnigraph.syntax.source_text import SourceText, write_literal, write_string
 
 # Binding strength of each construct; an operand weaker than its place gets parentheses.
@@ -13,78 +13,78 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(8)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 
-def format_expression(expression: ast.Expression) -> str:
+def format_expression(expression: ast.Expr) -> str:
     return _write(expression, _OR)
 
 
-def starts_like_a_clause_part(expression: ast.Expression) -> bool:
+def starts_like_a_clause_part(expression: ast.Expr) -> bool:
     """Whether a filter would be read as part of the clause before it, or as another clause."""
     match expression:
-        case ast.VariableRef() | ast.NameRef() | ast.Negative():
+        case ast.VariableExpr() | ast.NameExpr() | ast.NegativeExpr():
             return True
-        case ast.Literal(value):
+        case ast.LiteralExpr(value):
             return isinstance(value, (int, float)) and str(value).startswith("-")
-        case ast.Comparison(_, left, _) | ast.Arithmetic(_, left, _):
-            bare = isinstance(left, ast.VariableRef)
+        case ast.ComparisonExpr(_, left, _) | ast.ArithmeticExpr(_, left, _):
+            bare = isinstance(left, ast.VariableExpr)
             return starts_like_a_clause_part(left) and not bare
-        case ast.NullTest(operand):
-            return starts_like_a_clause_part(operand) and not isinstance(operand, ast.VariableRef)
-        case ast.Connective(_, operands):
+        case ast.NullTestExpr(operand):
+            return starts_like_a_clause_part(operand) and not isinstance(operand, ast.VariableExpr)
+        case ast.ConnectiveExpr(_, operands):
             return starts_like_a_clause_part(operands[0])
         case _:
             return False
 
 
-def _write(expression: ast.Expression, place: int) -> str:
+def _write(expression: ast.Expr, place: int) -> str:
     strength, text = _spell(expression)
     return f"({text})" if strength < place else text
 
 
-def _spell(expression: ast.Expression) -> tuple[int, str]:
+def _spell(expression: ast.Expr) -> tuple[int, str]:
     match expression:
-        case ast.Connective(operator, operands):
+        case ast.ConnectiveExpr(operator, operands):
             strength = _OR if operator == "or" else _AND
             return strength, f" {operator} ".join(_write(o, strength + 1) for o in operands)
-        case ast.Not(operand):
+        case ast.NotExpr(operand):
             return _NOT, f"not {_write(operand, _NOT)}"
-        case ast.Comparison(operator, left, right):
+        case ast.ComparisonExpr(operator, left, right):
             return _COMPARE, f"{_write(left, _SUM)} {operator} {_write(right, _SUM)}"
-        case ast.NullTest(operand, negated):
+        case ast.NullTestExpr(operand, negated):
             return _COMPARE, f"{_write(operand, _SUM)} is {'not ' if negated else ''}null"
-        case ast.Arithmetic(operator, left, right):
+        case ast.ArithmeticExpr(operator, left, right):
             strength = _ARITHMETIC[operator]
             return strength, f"{_write(left, strength)} {operator} {_write(right, strength + 1)}"
-        case ast.Negative(operand):
+        case ast.NegativeExpr(operand):
             return _UNARY, f"-{_write(operand, _PRIMARY)}"
         case _:
             return _spell_primary(expression)
 
 
 def _spell_primary(
-    expression: ast.Literal
-    | ast.VariableRef
-    | ast.PropertyRef
-    | ast.NameRef
-    | ast.ListExpression
-    | ast.Call,
+    expression: ast.LiteralExpr
+    | ast.VariableExpr
+    | ast.PropertyExpr
+    | ast.NameExpr
+    | ast.ListExpr
+    | ast.CallExpr,
 ) -> tuple[int, str]:
     match expression:
-        case ast.Literal(value):
+        case ast.LiteralExpr(value):
             text = write_literal(value)
             return (_UNARY if text.startswith("-") else _PRIMARY), text
-        case ast.VariableRef(name):
+        case ast.VariableExpr(name):
             return _PRIMARY, f"${name}"
-        case ast.PropertyRef(variable, property_name):
+        case ast.PropertyExpr(variable, property_name):
             return _PRIMARY, f"${variable.text}.{property_name.text}"
-        case ast.NameRef(name):
+        case ast.NameExpr(name):
             return _PRIMARY, name
-        case ast.ListExpression(items):
+        case ast.ListExpr(items):
             return _PRIMARY, f"[{', '.join(_write(item, _OR) for item in items)}]"
-        case ast.Call():
+        case ast.CallExpr():
             return _PRIMARY, _spell_call(expression)
 
 
-def _spell_call(call: ast.Call) -> str:
+def _spell_call(call: ast.CallExpr) -> str:
     arguments = [_write(argument, _OR) for argument in call.arguments]
     arguments += [f"{name}={_write(value, _OR)}" for name, value in call.options]
     inside = "*" if call.star else ", ".join(arguments)
@@ -97,99 +97,103 @@ _ONE_LINE = 80
 
 def format_queries(queries: ast.QueryFile, source: SourceText | None = None) -> str:
     """Canonical text; with the source it was parsed from, comments are kept."""
-    lines: list[Line] = []
+    lines: list[FormattedLine] = []
     for query in queries.queries:
         if lines:
-            lines.append(Line("", lines[-1].start))
+            lines.append(FormattedLine("", lines[-1].start))
         lines += _query(query)
     return write_lines(lines, find_comments(source) if source else ())
 
 
-def format_type(ref: ast.TypeRef) -> str:
+def format_type(ref: ast.ParameterType) -> str:
     base = f"Vector({ref.width})" if ref.width is not None else ref.base
     return f"{f'[{base}]' if ref.is_list else base}{'?' if ref.nullable else ''}"
 
 
-def _query(query: ast.Query) -> list[Line]:
+def _query(query: ast.Query) -> list[FormattedLine]:
     parameters = ", ".join(f"${p.name.text}: {format_type(p.type)}" for p in query.parameters)
     annotations = "".join(f" @{a.name}({write_string(a.text)})" for a in query.annotations)
     start = query.span.start
     return [
-        Line(f"query {query.name.text}({parameters}){annotations} {{", start),
+        FormattedLine(f"query {query.name.text}({parameters}){annotations} {{", start),
         *_body(query.body),
-        Line("}", max(query.span.end - 1, 0), closes=True),
+        FormattedLine("}", max(query.span.end - 1, 0), closes=True),
     ]
 
 
-def _body(body: ast.Read | ast.Mutation) -> list[Line]:
-    if isinstance(body, ast.Read):
+def _body(body: ast.ReadBody | ast.MutationBody) -> list[FormattedLine]:
+    if isinstance(body, ast.ReadBody):
         return _read(body)
     return [line for statement in body.statements for line in _statement(statement)]
 
 
-def _read(read: ast.Read) -> list[Line]:
+def _read(read: ast.ReadBody) -> list[FormattedLine]:
     lines = _match(read.clauses, read.match_span.start, read.match_span.end - 1)
     keyword = "return distinct" if read.distinct else "return"
     at = read.return_span.start
     lines += _block(keyword, [(_projection(p), p.span.start) for p in read.projections], at)
     if read.having is not None:
         at = read.having.span.start
-        lines.append(Line(f"where {format_expression(read.having)}", at, 1))
+        lines.append(FormattedLine(f"where {format_expression(read.having)}", at, 1))
     if read.order:
         at = read.order[0].span.start
         lines += _block("order", [(_ordering(o), o.span.start) for o in read.order], at)
     for keyword, count in (("limit", read.limit), ("offset", read.offset)):
         if count is not None:
             at = max(at, count.span.start)
-            lines.append(Line(f"{keyword} {format_expression(count)}", at, 1))
+            lines.append(FormattedLine(f"{keyword} {format_expression(count)}", at, 1))
     return lines
 
 
-def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[Line]:
+def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[FormattedLine]:
     one_line = f"{keyword} {{ {', '.join(text for text, _ in items)} }}"
     if len(one_line) <= _ONE_LINE:
-        return [Line(one_line, start, 1)]
-    inner = [Line(f"{text},", at, 2) for text, at in items]
-    return [Line(f"{keyword} {{", start, 1), *inner, Line("}", items[-1][1], 1, closes=True)]
-
-
-def _match(clauses: tuple[ast.Clause, ...], start: int, end: int) -> list[Line]:
-    """The block from `start`, its closing brace at `end`."""
+        return [FormattedLine(one_line, start, 1)]
+    inner = [FormattedLine(f"{text},", at, 2) for text, at in items]
     return [
-        Line("match {", start, 1),
-        *_clauses(clauses, 2),
-        Line("}", max(end, 0), 1, closes=True),
+        FormattedLine(f"{keyword} {{", start, 1),
+        *inner,
+        FormattedLine("}", items[-1][1], 1, closes=True),
     ]
 
 
-def _clauses(clauses: Iterable[ast.Clause], indent: int) -> list[Line]:
-    lines: list[Line] = []
+def _match(clauses: tuple[ast.Clause, ...], start: int, end: int) -> list[FormattedLine]:
+    """The block from `start`, its closing brace at `end`."""
+    return [
+        FormattedLine("match {", start, 1),
+        *_clauses(clauses, 2),
+        FormattedLine("}", max(end, 0), 1, closes=True),
+    ]
+
+
+def _clauses(clauses: Iterable[ast.Clause], indent: int) -> list[FormattedLine]:
+    lines: list[FormattedLine] = []
     for clause in clauses:
-        if isinstance(clause, (ast.Negation, ast.OptionalBlock)):
+        if isinstance(clause, (ast.NegationClause, ast.OptionalClause)):
             lines += _nested(clause, indent)
         else:
-            lines.append(Line(_clause(clause), clause.span.start, indent))
+            lines.append(FormattedLine(_clause(clause), clause.span.start, indent))
     return lines
 
 
-def _nested(clause: ast.Negation | ast.OptionalBlock, indent: int) -> list[Line]:
-    keyword = "not" if isinstance(clause, ast.Negation) else "optional"
+def _nested(clause: ast.NegationClause | ast.OptionalClause, indent: int) -> list[FormattedLine]:
+    keyword = "not" if isinstance(clause, ast.NegationClause) else "optional"
     inner = _clauses(clause.clauses, indent + 1)
     if len(inner) == 1 and len(inner[0].text) < _ONE_LINE:
-        return [Line(f"{keyword} {{ {inner[0].text} }}", clause.span.start, indent)]
-    closing = Line("}", max(clause.span.end - 1, 0), indent, closes=True)
-    return [Line(f"{keyword} {{", clause.span.start, indent), *inner, closing]
+        return [FormattedLine(f"{keyword} {{ {inner[0].text} }}", clause.span.start, indent)]
+    closing = FormattedLine("}", max(clause.span.end - 1, 0), indent, closes=True)
+    return [FormattedLine(f"{keyword} {{", clause.span.start, indent), *inner, closing]
 
 
-def _clause(clause: ast.Binding | ast.Traversal | ast.Filter) -> str:
+def _clause(clause: ast.BindingClause | ast.TraversalClause | ast.FilterClause) -> str:
     match clause:
-        case ast.Binding(variable, type_name, matches):
+        case ast.BindingClause(variable, type_name, matches):
             values = f" {{ {_values(matches)} }}" if matches else ""
             return f"${variable.text}: {type_name.text}{values}"
-        case ast.Traversal(source, edge, target, path, shortest):
+        case ast.TraversalClause(source, edge, target, path, shortest):
             prefix = f"${path.text} = {'shortest ' if shortest else ''}" if path else ""
             return f"{prefix}${source.text} {format_edge(edge)} ${target.text}"
-        case ast.Filter(predicate):
+        case ast.FilterClause(predicate):
             text = format_expression(predicate)
             return f"({text})" if starts_like_a_clause_part(predicate) else text
 
@@ -218,30 +222,30 @@ def _ordering(ordering: ast.Ordering) -> str:
     return format_expression(ordering.value) + direction
 
 
-def _statement(statement: ast.Statement) -> list[Line]:
+def _statement(statement: ast.Statement) -> list[FormattedLine]:
     start = statement.span.start
     match statement:
-        case ast.Insert(type_name, assignments, skip):
+        case ast.InsertStatement(type_name, assignments, skip):
             tail = " on match skip" if skip else ""
             return _assignments(f"insert {type_name.text}", assignments, tail, start)
-        case ast.Update(type_name, assignments, where):
+        case ast.UpdateStatement(type_name, assignments, where):
             tail = f" where {format_expression(where)}"
             return _assignments(f"update {type_name.text} set", assignments, tail, start)
-        case ast.Delete(type_name, where):
+        case ast.DeleteStatement(type_name, where):
             text = f"delete {type_name.text} where {format_expression(where)}"
-            return [Line(text, start, 1)]
-        case ast.MatchDelete(clauses, variables):
+            return [FormattedLine(text, start, 1)]
+        case ast.MatchDeleteStatement(clauses, variables):
             names = ", ".join(f"${v.text}" for v in variables)
             at = variables[0].span.start
-            return [*_match(clauses, start, at - 1), Line(f"delete {names}", at, 1)]
+            return [*_match(clauses, start, at - 1), FormattedLine(f"delete {names}", at, 1)]
 
 
 def _assignments(
     head: str, assignments: tuple[ast.PropertyValue, ...], tail: str, start: int
-) -> list[Line]:
+) -> list[FormattedLine]:
     one_line = f"{head} {{ {_values(assignments)} }}{tail}" if assignments else f"{head} {{}}{tail}"
     if len(one_line) <= _ONE_LINE or not assignments:
-        return [Line(one_line, start, 1)]
-    inner = [Line(f"{_values((a,))},", a.name.span.start, 2) for a in assignments]
-    closing = Line(f"}}{tail}", inner[-1].start, 1, closes=True)
-    return [Line(f"{head} {{", start, 1), *inner, closing]
+        return [FormattedLine(one_line, start, 1)]
+    inner = [FormattedLine(f"{_values((a,))},", a.name.span.start, 2) for a in assignments]
+    closing = FormattedLine(f"}}{tail}", inner[-1].start, 1, closes=True)
+    return [FormattedLine(f"{head} {{", start, 1), *inner, closing]

@@ -11,12 +11,12 @@ from omnigraph.query.scope import ANONYMOUS
 from omnigraph.query.typecheck import CheckedQuery, CheckedRead
 from omnigraph.query.typecheck_calls import FUNCTIONS, FunctionKind
 from omnigraph.query.typecheck_patterns import Pattern, mentioned, variables_in
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.syntax.source_text import Span
 
 
 def lint_queries(
-    queries: Iterable[tuple[ast.Query, CheckedQuery | None]], catalog: Catalog, found: Findings
+    queries: Iterable[tuple[ast.Query, CheckedQuery | None]], catalog: Catalog, found: Diagnostics
 ) -> None:
     """Every warning about a file; queries with errors only get what needs no types."""
     pairs = list(queries)
@@ -41,8 +41,8 @@ def _nodes(root: object) -> Iterator[object]:
                 yield from _nodes(item)
 
 
-def _unused_parameters(query: ast.Query, found: Findings) -> None:
-    used = {node.name for node in _nodes(query.body) if isinstance(node, ast.VariableRef)}
+def _unused_parameters(query: ast.Query, found: Diagnostics) -> None:
+    used = {node.name for node in _nodes(query.body) if isinstance(node, ast.VariableExpr)}
     for parameter in query.parameters:
         if parameter.name.text not in used:
             found.warning(
@@ -52,8 +52,8 @@ def _unused_parameters(query: ast.Query, found: Findings) -> None:
             )
 
 
-def _hard_coded(query: ast.Query, found: Findings) -> None:
-    if isinstance(query.body, ast.Mutation) and not query.parameters:
+def _hard_coded(query: ast.Query, found: Diagnostics) -> None:
+    if isinstance(query.body, ast.MutationBody) and not query.parameters:
         found.warning(
             codes.HARD_CODED,
             f"mutation '{query.name.text}' takes no parameters: it does the same thing every time",
@@ -62,12 +62,12 @@ def _hard_coded(query: ast.Query, found: Findings) -> None:
         )
 
 
-def _unused_bindings(query: ast.Query, found: Findings) -> None:
+def _unused_bindings(query: ast.Query, found: Diagnostics) -> None:
     bound: dict[str, Span] = {}
     times: dict[str, int] = {}
     matched: set[str] = set()
     for node in _nodes(query.body):
-        if isinstance(node, ast.Binding) and node.matches:
+        if isinstance(node, ast.BindingClause) and node.matches:
             matched.add(node.variable.text)
         for written in _bound_by(node):
             bound.setdefault(written.text, written.span)
@@ -87,9 +87,9 @@ def _unused_bindings(query: ast.Query, found: Findings) -> None:
 
 def _bound_by(node: object) -> list[ast.Name]:
     match node:
-        case ast.Binding(variable):
+        case ast.BindingClause(variable):
             return [variable]
-        case ast.Traversal(source, edge, target, path):
+        case ast.TraversalClause(source, edge, target, path):
             return [n for n in (path, source, edge.variable, target) if n is not None]
         case _:
             return []
@@ -97,17 +97,17 @@ def _bound_by(node: object) -> list[ast.Name]:
 
 def _used_by(node: object) -> list[str]:
     match node:
-        case ast.PropertyRef(variable):
+        case ast.PropertyExpr(variable):
             return [variable.text]
-        case ast.VariableRef(name):
+        case ast.VariableExpr(name):
             return [name]
-        case ast.MatchDelete(_, variables):
+        case ast.MatchDeleteStatement(_, variables):
             return [variable.text for variable in variables]
         case _:
             return []
 
 
-def _cartesian(query: ast.Query, pattern: Pattern, found: Findings) -> None:
+def _cartesian(query: ast.Query, pattern: Pattern, found: Diagnostics) -> None:
     """Union of the variables each hop, filter and sub-block connects."""
     groups = [{node.id} for node in pattern.nodes]
     links = [{hop.source.id, hop.target.id} for hop in pattern.hops]
@@ -132,7 +132,7 @@ def _cartesian(query: ast.Query, pattern: Pattern, found: Findings) -> None:
 
 
 def _unindexed_searches(
-    query: ast.Query, pattern: Pattern, catalog: Catalog, found: Findings
+    query: ast.Query, pattern: Pattern, catalog: Catalog, found: Diagnostics
 ) -> None:
     types = {variable.name: variable.types for variable in pattern.introduced()}
     for call in _nodes(query.body):
@@ -150,24 +150,26 @@ def _unindexed_searches(
                 )
 
 
-def _searched(node: object) -> ast.PropertyRef | None:
+def _searched(node: object) -> ast.PropertyExpr | None:
     """The property a text predicate or ranking looks into."""
-    if not isinstance(node, ast.Call) or not node.arguments:
+    if not isinstance(node, ast.CallExpr) or not node.arguments:
         return None
     function = FUNCTIONS.get(node.function)
     is_search = function is not None and function.kind in (FunctionKind.TEXT, FunctionKind.RANKING)
     field = node.arguments[0]
-    return field if is_search and isinstance(field, ast.PropertyRef) else None
+    return field if is_search and isinstance(field, ast.PropertyExpr) else None
 
 
 def _is_indexed(owner: NodeType, name: str) -> bool:
     return any(isinstance(c, Index) and name in c.properties for c in owner.constraints)
 
 
-def _never_updated(queries: list[ast.Query], catalog: Catalog, found: Findings) -> None:
+def _never_updated(queries: list[ast.Query], catalog: Catalog, found: Diagnostics) -> None:
     """Only for types the file updates at all: others may be written elsewhere."""
-    updates = [node for query in queries for node in _nodes(query) if isinstance(node, ast.Update)]
-    first: dict[str, ast.Update] = {}
+    updates = [
+        node for query in queries for node in _nodes(query) if isinstance(node, ast.UpdateStatement)
+    ]
+    first: dict[str, ast.UpdateStatement] = {}
     assigned: dict[str, set[str]] = {}
     for update in updates:
         first.setdefault(update.type.text, update)

@@ -10,9 +10,9 @@ from omnigraph.ir.walk import map_children
 from omnigraph.query import codes
 from omnigraph.query.rankings import FuseSpec
 from omnigraph.query.scope import Scope
-from omnigraph.query.typecheck_patterns import Hop, Pattern, mentioned, variables_in
+from omnigraph.query.typecheck_patterns import Pattern, TypedHop, mentioned, variables_in
 from omnigraph.query.typecheck_returns import Returned, contains_aggregate
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.syntax.source_text import Span
 
 _REVERSED = {
@@ -55,7 +55,7 @@ class _Lowering:
             self.rows = reads.AntiJoin(self.rows, self._sub_pattern(negation))
         return self.rows
 
-    def _next_hop(self, hops: list[Hop], pattern: Pattern) -> Hop | None:
+    def _next_hop(self, hops: list[TypedHop], pattern: Pattern) -> TypedHop | None:
         """The first hop with a bound end; when there is none, its pattern's next scan."""
         if not hops:
             return None
@@ -71,20 +71,20 @@ class _Lowering:
         self._scan(usable)
         return next(hop for hop in hops if self._can_expand(hop))
 
-    def _starts_a_hop(self, node: ex.Variable, hops: list[Hop]) -> bool:
+    def _starts_a_hop(self, node: ex.Variable, hops: list[TypedHop]) -> bool:
         return any(
             hop.source.id == node.id
             or (hop.target.id == node.id and hop.mode is reads.ExpandMode.EDGE)
             for hop in hops
         )
 
-    def _can_expand(self, hop: Hop) -> bool:
+    def _can_expand(self, hop: TypedHop) -> bool:
         if hop.source.id in self.bound:
             return True
         # Bounds are counted from the left, so only a single hop may be walked backwards.
         return hop.target.id in self.bound and hop.mode is reads.ExpandMode.EDGE
 
-    def _expand(self, hop: Hop) -> None:
+    def _expand(self, hop: TypedHop) -> None:
         source, target, steps = hop.source, hop.target, hop.steps
         if source.id not in self.bound:
             source, target = target, source
@@ -189,7 +189,7 @@ def _column_ref(column: reads.Column) -> ex.ColumnRef:
 
 
 def _distinct(
-    rows: reads.ReadOp, returned: Returned, columns: tuple[reads.Column, ...], found: Findings
+    rows: reads.ReadOp, returned: Returned, columns: tuple[reads.Column, ...], found: Diagnostics
 ) -> reads.ReadOp:
     """Order is over the result columns: after merging equal rows nothing else is left."""
     refs = {column.value: _column_ref(column) for column in returned.columns}
@@ -259,7 +259,7 @@ def _over(value: ex.Expression, refs: dict[ex.Expression, ex.ColumnRef]) -> ex.E
 
 
 @dataclass
-class _Groups:
+class _GroupColumns:
     """The columns an Aggregate gives: the keys, and every aggregate anything asks for."""
 
     keys: list[reads.Column] = field(default_factory=list)
@@ -285,7 +285,7 @@ class _Groups:
 
 
 def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.ReadOp:
-    groups, found = _Groups(), scope.found
+    groups, found = _GroupColumns(), scope.found
     for column in returned.columns:
         if contains_aggregate(column.value):
             exact = isinstance(column.value, ex.AggregateCall)
@@ -323,7 +323,9 @@ def _keeps_order(value: ex.Expression) -> bool:
     return isinstance(value, ex.AggregateCall) and value.function == "collect"
 
 
-def _grouped(value: ex.Expression, groups: _Groups, span: Span, found: Findings) -> ex.Expression:
+def _grouped(
+    value: ex.Expression, groups: _GroupColumns, span: Span, found: Diagnostics
+) -> ex.Expression:
     try:
         return _over(value, groups.refs)
     except _NotAvailable:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.query import ast, codes
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.values.coercion import coerce
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
@@ -36,7 +36,7 @@ class ParameterDecl:
         return f"${self.name}: {self.type}{'?' if self.optional else ''}"
 
 
-def declare(query: ast.Query, found: Findings) -> tuple[ParameterDecl, ...]:
+def declare(query: ast.Query, found: Diagnostics) -> tuple[ParameterDecl, ...]:
     """The parameters of a query; unknown types are findings."""
     declared = []
     for parameter in query.parameters:
@@ -46,7 +46,7 @@ def declare(query: ast.Query, found: Findings) -> tuple[ParameterDecl, ...]:
     return tuple(declared)
 
 
-def _resolve(ref: ast.TypeRef, found: Findings) -> ValueType | None:
+def _resolve(ref: ast.ParameterType, found: Diagnostics) -> ValueType | None:
     if ref.width is not None:
         if 1 <= ref.width <= MAX_VECTOR_WIDTH:
             return VectorType(ref.width)

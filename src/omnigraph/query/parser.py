@@ -10,8 +10,8 @@ from pathlib import Path
 
 from omnigraph.errors import ParseError
 from omnigraph.query import ast, codes
-from omnigraph.query.tree_reader import TreeReader
-from omnigraph.syntax.diagnostics import Findings, language_error
+from omnigraph.query.tree_reader import QueryTreeReader
+from omnigraph.syntax.diagnostics import Diagnostics, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.source_text import NO_SPAN, SourceText, Span
 
@@ -19,7 +19,13 @@ from omnigraph.syntax.source_text import NO_SPAN, SourceText, Span
 MAX_DEPTH = 100
 MAX_STEPS = 150
 
-_STEPS = (ast.Binding, ast.Traversal, ast.Filter, ast.Negation, ast.OptionalBlock)
+_STEPS = (
+    ast.BindingClause,
+    ast.TraversalClause,
+    ast.FilterClause,
+    ast.NegationClause,
+    ast.OptionalClause,
+)
 _RANKINGS = frozenset({"nearest", "bm25", "rrf"})
 
 
@@ -36,9 +42,11 @@ def steps(query: ast.Query) -> int:
     """How many operators the plan of a query will have at most, one behind the other."""
     count = 0
     for node, _ in _nodes(query):
-        if isinstance(node, ast.Binding):
+        if isinstance(node, ast.BindingClause):
             count += len(node.matches)
-        if isinstance(node, _STEPS) or (isinstance(node, ast.Call) and node.function in _RANKINGS):
+        if isinstance(node, _STEPS) or (
+            isinstance(node, ast.CallExpr) and node.function in _RANKINGS
+        ):
             count += 1
     return count
 
@@ -158,9 +166,9 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
     parsed = _grammar().parse(source)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
-    reader = TreeReader()
+    reader = QueryTreeReader()
     queries: ast.QueryFile = reader.transform(parsed.tree)
-    found = Findings(reader.problems)
+    found = Diagnostics(reader.problems)
     _check_queries(queries, found)
     if found:
         raise language_error(ParseError, found, source)
@@ -200,7 +208,7 @@ def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
     return misspelt_keyword(rest, expected)
 
 
-def _check_queries(queries: ast.QueryFile, found: Findings) -> None:
+def _check_queries(queries: ast.QueryFile, found: Diagnostics) -> None:
     seen: set[str] = set()
     for query in queries.queries:
         if query.name.text in seen:
@@ -213,7 +221,7 @@ def _check_queries(queries: ast.QueryFile, found: Findings) -> None:
         _check_size(query, found)
 
 
-def _check_size(query: ast.Query, found: Findings) -> None:
+def _check_size(query: ast.Query, found: Diagnostics) -> None:
     depth, span = deepest(query)
     if depth > MAX_DEPTH:
         found.error(
@@ -231,7 +239,7 @@ def _check_size(query: ast.Query, found: Findings) -> None:
         )
 
 
-def _check_parameters(query: ast.Query, found: Findings) -> None:
+def _check_parameters(query: ast.Query, found: Diagnostics) -> None:
     seen: set[str] = set()
     for parameter in query.parameters:
         if parameter.name.text in seen:
@@ -243,12 +251,13 @@ def _check_parameters(query: ast.Query, found: Findings) -> None:
         seen.add(parameter.name.text)
 
 
-def _check_kind(query: ast.Query, found: Findings) -> None:
+def _check_kind(query: ast.Query, found: Diagnostics) -> None:
     """A commit either adds or removes: a mix could delete what it has just written."""
-    if not isinstance(query.body, ast.Mutation):
+    if not isinstance(query.body, ast.MutationBody):
         return
     destructive = [
-        isinstance(statement, (ast.Delete, ast.MatchDelete)) for statement in query.body.statements
+        isinstance(statement, (ast.DeleteStatement, ast.MatchDeleteStatement))
+        for statement in query.body.statements
     ]
     if any(destructive) and not all(destructive):
         odd_one = query.body.statements[destructive.index(not destructive[0])]

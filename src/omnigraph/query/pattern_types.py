@@ -10,7 +10,7 @@ from omnigraph.ir.expressions import VariableKind
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS, Scope
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.values.known_names import did_you_mean
 
 MAX_HOPS = 1000
@@ -33,9 +33,9 @@ def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
     clauses = tuple(clauses)
     inference = _Inference(scope, _named_edges_and_paths(clauses))
     for clause in clauses:
-        if isinstance(clause, ast.Binding):
+        if isinstance(clause, ast.BindingClause):
             inference.bind(clause)
-    pending = [clause for clause in clauses if isinstance(clause, ast.Traversal)]
+    pending = [clause for clause in clauses if isinstance(clause, ast.TraversalClause)]
     while pending:
         known = (t for t in pending if inference.has_known_end(t))
         chosen = next(known, pending[0])
@@ -49,9 +49,9 @@ def _named_edges_and_paths(clauses: Iterable[ast.Clause]) -> dict[str, str]:
     """Names that stand for an edge or a path where they first appear."""
     kinds: dict[str, str] = {}
     for clause in clauses:
-        if isinstance(clause, ast.Binding):
+        if isinstance(clause, ast.BindingClause):
             kinds.setdefault(clause.variable.text, VariableKind.NODE)
-        elif isinstance(clause, ast.Traversal):
+        elif isinstance(clause, ast.TraversalClause):
             for name, kind in (
                 (clause.path, VariableKind.PATH),
                 (clause.source, VariableKind.NODE),
@@ -66,9 +66,9 @@ def _named_edges_and_paths(clauses: Iterable[ast.Clause]) -> dict[str, str]:
 def _mentioned(clauses: Iterable[ast.Clause]) -> set[str]:
     names: set[str] = set()
     for clause in clauses:
-        if isinstance(clause, ast.Binding):
+        if isinstance(clause, ast.BindingClause):
             names.add(clause.variable.text)
-        elif isinstance(clause, ast.Traversal):
+        elif isinstance(clause, ast.TraversalClause):
             names |= {clause.source.text, clause.target.text}
     return names - {ANONYMOUS}
 
@@ -78,11 +78,11 @@ class _Inference:
         self._scope = scope
         self._not_nodes = not_nodes
         self._catalog: Catalog = scope.catalog
-        self._found: Findings = scope.found
+        self._found: Diagnostics = scope.found
         self._edges = {edge.name.casefold(): edge for edge in self._catalog.edges}
         self.types = PatternTypes()
 
-    def bind(self, clause: ast.Binding) -> None:
+    def bind(self, clause: ast.BindingClause) -> None:
         name = clause.variable.text
         types = self._node_types(clause.type)
         if name == ANONYMOUS:
@@ -92,10 +92,10 @@ class _Inference:
         elif self._may_be_node(clause.variable) and types is not None:
             self._narrow(clause.variable, types, codes.ENDPOINT_TYPE)
 
-    def has_known_end(self, traversal: ast.Traversal) -> bool:
+    def has_known_end(self, traversal: ast.TraversalClause) -> bool:
         return any(self._known(end) is not None for end in (traversal.source, traversal.target))
 
-    def traverse(self, traversal: ast.Traversal) -> None:
+    def traverse(self, traversal: ast.TraversalClause) -> None:
         edges = [self._edge(name) for name in traversal.edge.names]
         ends_fit = [self._may_be_node(end) for end in (traversal.source, traversal.target)]
         fine = all(ends_fit) and self._check_hops(traversal.edge.hops)
@@ -115,7 +115,9 @@ class _Inference:
         self._settle(traversal, traversal.source, sources, "source")
         self._settle(traversal, traversal.target, targets, "target")
 
-    def _settle(self, traversal: ast.Traversal, end: ast.Name, types: Types, side: str) -> None:
+    def _settle(
+        self, traversal: ast.TraversalClause, end: ast.Name, types: Types, side: str
+    ) -> None:
         if end.text == ANONYMOUS:
             self.types.anonymous[id(traversal), side] = types
         else:
@@ -200,7 +202,7 @@ class _Inference:
             return False
         return True
 
-    def _check_undirected(self, traversal: ast.Traversal, edges: list[EdgeType]) -> bool:
+    def _check_undirected(self, traversal: ast.TraversalClause, edges: list[EdgeType]) -> bool:
         for edge in edges if traversal.edge.undirected else ():
             if edge.source != edge.target:
                 self._found.error(
@@ -213,7 +215,7 @@ class _Inference:
                 return False
         return True
 
-    def _report_endpoints(self, traversal: ast.Traversal, edges: list[EdgeType]) -> None:
+    def _report_endpoints(self, traversal: ast.TraversalClause, edges: list[EdgeType]) -> None:
         shapes = " and ".join(f"{e.name} connects {e.source} to {e.target}" for e in edges)
         ends = [
             f"${end.text} is {_spell(known)}"

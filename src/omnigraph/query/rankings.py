@@ -56,7 +56,7 @@ class Rankings:
         self.specs[name] = spec
         return name
 
-    def check_call(self, checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+    def check_call(self, checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
         """A call in return, where or order: everything is allowed here."""
         kind = known_function(checker, call)
         if kind is None:
@@ -68,7 +68,7 @@ class Rankings:
         spec = self._spec(checker, call)
         return None if spec is None else ex.ScoreRef(self.slot(spec))
 
-    def _spec(self, checker: ExpressionChecker, call: ast.Call) -> SearchSpec | FuseSpec | None:
+    def _spec(self, checker: ExpressionChecker, call: ast.CallExpr) -> SearchSpec | FuseSpec | None:
         match call.function:
             case "nearest":
                 return _nearest(checker, call)
@@ -82,11 +82,11 @@ class Rankings:
             case _:
                 return self._fusion(checker, call)
 
-    def _fusion(self, checker: ExpressionChecker, call: ast.Call) -> FuseSpec | None:
+    def _fusion(self, checker: ExpressionChecker, call: ast.CallExpr) -> FuseSpec | None:
         parts = list(call.arguments)
         options = dict(call.options)
         # The original writes k as a last positional number.
-        if len(parts) > 1 and isinstance(parts[-1], (ast.Literal, ast.VariableRef)):
+        if len(parts) > 1 and isinstance(parts[-1], (ast.LiteralExpr, ast.VariableExpr)):
             options.setdefault("k", parts.pop())
         slots = [self._part(checker, part) for part in parts]
         weights = _weights(checker, options.get("weights"), len(parts))
@@ -96,8 +96,8 @@ class Rankings:
             return None
         return FuseSpec(names, weights, k)
 
-    def _part(self, checker: ExpressionChecker, part: ast.Expression) -> str | None:
-        if isinstance(part, ast.Call) and part.function in ("nearest", "bm25"):
+    def _part(self, checker: ExpressionChecker, part: ast.Expr) -> str | None:
+        if isinstance(part, ast.CallExpr) and part.function in ("nearest", "bm25"):
             checked = self.check_call(checker, part)
             return checked.slot if isinstance(checked, ex.ScoreRef) else None
         checker.found.error(
@@ -108,7 +108,7 @@ class Rankings:
         )
         return None
 
-    def _k(self, checker: ExpressionChecker, given: ast.Expression | None) -> ex.Expression | None:
+    def _k(self, checker: ExpressionChecker, given: ast.Expr | None) -> ex.Expression | None:
         if given is None:
             return ex.Constant(DEFAULT_K, ex.I64)
         checked = checker.check(given)
@@ -126,7 +126,7 @@ class Rankings:
 
 
 def _weights(
-    checker: ExpressionChecker, given: ast.Expression | None, number: int
+    checker: ExpressionChecker, given: ast.Expr | None, number: int
 ) -> tuple[float, ...] | None:
     if given is None:
         return (1.0,) * number
@@ -148,7 +148,7 @@ def _weights(
     return tuple(float(value) for value in values)
 
 
-def _nearest(checker: ExpressionChecker, call: ast.Call) -> SearchSpec | None:
+def _nearest(checker: ExpressionChecker, call: ast.CallExpr) -> SearchSpec | None:
     field_, query = checker.check(call.arguments[0]), checker.check(call.arguments[1])
     if field_ is None or query is None:
         return None

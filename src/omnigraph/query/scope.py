@@ -9,7 +9,7 @@ from itertools import count
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.ir.expressions import ParameterRef, Variable, VariableKind
 from omnigraph.query.ast import Name
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 
 ANONYMOUS = "_"
 
@@ -20,7 +20,7 @@ class Scope:
 
     catalog: Catalog
     parameters: dict[str, ParameterRef]
-    found: Findings
+    found: Diagnostics
     outer: Scope | None = None
     variables: dict[str, Variable] = field(default_factory=dict)
     # Offset of the first appearance, by variable id: ties are broken in this order.

@@ -8,7 +8,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 
 from omnigraph.query import ast, codes
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.syntax.source_text import NO_SPAN, Span, float_value, integer_value, string_value
 
 
@@ -26,12 +26,12 @@ def _is(child: object, terminal: str) -> bool:
 
 
 @v_args(meta=True)
-class TreeReader(Transformer[Token, Any]):
+class QueryTreeReader(Transformer[Token, Any]):
     """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.problems = Findings()
+        self.problems = Diagnostics()
 
     # --- declarations
 
@@ -41,7 +41,7 @@ class TreeReader(Transformer[Token, Any]):
     def query(self, meta: Meta, children: list[Any]) -> ast.Query:
         name, *rest, body = children
         parameters = tuple(c for c in rest if isinstance(c, ast.Parameter))
-        annotations = tuple(c for c in rest if isinstance(c, ast.Annotation))
+        annotations = tuple(c for c in rest if isinstance(c, ast.QueryAnnotation))
         names = {parameter.name.text for parameter in parameters}
         return ast.Query(
             _name(name),
@@ -51,29 +51,31 @@ class TreeReader(Transformer[Token, Any]):
             _span(meta),
         )
 
-    def annotation(self, meta: Meta, children: list[Token]) -> ast.Annotation:
+    def annotation(self, meta: Meta, children: list[Token]) -> ast.QueryAnnotation:
         name, text = children
-        return ast.Annotation(name[1:], string_value(text), _span(meta))
+        return ast.QueryAnnotation(name[1:], string_value(text), _span(meta))
 
     def parameter(self, _meta: Meta, children: list[Any]) -> ast.Parameter:
         return ast.Parameter(_name(children[0]), children[1])
 
-    def type_ref(self, meta: Meta, children: list[Any]) -> ast.TypeRef:
-        core: ast.TypeRef = children[0]
-        return ast.TypeRef(core.base, len(children) > 1, core.is_list, core.width, _span(meta))
+    def type_ref(self, meta: Meta, children: list[Any]) -> ast.ParameterType:
+        core: ast.ParameterType = children[0]
+        return ast.ParameterType(
+            core.base, len(children) > 1, core.is_list, core.width, _span(meta)
+        )
 
-    def scalar(self, _meta: Meta, children: list[Token]) -> ast.TypeRef:
-        return ast.TypeRef(str(children[0]))
+    def scalar(self, _meta: Meta, children: list[Token]) -> ast.ParameterType:
+        return ast.ParameterType(str(children[0]))
 
-    def list_type(self, _meta: Meta, children: list[Token]) -> ast.TypeRef:
-        return ast.TypeRef(str(children[0]), is_list=True)
+    def list_type(self, _meta: Meta, children: list[Token]) -> ast.ParameterType:
+        return ast.ParameterType(str(children[0]), is_list=True)
 
-    def vector(self, meta: Meta, children: list[Token]) -> ast.TypeRef:
-        return ast.TypeRef("Vector", width=self._integer(children[1], meta))
+    def vector(self, meta: Meta, children: list[Token]) -> ast.ParameterType:
+        return ast.ParameterType("Vector", width=self._integer(children[1], meta))
 
     # --- bodies
 
-    def read(self, _meta: Meta, children: list[Any]) -> ast.Read:
+    def read(self, _meta: Meta, children: list[Any]) -> ast.ReadBody:
         (clauses, match_span), returns, *rest = children
         parts: dict[str, Any] = {"having": None, "order": (), "limit": None, "offset": None}
         for kind, value, span in rest:
@@ -81,12 +83,12 @@ class TreeReader(Transformer[Token, Any]):
                 self.problems.error(codes.SYNTAX, f"{kind} is said twice", span)
             parts[kind] = value
         distinct, projections, span = returns
-        return ast.Read(
+        return ast.ReadBody(
             clauses, projections, distinct, match_span=match_span, return_span=span, **parts
         )
 
-    def mutation(self, _meta: Meta, children: list[Any]) -> ast.Mutation:
-        return ast.Mutation(tuple(children))
+    def mutation(self, _meta: Meta, children: list[Any]) -> ast.MutationBody:
+        return ast.MutationBody(tuple(children))
 
     def match(self, meta: Meta, children: list[Any]) -> tuple[tuple[ast.Clause, ...], Span]:
         return tuple(children), _span(meta)
@@ -99,7 +101,7 @@ class TreeReader(Transformer[Token, Any]):
         alias = _name(children[1]) if len(children) > 1 else None
         return ast.Projection(children[0], alias, _span(meta))
 
-    def having(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+    def having(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
         return "having", children[0], _span(meta)
 
     def order(self, meta: Meta, children: list[Any]) -> tuple[str, Any, Span]:
@@ -109,47 +111,51 @@ class TreeReader(Transformer[Token, Any]):
         direction = children[1].type == "DESC" if len(children) > 1 else None
         return ast.Ordering(children[0], direction, _span(meta))
 
-    def limit(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+    def limit(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
         return "limit", children[0], _span(meta)
 
-    def offset(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expression, Span]:
+    def offset(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
         return "offset", children[0], _span(meta)
 
     # --- statements
 
-    def insert(self, meta: Meta, children: list[Any]) -> ast.Insert:
+    def insert(self, meta: Meta, children: list[Any]) -> ast.InsertStatement:
         type_name, *rest = children
         skip = bool(rest) and _is(rest[-1], "SKIP")
-        return ast.Insert(_name(type_name), tuple(rest[:-1] if skip else rest), skip, _span(meta))
+        return ast.InsertStatement(
+            _name(type_name), tuple(rest[:-1] if skip else rest), skip, _span(meta)
+        )
 
-    def update(self, meta: Meta, children: list[Any]) -> ast.Update:
+    def update(self, meta: Meta, children: list[Any]) -> ast.UpdateStatement:
         type_name, *assignments, where = children
-        return ast.Update(_name(type_name), tuple(assignments), where, _span(meta))
+        return ast.UpdateStatement(_name(type_name), tuple(assignments), where, _span(meta))
 
-    def delete(self, meta: Meta, children: list[Any]) -> ast.Delete:
-        return ast.Delete(_name(children[0]), children[1], _span(meta))
+    def delete(self, meta: Meta, children: list[Any]) -> ast.DeleteStatement:
+        return ast.DeleteStatement(_name(children[0]), children[1], _span(meta))
 
-    def match_delete(self, meta: Meta, children: list[Any]) -> ast.MatchDelete:
+    def match_delete(self, meta: Meta, children: list[Any]) -> ast.MatchDeleteStatement:
         (clauses, _), *variables = children
-        return ast.MatchDelete(clauses, tuple(_name(v) for v in variables), _span(meta))
+        return ast.MatchDeleteStatement(clauses, tuple(_name(v) for v in variables), _span(meta))
 
     # --- clauses
 
-    def binding(self, meta: Meta, children: list[Any]) -> ast.Binding:
+    def binding(self, meta: Meta, children: list[Any]) -> ast.BindingClause:
         variable, type_name, *matches = children
-        return ast.Binding(_name(variable), _name(type_name), tuple(matches), _span(meta))
+        return ast.BindingClause(_name(variable), _name(type_name), tuple(matches), _span(meta))
 
     def property_value(self, _meta: Meta, children: list[Any]) -> ast.PropertyValue:
         return ast.PropertyValue(_name(children[0]), children[1])
 
-    def traversal(self, meta: Meta, children: list[Any]) -> ast.Traversal:
+    def traversal(self, meta: Meta, children: list[Any]) -> ast.TraversalClause:
         source, edge, target = children
-        return ast.Traversal(_name(source), edge, _name(target), span=_span(meta))
+        return ast.TraversalClause(_name(source), edge, _name(target), span=_span(meta))
 
-    def path(self, meta: Meta, children: list[Any]) -> ast.Traversal:
+    def path(self, meta: Meta, children: list[Any]) -> ast.TraversalClause:
         shortest = _is(children[1], "SHORTEST")
         path, source, edge, target = [c for c in children if not _is(c, "SHORTEST")]
-        return ast.Traversal(_name(source), edge, _name(target), _name(path), shortest, _span(meta))
+        return ast.TraversalClause(
+            _name(source), edge, _name(target), _name(path), shortest, _span(meta)
+        )
 
     def edge(self, meta: Meta, children: list[Any]) -> ast.EdgePattern:
         variable = _name(children[0]) if _is(children[0], "EDGE_VARIABLE") else None
@@ -167,89 +173,89 @@ class TreeReader(Transformer[Token, Any]):
         bounds = [self._integer(child, meta) for child in children]
         return ast.Hops(bounds[0], bounds[1] if len(bounds) > 1 else None, _span(meta))
 
-    def negation(self, meta: Meta, children: list[Any]) -> ast.Negation:
-        return ast.Negation(tuple(children), _span(meta))
+    def negation(self, meta: Meta, children: list[Any]) -> ast.NegationClause:
+        return ast.NegationClause(tuple(children), _span(meta))
 
-    def optional(self, meta: Meta, children: list[Any]) -> ast.OptionalBlock:
-        return ast.OptionalBlock(tuple(children), _span(meta))
+    def optional(self, meta: Meta, children: list[Any]) -> ast.OptionalClause:
+        return ast.OptionalClause(tuple(children), _span(meta))
 
-    def filter(self, meta: Meta, children: list[Any]) -> ast.Filter:
-        return ast.Filter(children[0], _span(meta))
+    def filter(self, meta: Meta, children: list[Any]) -> ast.FilterClause:
+        return ast.FilterClause(children[0], _span(meta))
 
     # --- expressions
 
-    def or_expression(self, meta: Meta, children: list[Any]) -> ast.Connective:
-        return ast.Connective("or", tuple(children), _span(meta))
+    def or_expression(self, meta: Meta, children: list[Any]) -> ast.ConnectiveExpr:
+        return ast.ConnectiveExpr("or", tuple(children), _span(meta))
 
-    def and_expression(self, meta: Meta, children: list[Any]) -> ast.Connective:
-        return ast.Connective("and", tuple(children), _span(meta))
+    def and_expression(self, meta: Meta, children: list[Any]) -> ast.ConnectiveExpr:
+        return ast.ConnectiveExpr("and", tuple(children), _span(meta))
 
-    def negated(self, meta: Meta, children: list[Any]) -> ast.Expression:
+    def negated(self, meta: Meta, children: list[Any]) -> ast.Expr:
         *nots, operand = children
         for _ in nots:
-            operand = ast.Not(operand, _span(meta))
-        result: ast.Expression = operand
+            operand = ast.NotExpr(operand, _span(meta))
+        result: ast.Expr = operand
         return result
 
-    def comparison(self, meta: Meta, children: list[Any]) -> ast.Comparison:
+    def comparison(self, meta: Meta, children: list[Any]) -> ast.ComparisonExpr:
         left, operator, right = children
-        return ast.Comparison(str(operator), left, right, _span(meta))
+        return ast.ComparisonExpr(str(operator), left, right, _span(meta))
 
-    def membership(self, meta: Meta, children: list[Any]) -> ast.Comparison:
+    def membership(self, meta: Meta, children: list[Any]) -> ast.ComparisonExpr:
         return self.comparison(meta, children)
 
-    def null_test(self, meta: Meta, children: list[Any]) -> ast.NullTest:
-        return ast.NullTest(children[0], len(children) > 1, _span(meta))
+    def null_test(self, meta: Meta, children: list[Any]) -> ast.NullTestExpr:
+        return ast.NullTestExpr(children[0], len(children) > 1, _span(meta))
 
-    def sum(self, _meta: Meta, children: list[Any]) -> ast.Expression:
+    def sum(self, _meta: Meta, children: list[Any]) -> ast.Expr:
         return _left_to_right(children)
 
-    def product(self, _meta: Meta, children: list[Any]) -> ast.Expression:
+    def product(self, _meta: Meta, children: list[Any]) -> ast.Expr:
         return _left_to_right(children)
 
-    def negative(self, meta: Meta, children: list[Any]) -> ast.Expression:
+    def negative(self, meta: Meta, children: list[Any]) -> ast.Expr:
         operand = children[1]
-        value = operand.value if isinstance(operand, ast.Literal) else None
+        value = operand.value if isinstance(operand, ast.LiteralExpr) else None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return ast.Literal(-value, _span(meta))
-        return ast.Negative(operand, _span(meta))
+            return ast.LiteralExpr(-value, _span(meta))
+        return ast.NegativeExpr(operand, _span(meta))
 
-    def integer(self, meta: Meta, children: list[Token]) -> ast.Literal:
-        return ast.Literal(self._integer(children[0], meta), _span(meta))
+    def integer(self, meta: Meta, children: list[Token]) -> ast.LiteralExpr:
+        return ast.LiteralExpr(self._integer(children[0], meta), _span(meta))
 
-    def float(self, meta: Meta, children: list[Token]) -> ast.Literal:
+    def float(self, meta: Meta, children: list[Token]) -> ast.LiteralExpr:
         value = float_value(children[0])
         if value is None:
             self.problems.error(codes.SYNTAX, "this number is too large", _span(meta))
-        return ast.Literal(value, _span(meta))
+        return ast.LiteralExpr(value, _span(meta))
 
-    def string(self, meta: Meta, children: list[Token]) -> ast.Literal:
-        return ast.Literal(string_value(children[0]), _span(meta))
+    def string(self, meta: Meta, children: list[Token]) -> ast.LiteralExpr:
+        return ast.LiteralExpr(string_value(children[0]), _span(meta))
 
-    def true(self, meta: Meta, _children: list[Token]) -> ast.Literal:
-        return ast.Literal(True, _span(meta))
+    def true(self, meta: Meta, _children: list[Token]) -> ast.LiteralExpr:
+        return ast.LiteralExpr(True, _span(meta))
 
-    def false(self, meta: Meta, _children: list[Token]) -> ast.Literal:
-        return ast.Literal(False, _span(meta))
+    def false(self, meta: Meta, _children: list[Token]) -> ast.LiteralExpr:
+        return ast.LiteralExpr(False, _span(meta))
 
-    def null(self, meta: Meta, _children: list[Token]) -> ast.Literal:
-        return ast.Literal(None, _span(meta))
+    def null(self, meta: Meta, _children: list[Token]) -> ast.LiteralExpr:
+        return ast.LiteralExpr(None, _span(meta))
 
-    def list(self, meta: Meta, children: Any) -> ast.ListExpression:
-        return ast.ListExpression(tuple(children), _span(meta))
+    def list(self, meta: Meta, children: Any) -> ast.ListExpr:
+        return ast.ListExpr(tuple(children), _span(meta))
 
-    def property(self, meta: Meta, children: Any) -> ast.PropertyRef:
-        return ast.PropertyRef(_name(children[0]), _name(children[1]), _span(meta))
+    def property(self, meta: Meta, children: Any) -> ast.PropertyExpr:
+        return ast.PropertyExpr(_name(children[0]), _name(children[1]), _span(meta))
 
-    def variable(self, meta: Meta, children: Any) -> ast.VariableRef:
-        return ast.VariableRef(children[0][1:], _span(meta))
+    def variable(self, meta: Meta, children: Any) -> ast.VariableExpr:
+        return ast.VariableExpr(children[0][1:], _span(meta))
 
-    def name(self, meta: Meta, children: Any) -> ast.NameRef:
-        return ast.NameRef(str(children[0]), _span(meta))
+    def name(self, meta: Meta, children: Any) -> ast.NameExpr:
+        return ast.NameExpr(str(children[0]), _span(meta))
 
-    def call(self, meta: Meta, children: Any) -> ast.Call:
+    def call(self, meta: Meta, children: Any) -> ast.CallExpr:
         function, *rest = children
-        return ast.Call(
+        return ast.CallExpr(
             str(function),
             tuple(c for c in rest if not isinstance(c, (Token, _Option))),
             any(_is(c, "DISTINCT") for c in rest),
@@ -272,35 +278,35 @@ class TreeReader(Transformer[Token, Any]):
 class _Option:
     """Marks `k=60` among the arguments of a call."""
 
-    def __init__(self, name: str, value: ast.Expression) -> None:
+    def __init__(self, name: str, value: ast.Expr) -> None:
         self.name = name
         self.value = value
 
 
-def _left_to_right(children: list[Any]) -> ast.Expression:
-    result: ast.Expression = children[0]
+def _left_to_right(children: list[Any]) -> ast.Expr:
+    result: ast.Expr = children[0]
     for operator, operand in zip(children[1::2], children[2::2], strict=True):
         span = Span(result.span.start, operand.span.end)
-        result = ast.Arithmetic(str(operator), result, operand, span)
+        result = ast.ArithmeticExpr(str(operator), result, operand, span)
     return result
 
 
 def _edges_named_like_operators(
-    body: ast.Read | ast.Mutation, parameters: set[str]
-) -> ast.Read | ast.Mutation:
+    body: ast.ReadBody | ast.MutationBody, parameters: set[str]
+) -> ast.ReadBody | ast.MutationBody:
     """`$folder contains $file` is a hop when neither side is a parameter.
 
     Entities contain nothing and are in no list, so the filter would make no sense there.
     """
-    if isinstance(body, ast.Mutation):
+    if isinstance(body, ast.MutationBody):
         statements = tuple(
-            ast.MatchDelete(_hops_of(s.clauses, parameters), s.variables, s.span)
-            if isinstance(s, ast.MatchDelete)
+            ast.MatchDeleteStatement(_hops_of(s.clauses, parameters), s.variables, s.span)
+            if isinstance(s, ast.MatchDeleteStatement)
             else s
             for s in body.statements
         )
-        return ast.Mutation(statements)
-    return ast.Read(
+        return ast.MutationBody(statements)
+    return ast.ReadBody(
         _hops_of(body.clauses, parameters),
         body.projections,
         body.distinct,
@@ -319,17 +325,17 @@ def _hops_of(clauses: tuple[ast.Clause, ...], parameters: set[str]) -> tuple[ast
 
 def _hop_or_same(clause: ast.Clause, parameters: set[str]) -> ast.Clause:
     match clause:
-        case ast.Negation(clauses, span):
-            return ast.Negation(_hops_of(clauses, parameters), span)
-        case ast.OptionalBlock(clauses, span):
-            return ast.OptionalBlock(_hops_of(clauses, parameters), span)
-        case ast.Filter(
-            ast.Comparison(
-                "contains" | "in" as word, ast.VariableRef(left), ast.VariableRef(right)
+        case ast.NegationClause(clauses, span):
+            return ast.NegationClause(_hops_of(clauses, parameters), span)
+        case ast.OptionalClause(clauses, span):
+            return ast.OptionalClause(_hops_of(clauses, parameters), span)
+        case ast.FilterClause(
+            ast.ComparisonExpr(
+                "contains" | "in" as word, ast.VariableExpr(left), ast.VariableExpr(right)
             ) as written
         ) if not {left, right} & parameters:
             between = Span(written.left.span.end, written.right.span.start)
-            return ast.Traversal(
+            return ast.TraversalClause(
                 ast.Name(left, written.left.span),
                 ast.EdgePattern((ast.Name(word, between),), span=between),
                 ast.Name(right, written.right.span),

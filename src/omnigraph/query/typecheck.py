@@ -14,7 +14,7 @@ from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_patterns import Pattern, check_pattern
 from omnigraph.query.typecheck_returns import check_return
 from omnigraph.query.typecheck_writes import WriteChecker
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.values.known_names import did_you_mean
 
 
@@ -43,16 +43,16 @@ class CheckedQuery:
     body: CheckedRead | CheckedMutation
 
 
-def check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
+def check_query(query: ast.Query, catalog: Catalog, found: Diagnostics) -> CheckedQuery | None:
     """Type and lower one query; None when it has errors, which are in `found`."""
-    # Findings of its own: an error in one query must not hide what can be said of the next.
-    own = Findings()
+    # Diagnostics of its own: an error in one query must not hide what can be said of the next.
+    own = Diagnostics()
     checked = _check_query(query, catalog, own)
     found += own
     return checked
 
 
-def _check_query(query: ast.Query, catalog: Catalog, found: Findings) -> CheckedQuery | None:
+def _check_query(query: ast.Query, catalog: Catalog, found: Diagnostics) -> CheckedQuery | None:
     declared = declare(query, found)
     parameters = {p.name: ex.ParameterRef(p.name, p.type, p.optional) for p in declared}
     # A parameter of an unknown type is known by name all the same: one mistake, one finding.
@@ -61,7 +61,7 @@ def _check_query(query: ast.Query, catalog: Catalog, found: Findings) -> Checked
     scope = Scope(catalog, parameters, found)
     body = (
         _check_read(query.body, scope)
-        if isinstance(query.body, ast.Read)
+        if isinstance(query.body, ast.ReadBody)
         else _check_mutation(query.body, scope)
     )
     if body is None or found.has_errors:
@@ -69,7 +69,7 @@ def _check_query(query: ast.Query, catalog: Catalog, found: Findings) -> Checked
     return CheckedQuery(query, declared, body)
 
 
-def _check_read(read: ast.Read, scope: Scope) -> CheckedRead | None:
+def _check_read(read: ast.ReadBody, scope: Scope) -> CheckedRead | None:
     pattern = check_pattern(read.clauses, scope)
     returned = check_return(read, scope)
     if returned is None or scope.found.has_errors:
@@ -78,24 +78,24 @@ def _check_read(read: ast.Read, scope: Scope) -> CheckedRead | None:
     return CheckedRead(plan, columns, pattern)
 
 
-def _check_mutation(mutation: ast.Mutation, scope: Scope) -> CheckedMutation | None:
+def _check_mutation(mutation: ast.MutationBody, scope: Scope) -> CheckedMutation | None:
     checker = WriteChecker(scope)
     checked: list[writes.WriteOp | None] = []
     for statement in mutation.statements:
         match statement:
-            case ast.Insert():
+            case ast.InsertStatement():
                 checked.append(checker.insert(statement))
-            case ast.Update():
+            case ast.UpdateStatement():
                 checked.append(checker.update(statement))
-            case ast.Delete():
+            case ast.DeleteStatement():
                 checked.append(checker.delete(statement))
-            case ast.MatchDelete():
+            case ast.MatchDeleteStatement():
                 checked.append(_match_delete(statement, scope))
     statements = tuple(statement for statement in checked if statement is not None)
     return CheckedMutation(statements) if len(statements) == len(checked) else None
 
 
-def _match_delete(statement: ast.MatchDelete, outer: Scope) -> writes.DeleteMatched | None:
+def _match_delete(statement: ast.MatchDeleteStatement, outer: Scope) -> writes.DeleteMatched | None:
     scope = outer.inner()
     errors = len(scope.found)
     pattern = check_pattern(statement.clauses, scope)

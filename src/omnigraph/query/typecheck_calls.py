@@ -86,7 +86,7 @@ DATE_PARTS = frozenset({"year", "month", "day", "weekday"})
 TIME_PARTS = frozenset({"hour", "minute", "second"})
 
 
-def check_filter_call(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+def check_filter_call(checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
     """A call where rows are filtered: no aggregates, no rankings."""
     function = known_function(checker, call)
     if function is FunctionKind.AGGREGATE:
@@ -109,7 +109,7 @@ def check_filter_call(checker: ExpressionChecker, call: ast.Call) -> ex.Expressi
 
 
 def check_plain_call(
-    checker: ExpressionChecker, call: ast.Call, kind: FunctionKind
+    checker: ExpressionChecker, call: ast.CallExpr, kind: FunctionKind
 ) -> ex.Expression | None:
     if kind is FunctionKind.TEXT:
         return _text_match(checker, call)
@@ -142,7 +142,7 @@ _ARGUMENT_CODES = {
 }
 
 
-def known_function(checker: ExpressionChecker, call: ast.Call) -> FunctionKind | None:
+def known_function(checker: ExpressionChecker, call: ast.CallExpr) -> FunctionKind | None:
     """The kind of a function that exists and got a possible number of arguments."""
     function = FUNCTIONS.get(call.function)
     if function is None:
@@ -184,7 +184,7 @@ def known_function(checker: ExpressionChecker, call: ast.Call) -> FunctionKind |
 
 
 def text_field(
-    checker: ExpressionChecker, call: ast.Call, code: str
+    checker: ExpressionChecker, call: ast.CallExpr, code: str
 ) -> tuple[ex.PropertyOf | ex.RowProperty, ex.Expression] | None:
     """The String property and the query text of `search`, `bm25` and their like."""
     field, query = checker.check(call.arguments[0]), checker.check(call.arguments[1])
@@ -206,7 +206,7 @@ def text_field(
     return field, query
 
 
-def _text_match(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+def _text_match(checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
     found = text_field(checker, call, codes.TEXT_ARGUMENTS)
     if found is None:
         return None
@@ -220,7 +220,7 @@ def _text_match(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | N
     return ex.TextMatch(call.function, field, query, edits, nullable=nullable)
 
 
-def _edits(checker: ExpressionChecker, given: ast.Expression) -> ex.Expression | None:
+def _edits(checker: ExpressionChecker, given: ast.Expr) -> ex.Expression | None:
     value = checker.check(given)
     if value is None:
         return None
@@ -235,7 +235,7 @@ def _edits(checker: ExpressionChecker, given: ast.Expression) -> ex.Expression |
 # --- aggregates ----------------------------------------------------------------------------
 
 
-def check_aggregate(checker: ExpressionChecker, call: ast.Call) -> ex.Expression | None:
+def check_aggregate(checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
     if call.function == "count" and not call.arguments:
         if call.star:
             return ex.AggregateCall("count", None, False, ex.I64)
@@ -252,7 +252,7 @@ def check_aggregate(checker: ExpressionChecker, call: ast.Call) -> ex.Expression
     return ex.AggregateCall(call.function, operand, call.distinct, kind, nullable)
 
 
-def _wrong_operand(checker: ExpressionChecker, call: ast.Call, reason: str) -> None:
+def _wrong_operand(checker: ExpressionChecker, call: ast.CallExpr, reason: str) -> None:
     checker.found.error(
         codes.AGGREGATE_OPERAND,
         f"{call.function}: {reason}",

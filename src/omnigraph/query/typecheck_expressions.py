@@ -39,8 +39,8 @@ _FOREIGN_WORDS = {
 }
 
 # How a bare word is read: a column in `order`, a row's property in a mutation.
-NameResolver = Callable[[ast.NameRef], ex.Expression | None]
-CallChecker = Callable[["ExpressionChecker", ast.Call], ex.Expression | None]
+NameResolver = Callable[[ast.NameExpr], ex.Expression | None]
+CallChecker = Callable[["ExpressionChecker", ast.CallExpr], ex.Expression | None]
 
 
 class ExpressionChecker:
@@ -59,7 +59,7 @@ class ExpressionChecker:
         self._resolve_name = resolve_name
         self._unknown_variable = unknown_variable
 
-    def check(self, expression: ast.Expression) -> ex.Expression | None:
+    def check(self, expression: ast.Expr) -> ex.Expression | None:
         """The typed expression; a blob may only be asked whether it is there."""
         checked = self.check_any(expression)
         if checked is not None and isinstance(checked.type, BlobType):
@@ -72,11 +72,11 @@ class ExpressionChecker:
             return None
         return checked
 
-    def check_any(self, expression: ast.Expression) -> ex.Expression | None:
+    def check_any(self, expression: ast.Expr) -> ex.Expression | None:
         check: Callable[[Any], ex.Expression | None] = getattr(self, _METHODS[type(expression)])
         return check(expression)
 
-    def check_predicate(self, expression: ast.Expression) -> ex.Expression | None:
+    def check_predicate(self, expression: ast.Expr) -> ex.Expression | None:
         """An expression that must be true or false."""
         checked = self.check(expression)
         if checked is None or checked.type == ex.BOOL or isinstance(checked.type, ex.NullType):
@@ -90,7 +90,7 @@ class ExpressionChecker:
 
     # --- leaves
 
-    def literal(self, literal: ast.Literal) -> ex.Expression | None:
+    def literal(self, literal: ast.LiteralExpr) -> ex.Expression | None:
         match literal.value:
             case None:
                 return ex.Constant(None, ex.NullType(), nullable=True)
@@ -103,7 +103,7 @@ class ExpressionChecker:
             case str():
                 return ex.Constant(literal.value, ex.STRING)
 
-    def _integer(self, literal: ast.Literal, value: int) -> ex.Expression | None:
+    def _integer(self, literal: ast.LiteralExpr, value: int) -> ex.Expression | None:
         for kind in (ScalarKind.I64, ScalarKind.U64):
             low, high = INTEGER_BOUNDS[kind]
             if low <= value <= high:
@@ -111,7 +111,7 @@ class ExpressionChecker:
         self.found.error(codes.OPERAND_TYPES, f"{value} fits no integer type", literal.span)
         return None
 
-    def variable_ref(self, ref: ast.VariableRef) -> ex.Expression | None:
+    def variable_ref(self, ref: ast.VariableExpr) -> ex.Expression | None:
         parameter = self.scope.parameters.get(ref.name)
         if parameter is not None:
             return parameter
@@ -121,7 +121,7 @@ class ExpressionChecker:
             return None
         if variable.kind is ex.VariableKind.PATH:
             return ex.Whole(variable, ex.PathType(), variable.nullable)
-        kind = ex.EntityType(variable.kind, variable.types)
+        kind = ex.WholeType(variable.kind, variable.types)
         return ex.Whole(variable, kind, variable.nullable)
 
     def _unknown(self, name: ast.Name) -> None:
@@ -138,7 +138,7 @@ class ExpressionChecker:
             self._unknown_variable, message, name.span, did_you_mean(f"${name.text}", names)
         )
 
-    def name_ref(self, ref: ast.NameRef) -> ex.Expression | None:
+    def name_ref(self, ref: ast.NameExpr) -> ex.Expression | None:
         if self._resolve_name is not None:
             return self._resolve_name(ref)
         usual = f"a property is read as `$x.{ref.name}`, a string is written in double quotes"
@@ -150,7 +150,7 @@ class ExpressionChecker:
         )
         return None
 
-    def property_ref(self, ref: ast.PropertyRef) -> ex.Expression | None:
+    def property_ref(self, ref: ast.PropertyExpr) -> ex.Expression | None:
         variable = self.scope.find(ref.variable.text)
         if variable is None:
             if ref.variable.text in self.scope.failed:
@@ -179,7 +179,7 @@ class ExpressionChecker:
             return ex.PropertyOf(variable, _ENDPOINT_COLUMNS[name], ex.STRING, variable.nullable)
         return self._stored(variable, ref)
 
-    def _stored(self, variable: ex.Variable, ref: ast.PropertyRef) -> ex.Expression | None:
+    def _stored(self, variable: ex.Variable, ref: ast.PropertyExpr) -> ex.Expression | None:
         name = ref.property.text
         found = [
             property_of(self.scope.catalog, variable.kind, type_name, name)
@@ -207,7 +207,7 @@ class ExpressionChecker:
         nullable = variable.nullable or any(p.nullable for p in declared)
         return ex.PropertyOf(variable, name, declared[0].type, nullable)
 
-    def list_expression(self, written: ast.ListExpression) -> ex.Expression | None:
+    def list_expression(self, written: ast.ListExpr) -> ex.Expression | None:
         items = [self.check(item) for item in written.items]
         checked = [item for item in items if item is not None]
         if len(checked) != len(items):
@@ -225,12 +225,12 @@ class ExpressionChecker:
             return ex.Constant(values, ListType(element))
         return ex.ListOf(tuple(checked), ListType(element), any(i.nullable for i in checked))
 
-    def call(self, call: ast.Call) -> ex.Expression | None:
+    def call(self, call: ast.CallExpr) -> ex.Expression | None:
         return self._check_call(self, call)
 
     # --- operators
 
-    def connective(self, written: ast.Connective) -> ex.Expression | None:
+    def connective(self, written: ast.ConnectiveExpr) -> ex.Expression | None:
         operands = [self.check_predicate(operand) for operand in written.operands]
         checked = tuple(operand for operand in operands if operand is not None)
         if len(checked) != len(operands):
@@ -238,15 +238,15 @@ class ExpressionChecker:
         node = ex.And if written.operator == "and" else ex.Or
         return node(checked, nullable=any(operand.nullable for operand in checked))
 
-    def negation(self, written: ast.Not) -> ex.Expression | None:
+    def negation(self, written: ast.NotExpr) -> ex.Expression | None:
         operand = self.check_predicate(written.operand)
         return None if operand is None else ex.Not(operand, nullable=operand.nullable)
 
-    def null_test(self, written: ast.NullTest) -> ex.Expression | None:
+    def null_test(self, written: ast.NullTestExpr) -> ex.Expression | None:
         operand = self.check_any(written.operand)
         return None if operand is None else ex.IsNull(operand, written.negated)
 
-    def negative(self, written: ast.Negative) -> ex.Expression | None:
+    def negative(self, written: ast.NegativeExpr) -> ex.Expression | None:
         operand = self.check(written.operand)
         if operand is None:
             return None
@@ -256,7 +256,7 @@ class ExpressionChecker:
         kind = ex.I64 if is_integer(operand.type) else ex.F64
         return ex.Negative(operand, kind, operand.nullable)
 
-    def arithmetic(self, written: ast.Arithmetic) -> ex.Expression | None:
+    def arithmetic(self, written: ast.ArithmeticExpr) -> ex.Expression | None:
         left, right = self.check(written.left), self.check(written.right)
         if left is None or right is None:
             return None
@@ -266,7 +266,7 @@ class ExpressionChecker:
             return None
         return ex.Arithmetic(written.operator, left, right, kind, left.nullable or right.nullable)
 
-    def comparison(self, written: ast.Comparison) -> ex.Expression | None:
+    def comparison(self, written: ast.ComparisonExpr) -> ex.Expression | None:
         left, right = self.check(written.left), self.check(written.right)
         if left is None or right is None:
             return None
@@ -276,7 +276,7 @@ class ExpressionChecker:
             self._operands(written, str(reason))
             return None
 
-    def _operands(self, written: ast.Expression, reason: str) -> None:
+    def _operands(self, written: ast.Expr, reason: str) -> None:
         help_text = None
         if "null never" in reason:
             help_text = "write `is null` or `is not null`"
@@ -291,18 +291,18 @@ class ExpressionChecker:
 
 
 _METHODS: dict[type, str] = {
-    ast.Literal: "literal",
-    ast.VariableRef: "variable_ref",
-    ast.PropertyRef: "property_ref",
-    ast.NameRef: "name_ref",
-    ast.ListExpression: "list_expression",
-    ast.Call: "call",
-    ast.Negative: "negative",
-    ast.Arithmetic: "arithmetic",
-    ast.Comparison: "comparison",
-    ast.NullTest: "null_test",
-    ast.Not: "negation",
-    ast.Connective: "connective",
+    ast.LiteralExpr: "literal",
+    ast.VariableExpr: "variable_ref",
+    ast.PropertyExpr: "property_ref",
+    ast.NameExpr: "name_ref",
+    ast.ListExpr: "list_expression",
+    ast.CallExpr: "call",
+    ast.NegativeExpr: "negative",
+    ast.ArithmeticExpr: "arithmetic",
+    ast.ComparisonExpr: "comparison",
+    ast.NullTestExpr: "null_test",
+    ast.NotExpr: "negation",
+    ast.ConnectiveExpr: "connective",
 }
 
 

@@ -17,7 +17,7 @@ from omnigraph.values.known_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class TypedHop:
     """A typed traversal."""
 
     source: ex.Variable
@@ -34,7 +34,7 @@ class Pattern:
     """A typed block. `nodes` are the node variables it introduces, in order of appearance."""
 
     nodes: tuple[ex.Variable, ...]
-    hops: tuple[Hop, ...]
+    hops: tuple[TypedHop, ...]
     filters: tuple[ex.Expression, ...]
     negations: tuple[Pattern, ...]
     optionals: tuple[Pattern, ...]
@@ -64,22 +64,22 @@ class _PatternChecker:
         types = infer_types(clauses, self._scope)
         hops = []
         for clause in clauses:
-            if isinstance(clause, ast.Binding) and clause.variable.text in types.nodes:
+            if isinstance(clause, ast.BindingClause) and clause.variable.text in types.nodes:
                 self._node(clause.variable, types)
-            elif isinstance(clause, ast.Traversal):
+            elif isinstance(clause, ast.TraversalClause):
                 hop = self._hop(clause, types)
                 hops += [hop] if hop else []
         for clause in clauses:
-            if isinstance(clause, ast.Binding):
+            if isinstance(clause, ast.BindingClause):
                 self._inline_matches(clause)
         optionals = [
-            self._optional(clause) for clause in clauses if isinstance(clause, ast.OptionalBlock)
+            self._optional(clause) for clause in clauses if isinstance(clause, ast.OptionalClause)
         ]
         for clause in clauses:
-            if isinstance(clause, ast.Filter):
+            if isinstance(clause, ast.FilterClause):
                 self._add_filter(self._expressions.check_predicate(clause.predicate))
         negations = [
-            self._negation(clause) for clause in clauses if isinstance(clause, ast.Negation)
+            self._negation(clause) for clause in clauses if isinstance(clause, ast.NegationClause)
         ]
         return Pattern(
             tuple(self._nodes),
@@ -116,7 +116,7 @@ class _PatternChecker:
         self._nodes.append(variable)
         return variable
 
-    def _hop(self, clause: ast.Traversal, types: PatternTypes) -> Hop | None:
+    def _hop(self, clause: ast.TraversalClause, types: PatternTypes) -> TypedHop | None:
         steps = types.steps.get(id(clause))
         path = self._new_variable(clause.path, ex.VariableKind.PATH, ())
         source = self._end(clause.source, types, (id(clause), "source"))
@@ -127,7 +127,7 @@ class _PatternChecker:
             return None
         hops = clause.edge.hops
         bounds = HopRange(hops.minimum, hops.maximum) if hops else HopRange(1, 1)
-        return Hop(source, steps, target, _mode(clause), bounds, edge, path)
+        return TypedHop(source, steps, target, _mode(clause), bounds, edge, path)
 
     def _edge_variable(
         self, pattern: ast.EdgePattern, types: tuple[str, ...]
@@ -165,7 +165,7 @@ class _PatternChecker:
             return None
         return self._scope.add(name, kind, types, self._nullable)
 
-    def _optional(self, clause: ast.OptionalBlock) -> Pattern:
+    def _optional(self, clause: ast.OptionalClause) -> Pattern:
         inner = self._scope.inner()
         errors = len(self._found)
         pattern = check_pattern(clause.clauses, inner, nullable=True)
@@ -180,7 +180,7 @@ class _PatternChecker:
             self._scope.adopt(variable)
         return pattern
 
-    def _negation(self, clause: ast.Negation) -> Pattern:
+    def _negation(self, clause: ast.NegationClause) -> Pattern:
         errors = len(self._found)
         pattern = check_pattern(clause.clauses, self._scope.inner())
         own = {variable.id for variable in pattern.introduced()}
@@ -193,7 +193,7 @@ class _PatternChecker:
             )
         return pattern
 
-    def _inline_matches(self, clause: ast.Binding) -> None:
+    def _inline_matches(self, clause: ast.BindingClause) -> None:
         variable = self._scope.find(clause.variable.text)
         if variable is None or variable.kind is not ex.VariableKind.NODE:
             for match in clause.matches:
@@ -219,7 +219,7 @@ class _PatternChecker:
             )
             return
         left = self._expressions.check(
-            ast.PropertyRef(ast.Name(variable.name, name.span), name, name.span)
+            ast.PropertyExpr(ast.Name(variable.name, name.span), name, name.span)
         )
         right = self._expressions.check(match.value)
         if left is None or right is None:
@@ -247,7 +247,7 @@ def _exact(left: ex.Expression, right: ex.Expression) -> ex.Expression:
     return right
 
 
-def _mode(clause: ast.Traversal) -> ExpandMode:
+def _mode(clause: ast.TraversalClause) -> ExpandMode:
     if clause.shortest:
         return ExpandMode.SHORTEST
     if clause.path is not None:

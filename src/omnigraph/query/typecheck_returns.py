@@ -18,7 +18,7 @@ from omnigraph.values.known_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedExpression:
     """A typed part of a return and where it was written."""
 
     value: ex.Expression
@@ -32,7 +32,7 @@ class Returned:
     columns: tuple[Column, ...]
     spans: tuple[Span, ...]
     distinct: bool
-    having: Located | None
+    having: LocatedExpression | None
     order: tuple[tuple[SortKey, Span], ...]
     limit: ex.Expression | None
     offset: ex.Expression | None
@@ -53,7 +53,7 @@ def contains_aggregate(expression: ex.Expression) -> bool:
     return any(isinstance(node, ex.AggregateCall) for node in walk(expression))
 
 
-def check_return(read: ast.Read, scope: Scope) -> Returned | None:
+def check_return(read: ast.ReadBody, scope: Scope) -> Returned | None:
     """None when something was wrong; the findings say what."""
     errors = len(scope.found)
     returned = _ReturnChecker(read, scope).check()
@@ -61,7 +61,7 @@ def check_return(read: ast.Read, scope: Scope) -> Returned | None:
 
 
 class _ReturnChecker:
-    def __init__(self, read: ast.Read, scope: Scope) -> None:
+    def __init__(self, read: ast.ReadBody, scope: Scope) -> None:
         self._read = read
         self._found = scope.found
         self._rankings = Rankings()
@@ -113,7 +113,7 @@ class _ReturnChecker:
         self._columns[name] = Column(name, value)
         return projection.span
 
-    def _column(self, ref: ast.NameRef) -> ex.Expression | None:
+    def _column(self, ref: ast.NameExpr) -> ex.Expression | None:
         column = self._columns.get(ref.name)
         if column is not None:
             return column.value
@@ -126,14 +126,14 @@ class _ReturnChecker:
             )
         return None
 
-    def _having(self, written: ast.Expression | None) -> Located | None:
+    def _having(self, written: ast.Expr | None) -> LocatedExpression | None:
         if written is None:
             return None
         value = self._later.check_predicate(written)
         if value is None:
             return None
         self._check_nested(value, written.span)
-        return Located(value, written.span)
+        return LocatedExpression(value, written.span)
 
     def _order(self, ordering: ast.Ordering) -> tuple[SortKey, Span] | None:
         value = self._later.check(ordering.value)
@@ -147,7 +147,7 @@ class _ReturnChecker:
                 codes.OPERAND_TYPES,
                 f"{format_expression(ordering.value)} is {value.type} and has no order",
                 ordering.span,
-                "order by one of its properties" if isinstance(value.type, ex.EntityType) else None,
+                "order by one of its properties" if isinstance(value.type, ex.WholeType) else None,
             )
             return None
         return SortKey(value, bool(ordering.descending)), ordering.span
@@ -177,7 +177,7 @@ class _ReturnChecker:
                 )
                 return
 
-    def _amount(self, written: ast.Expression | None, what: str) -> ex.Expression | None:
+    def _amount(self, written: ast.Expr | None, what: str) -> ex.Expression | None:
         if written is None:
             return None
         value = self._projected.check(written)
@@ -206,7 +206,7 @@ class _ReturnChecker:
                         "say how many rows are wanted: `limit 10`",
                     )
 
-    def _rankings_in(self, written: ast.Expression) -> set[str]:
+    def _rankings_in(self, written: ast.Expr) -> set[str]:
         """Functions of the rankings an ordering sorts by, also through an alias."""
         quiet = len(self._found)
         value = self._later.check(written)
@@ -218,12 +218,12 @@ class _ReturnChecker:
         return {"rrf" if isinstance(specs[s], FuseSpec) else specs[s].function for s in slots}
 
 
-def column_name(value: ast.Expression) -> str:
+def column_name(value: ast.Expr) -> str:
     """`x.prop` for `$x.prop`, `x` for `$x`, else the expression as written, spaces normalised."""
     match value:
-        case ast.PropertyRef(variable, name):
+        case ast.PropertyExpr(variable, name):
             return f"{variable.text}.{name.text}"
-        case ast.VariableRef(name):
+        case ast.VariableExpr(name):
             return name
         case _:
             return format_expression(value)

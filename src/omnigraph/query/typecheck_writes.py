@@ -33,7 +33,7 @@ class WriteChecker:
         self._found = scope.found
         self._catalog = scope.catalog
 
-    def insert(self, written: ast.Insert) -> Insert | None:
+    def insert(self, written: ast.InsertStatement) -> Insert | None:
         entity = self._entity(written.type)
         if entity is None:
             return None
@@ -47,7 +47,7 @@ class WriteChecker:
         self._check_required(written, entity)
         return Insert(entity.table_key, assignments, defaults, written.skip_on_match)
 
-    def update(self, written: ast.Update) -> Update | None:
+    def update(self, written: ast.UpdateStatement) -> Update | None:
         entity = self._entity(written.type)
         if entity is None:
             return None
@@ -59,7 +59,7 @@ class WriteChecker:
             return None
         return Update(entity.table_key, assignments, predicate)
 
-    def delete(self, written: ast.Delete) -> Delete | None:
+    def delete(self, written: ast.DeleteStatement) -> Delete | None:
         entity = self._entity(written.type)
         if entity is None:
             return None
@@ -85,7 +85,7 @@ class WriteChecker:
             )
         return found
 
-    def _no_row(self, ref: ast.NameRef) -> None:
+    def _no_row(self, ref: ast.NameExpr) -> None:
         self._found.error(
             codes.MUTATION_PROPERTY,
             f"an insert has no row to read '{ref.name}' from",
@@ -94,7 +94,7 @@ class WriteChecker:
         )
 
     def _row_checker(self, entity: EntityType) -> ExpressionChecker:
-        def resolve(ref: ast.NameRef) -> ex.Expression | None:
+        def resolve(ref: ast.NameExpr) -> ex.Expression | None:
             if ref.name == ID:
                 return ex.RowProperty(ID, ex.STRING)
             if isinstance(entity, EdgeType) and ref.name in _ENDPOINTS:
@@ -120,7 +120,10 @@ class WriteChecker:
     # --- assignments
 
     def _assignments(
-        self, written: ast.Insert | ast.Update, entity: EntityType, checker: ExpressionChecker
+        self,
+        written: ast.InsertStatement | ast.UpdateStatement,
+        entity: EntityType,
+        checker: ExpressionChecker,
     ) -> tuple[Assignment, ...] | None:
         if not written.assignments:
             self._found.error(
@@ -192,7 +195,7 @@ class WriteChecker:
         assert declared is not None
         return ex.KeyText(stored_as(value, declared.type), nullable=value.nullable)
 
-    def _refuse_fixed(self, written: ast.Update, entity: EntityType) -> None:
+    def _refuse_fixed(self, written: ast.UpdateStatement, entity: EntityType) -> None:
         key = entity.key if isinstance(entity, NodeType) else ()
         for assignment in written.assignments:
             name = assignment.name.text
@@ -208,7 +211,7 @@ class WriteChecker:
 
     # --- what an insert leaves out
 
-    def _check_required(self, written: ast.Insert, entity: EntityType) -> None:
+    def _check_required(self, written: ast.InsertStatement, entity: EntityType) -> None:
         given = {assignment.name.text for assignment in written.assignments}
         if any(not self._is_column(entity, name) for name in given):
             return  # a misspelt name is not a second, missing one
@@ -234,7 +237,7 @@ class WriteChecker:
                 "nullable properties and those with a @default may be left out",
             )
 
-    def _defaults(self, written: ast.Insert, entity: EntityType) -> tuple[Assignment, ...]:
+    def _defaults(self, written: ast.InsertStatement, entity: EntityType) -> tuple[Assignment, ...]:
         given = {assignment.name.text for assignment in written.assignments}
         return tuple(
             Assignment(p.name, default)

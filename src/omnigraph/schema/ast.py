@@ -45,7 +45,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class SchemaAnnotation:
     """`@name` or `@name(arguments)`; constraints are annotations too."""
 
     name: str
@@ -54,7 +54,7 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRef:
+class PropertyType:
     """A property type as written: enum values keep their order here."""
 
     base: str
@@ -70,12 +70,12 @@ class PropertyDecl:
     """`name: Type @annotation …`."""
 
     name: Name
-    type: TypeRef
-    annotations: tuple[Annotation, ...] = ()
+    type: PropertyType
+    annotations: tuple[SchemaAnnotation, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-Member = PropertyDecl | Annotation
+Member = PropertyDecl | SchemaAnnotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class InterfaceDecl:
 
     name: Name
     members: tuple[Member, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[SchemaAnnotation, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
@@ -95,7 +95,7 @@ class NodeDecl:
     name: Name
     members: tuple[Member, ...] = ()
     implements: tuple[Name, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[SchemaAnnotation, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
@@ -107,7 +107,7 @@ class EdgeDecl:
     source: Name
     target: Name
     members: tuple[Member, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[SchemaAnnotation, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

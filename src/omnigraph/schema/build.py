@@ -25,7 +25,7 @@ from omnigraph.schema.build_constraints import (
     build_constraints,
 )
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax.diagnostics import Findings, language_error
+from omnigraph.syntax.diagnostics import Diagnostics, language_error
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import RESERVED_PROPERTIES
@@ -49,7 +49,7 @@ _ENDPOINT_WORDS = frozenset({"from", "to"})
 
 
 def build_properties(
-    members: tuple[ast.Member, ...], on_edge: bool, found: Findings
+    members: tuple[ast.Member, ...], on_edge: bool, found: Diagnostics
 ) -> list[tuple[Property, ast.PropertyDecl]]:
     """The properties a body declares, each with its declaration for later messages."""
     built: dict[str, tuple[Property, ast.PropertyDecl]] = {}
@@ -67,7 +67,7 @@ def build_properties(
     return list(built.values())
 
 
-def resolve_type(ref: ast.TypeRef, found: Findings) -> ValueType | None:
+def resolve_type(ref: ast.PropertyType, found: Diagnostics) -> ValueType | None:
     if ref.values:
         return _enum(ref, found)
     if ref.width is not None:
@@ -91,7 +91,7 @@ def resolve_type(ref: ast.TypeRef, found: Findings) -> ValueType | None:
     return ListType(kind) if ref.is_list else ScalarType(kind)
 
 
-def _enum(ref: ast.TypeRef, found: Findings) -> ValueType | None:
+def _enum(ref: ast.PropertyType, found: Diagnostics) -> ValueType | None:
     twice = sorted({value for value in ref.values if ref.values.count(value) > 1})
     if twice:
         found.error(codes.BAD_TYPE, f"enum value '{twice[0]}' is listed twice", ref.span)
@@ -99,7 +99,7 @@ def _enum(ref: ast.TypeRef, found: Findings) -> ValueType | None:
     return EnumType(ref.values)
 
 
-def _vector(ref: ast.TypeRef, found: Findings) -> ValueType | None:
+def _vector(ref: ast.PropertyType, found: Diagnostics) -> ValueType | None:
     width = ref.width or 0
     if not 1 <= width <= MAX_VECTOR_WIDTH:
         found.error(
@@ -111,7 +111,7 @@ def _vector(ref: ast.TypeRef, found: Findings) -> ValueType | None:
     return VectorType(width)
 
 
-def _check_name(name: ast.Name, on_edge: bool, found: Findings) -> None:
+def _check_name(name: ast.Name, on_edge: bool, found: Diagnostics) -> None:
     reserved = RESERVED_PROPERTIES | (_ENDPOINT_WORDS if on_edge else frozenset())
     if name.text in reserved or name.text.startswith("__"):
         found.error(
@@ -124,7 +124,9 @@ def _check_name(name: ast.Name, on_edge: bool, found: Findings) -> None:
         )
 
 
-def _build_property(declared: ast.PropertyDecl, value_type: ValueType, found: Findings) -> Property:
+def _build_property(
+    declared: ast.PropertyDecl, value_type: ValueType, found: Diagnostics
+) -> Property:
     annotations = []
     seen: set[str] = set()
     for annotation in declared.annotations:
@@ -150,7 +152,7 @@ def _build_property(declared: ast.PropertyDecl, value_type: ValueType, found: Fi
     )
 
 
-def build_annotation(annotation: ast.Annotation) -> Annotation:
+def build_annotation(annotation: ast.SchemaAnnotation) -> Annotation:
     return Annotation(
         annotation.name,
         tuple(plain_value(a) for a in annotation.arguments if a.option is None),
@@ -171,7 +173,10 @@ def plain_value(argument: ast.Argument) -> Literal:
 
 
 def _check_known(
-    annotation: ast.Annotation, declared: ast.PropertyDecl, value_type: ValueType, found: Findings
+    annotation: ast.SchemaAnnotation,
+    declared: ast.PropertyDecl,
+    value_type: ValueType,
+    found: Diagnostics,
 ) -> None:
     match annotation.name:
         case "default":
@@ -186,7 +191,7 @@ def _check_known(
             )
 
 
-def check_one_text(annotation: ast.Annotation, found: Findings) -> str | None:
+def check_one_text(annotation: ast.SchemaAnnotation, found: Diagnostics) -> str | None:
     """The single text argument of `@rename_from`, `@description` and their like."""
     values = [a.value for a in annotation.arguments if a.option is None]
     if len(annotation.arguments) == 1 and len(values) == 1:
@@ -205,7 +210,10 @@ def check_one_text(annotation: ast.Annotation, found: Findings) -> str | None:
 
 
 def _check_default(
-    annotation: ast.Annotation, declared: ast.PropertyDecl, value_type: ValueType, found: Findings
+    annotation: ast.SchemaAnnotation,
+    declared: ast.PropertyDecl,
+    value_type: ValueType,
+    found: Diagnostics,
 ) -> None:
     name = declared.name.text
     if len(annotation.arguments) != 1 or annotation.arguments[0].option is not None:
@@ -241,7 +249,7 @@ def catalog_from_text(text: str, file: str = "<schema>") -> Catalog:
 
 
 def build_catalog(schema: ast.SchemaFile, source: SourceText) -> Catalog:
-    found = Findings()
+    found = Diagnostics()
     _check_names(schema, found)
     interfaces = {
         d.name.text: _interface(d, found)
@@ -260,7 +268,7 @@ def build_catalog(schema: ast.SchemaFile, source: SourceText) -> Catalog:
     return with_identities(Catalog(tuple(nodes), tuple(edges), tuple(interfaces.values())))
 
 
-def _check_names(schema: ast.SchemaFile, found: Findings) -> None:
+def _check_names(schema: ast.SchemaFile, found: Diagnostics) -> None:
     seen: set[str] = set()
     edges: set[str] = set()
     for declaration in schema.declarations:
@@ -280,7 +288,7 @@ def _check_names(schema: ast.SchemaFile, found: Findings) -> None:
         seen.add(name.text)
 
 
-def _interface(declared: ast.InterfaceDecl, found: Findings) -> InterfaceType:
+def _interface(declared: ast.InterfaceDecl, found: Diagnostics) -> InterfaceType:
     name = declared.name.text
     own = [p for p, _ in build_properties(declared.members, on_edge=False, found=found)]
     properties = {p.name: p for p in own}
@@ -292,7 +300,7 @@ def _interface(declared: ast.InterfaceDecl, found: Findings) -> InterfaceType:
 
 
 def _node(
-    declared: ast.NodeDecl, interfaces: dict[str, InterfaceType], found: Findings
+    declared: ast.NodeDecl, interfaces: dict[str, InterfaceType], found: Diagnostics
 ) -> NodeType:
     name = declared.name.text
     implemented = _implemented(declared, interfaces, found)
@@ -313,7 +321,7 @@ def _node(
 
 
 def _own_properties(
-    declared: ast.NodeDecl, inherited: dict[str, Property], found: Findings
+    declared: ast.NodeDecl, inherited: dict[str, Property], found: Diagnostics
 ) -> dict[str, Property]:
     own: dict[str, Property] = {}
     for built, decl in build_properties(declared.members, on_edge=False, found=found):
@@ -330,7 +338,7 @@ def _own_properties(
     return own
 
 
-def _edge(declared: ast.EdgeDecl, node_names: set[str], found: Findings) -> EdgeType:
+def _edge(declared: ast.EdgeDecl, node_names: set[str], found: Diagnostics) -> EdgeType:
     name = declared.name.text
     for end in (declared.source, declared.target):
         if end.text not in node_names:
@@ -355,7 +363,7 @@ def _edge(declared: ast.EdgeDecl, node_names: set[str], found: Findings) -> Edge
 
 
 def _implemented(
-    declared: ast.NodeDecl, interfaces: dict[str, InterfaceType], found: Findings
+    declared: ast.NodeDecl, interfaces: dict[str, InterfaceType], found: Diagnostics
 ) -> list[InterfaceType]:
     implemented: list[InterfaceType] = []
     for name in declared.implements:
@@ -375,7 +383,7 @@ def _implemented(
 
 
 def _inherited(
-    declared: ast.NodeDecl, implemented: list[InterfaceType], found: Findings
+    declared: ast.NodeDecl, implemented: list[InterfaceType], found: Diagnostics
 ) -> dict[str, Property]:
     merged: dict[str, Property] = {}
     for interface in implemented:
@@ -399,7 +407,7 @@ def _with_inherited(
 
 
 def _check_single_key(
-    declared: ast.NodeDecl, constraints: tuple[Constraint, ...], found: Findings
+    declared: ast.NodeDecl, constraints: tuple[Constraint, ...], found: Diagnostics
 ) -> None:
     if sum(isinstance(c, Key) for c in constraints) > 1:
         found.error(
@@ -411,7 +419,7 @@ def _check_single_key(
 
 
 def _check_embed(
-    members: Iterable[ast.Member], properties: dict[str, Property], owner: str, found: Findings
+    members: Iterable[ast.Member], properties: dict[str, Property], owner: str, found: Diagnostics
 ) -> None:
     for member in members:
         if not isinstance(member, ast.PropertyDecl):
@@ -422,7 +430,10 @@ def _check_embed(
 
 
 def _check_embed_source(
-    annotation: ast.Annotation, properties: dict[str, Property], owner: str, found: Findings
+    annotation: ast.SchemaAnnotation,
+    properties: dict[str, Property],
+    owner: str,
+    found: Diagnostics,
 ) -> None:
     built = build_annotation(annotation)
     if len(built.arguments) != 1 or not isinstance(built.arguments[0], str):
@@ -451,7 +462,7 @@ def _check_embed_source(
 
 
 def _type_annotations(
-    annotations: tuple[ast.Annotation, ...], found: Findings, on_edge: bool = False
+    annotations: tuple[ast.SchemaAnnotation, ...], found: Diagnostics, on_edge: bool = False
 ) -> tuple[Annotation, ...]:
     kept = []
     for annotation in annotations:

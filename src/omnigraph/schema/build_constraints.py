@@ -20,7 +20,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast, codes
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.values.coercion import coerce
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
@@ -47,7 +47,7 @@ class Body:
 
 
 def build_constraints(
-    members: tuple[ast.Member, ...], body: Body, found: Findings
+    members: tuple[ast.Member, ...], body: Body, found: Diagnostics
 ) -> tuple[Constraint, ...]:
     """Constraints in the order of the text, property-level ones included."""
     built: list[Constraint] = []
@@ -65,7 +65,7 @@ def build_constraints(
 
 
 def build_cardinality(
-    annotations: tuple[ast.Annotation, ...], found: Findings
+    annotations: tuple[ast.SchemaAnnotation, ...], found: Diagnostics
 ) -> Cardinality | None:
     written = [a for a in annotations if a.name == "card"]
     if not written:
@@ -95,21 +95,23 @@ def _spell(bounds: ast.RangeValue) -> str:
     return f"{low}..{'' if bounds.maximum is None else bounds.maximum}"
 
 
-def _written(members: tuple[ast.Member, ...]) -> list[ast.Annotation]:
+def _written(members: tuple[ast.Member, ...]) -> list[ast.SchemaAnnotation]:
     """Every constraint in its body form: `x: T @key` reads as `@key(x)`."""
-    out: list[ast.Annotation] = []
+    out: list[ast.SchemaAnnotation] = []
     for member in members:
-        if isinstance(member, ast.Annotation):
+        if isinstance(member, ast.SchemaAnnotation):
             out.append(member)
             continue
         for annotation in member.annotations:
             if annotation.name in PROPERTY_CONSTRAINTS:
                 argument = ast.Argument(ast.NameValue(member.name.text), span=annotation.span)
-                out.append(ast.Annotation(annotation.name, (argument,), annotation.span))
+                out.append(ast.SchemaAnnotation(annotation.name, (argument,), annotation.span))
     return out
 
 
-def _named(annotation: ast.Annotation, body: Body, found: Findings) -> tuple[str, ...] | None:
+def _named(
+    annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics
+) -> tuple[str, ...] | None:
     """Property names of a constraint that takes only those (and options, for an index)."""
     names: list[str] = []
     for argument in annotation.arguments:
@@ -126,7 +128,7 @@ def _named(annotation: ast.Annotation, body: Body, found: Findings) -> tuple[str
 
 
 def _property_name(
-    argument: ast.Argument, annotation: ast.Annotation, body: Body, found: Findings
+    argument: ast.Argument, annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics
 ) -> str | None:
     value = argument.value
     name = value.text if isinstance(value, ast.NameValue) else value
@@ -151,7 +153,7 @@ def _property_name(
     return name
 
 
-def _key(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+def _key(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
     if body.on_edge:
         found.error(
             codes.MISPLACED,
@@ -175,14 +177,14 @@ def _key(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint 
     return Key(tuple(sorted(names)))
 
 
-def _unique(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+def _unique(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
     names = _named(annotation, body, found)
     if names is None or not _eligible(names, (BlobType, VectorType), annotation, body, found):
         return None
     return Unique(names)
 
 
-def _index(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+def _index(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
     names = _named(annotation, body, found)
     if names is None or not _eligible(names, (BlobType,), annotation, body, found):
         return None
@@ -212,9 +214,9 @@ _INDEX_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
 def _eligible(
     names: tuple[str, ...],
     refused: tuple[type, ...],
-    annotation: ast.Annotation,
+    annotation: ast.SchemaAnnotation,
     body: Body,
-    found: Findings,
+    found: Diagnostics,
 ) -> bool:
     for name in names:
         declared = body.properties.get(name)
@@ -228,7 +230,7 @@ def _eligible(
     return True
 
 
-def _range(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+def _range(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
     declared = _subject(annotation, body, found)
     if declared is None:
         return None
@@ -248,7 +250,7 @@ def _range(annotation: ast.Annotation, body: Body, found: Findings) -> Constrain
 
 
 def _checked_range(
-    declared: Property, bounds: ast.RangeValue, annotation: ast.Annotation, found: Findings
+    declared: Property, bounds: ast.RangeValue, annotation: ast.SchemaAnnotation, found: Diagnostics
 ) -> Range | None:
     values = []
     for bound in (bounds.minimum, bounds.maximum):
@@ -266,7 +268,7 @@ def _checked_range(
     return Range(declared.name, bounds.minimum, bounds.maximum)
 
 
-def _check(annotation: ast.Annotation, body: Body, found: Findings) -> Constraint | None:
+def _check(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
     declared = _subject(annotation, body, found)
     if declared is None:
         return None
@@ -291,7 +293,7 @@ def _check(annotation: ast.Annotation, body: Body, found: Findings) -> Constrain
     return Check(declared.name, pattern)
 
 
-def _subject(annotation: ast.Annotation, body: Body, found: Findings) -> Property | None:
+def _subject(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Property | None:
     """The property a `@range` or `@check` is about."""
     if body.on_edge:
         found.error(codes.MISPLACED, f"@{annotation.name} is for nodes, not edges", annotation.span)
@@ -316,7 +318,7 @@ _SHAPES = {
     "check": 'write `@check(email, "^[^@]+@[^@]+$")`',
 }
 
-_BUILDERS: dict[str, Callable[[ast.Annotation, Body, Findings], Constraint | None]] = {
+_BUILDERS: dict[str, Callable[[ast.SchemaAnnotation, Body, Diagnostics], Constraint | None]] = {
     "key": _key,
     "unique": _unique,
     "index": _index,

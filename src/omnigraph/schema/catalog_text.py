@@ -92,9 +92,9 @@ def _edge(edge: EdgeType) -> ast.EdgeDecl:
     )
 
 
-def _cardinality(cardinality: Cardinality) -> ast.Annotation:
+def _cardinality(cardinality: Cardinality) -> ast.SchemaAnnotation:
     bounds = ast.RangeValue(cardinality.minimum, cardinality.maximum)
-    return ast.Annotation("card", (ast.Argument(bounds),))
+    return ast.SchemaAnnotation("card", (ast.Argument(bounds),))
 
 
 def _members(
@@ -103,8 +103,8 @@ def _members(
     """Constraints stand behind their property as long as that leaves them in their order."""
     declared = list(properties)
     position = {p.name: at for at, p in enumerate(declared)}
-    beside: dict[str, list[ast.Annotation]] = {p.name: [] for p in declared}
-    below: list[ast.Annotation] = []
+    beside: dict[str, list[ast.SchemaAnnotation]] = {p.name: [] for p in declared}
+    below: list[ast.SchemaAnnotation] = []
     reached = 0
     for constraint in constraints:
         subject = _subject(constraint)
@@ -112,7 +112,7 @@ def _members(
             below.append(_constraint(constraint))
             continue
         reached = position[subject]
-        beside[subject].append(ast.Annotation(_constraint(constraint).name))
+        beside[subject].append(ast.SchemaAnnotation(_constraint(constraint).name))
     written = [_property(p, beside[p.name]) for p in declared]
     return (*written, *below)
 
@@ -126,7 +126,7 @@ def _subject(constraint: Constraint) -> str | None:
             return None
 
 
-def _property(declared: Property, constraints: list[ast.Annotation]) -> ast.PropertyDecl:
+def _property(declared: Property, constraints: list[ast.SchemaAnnotation]) -> ast.PropertyDecl:
     return ast.PropertyDecl(
         ast.Name(declared.name),
         _type(declared.type, nullable=declared.nullable),
@@ -134,21 +134,21 @@ def _property(declared: Property, constraints: list[ast.Annotation]) -> ast.Prop
     )
 
 
-def _type(value_type: ValueType, *, nullable: bool) -> ast.TypeRef:
+def _type(value_type: ValueType, *, nullable: bool) -> ast.PropertyType:
     match value_type:
         case EnumType(values):
-            return ast.TypeRef("enum", nullable, values=values)
+            return ast.PropertyType("enum", nullable, values=values)
         case VectorType(width):
-            return ast.TypeRef("Vector", nullable, width=width)
+            return ast.PropertyType("Vector", nullable, width=width)
         case ListType(element):
-            return ast.TypeRef(element.value, nullable, is_list=True)
+            return ast.PropertyType(element.value, nullable, is_list=True)
         case BlobType():
-            return ast.TypeRef("Blob", nullable)
+            return ast.PropertyType("Blob", nullable)
         case scalar:
-            return ast.TypeRef(scalar.kind.value, nullable)
+            return ast.PropertyType(scalar.kind.value, nullable)
 
 
-def _constraint(constraint: Constraint) -> ast.Annotation:
+def _constraint(constraint: Constraint) -> ast.SchemaAnnotation:
     match constraint:
         case Key(properties):
             return _about("key", *properties)
@@ -157,24 +157,24 @@ def _constraint(constraint: Constraint) -> ast.Annotation:
         case Index(properties, options):
             named = _about("index", *properties)
             given = tuple(ast.Argument(value, option) for option, value in options)
-            return ast.Annotation("index", (*named.arguments, *given))
+            return ast.SchemaAnnotation("index", (*named.arguments, *given))
         case Range(name, minimum, maximum):
             bounds = ast.Argument(ast.RangeValue(minimum, maximum))
-            return ast.Annotation("range", (*_about("range", name).arguments, bounds))
+            return ast.SchemaAnnotation("range", (*_about("range", name).arguments, bounds))
         case Check(name, pattern):
             arguments = (*_about("check", name).arguments, ast.Argument(pattern))
-            return ast.Annotation("check", arguments)
+            return ast.SchemaAnnotation("check", arguments)
 
 
-def _about(constraint: str, *properties: str) -> ast.Annotation:
+def _about(constraint: str, *properties: str) -> ast.SchemaAnnotation:
     """Property names are bare words, but a word that is a literal must be quoted."""
     names = [name if name in _NOT_NAMES else ast.NameValue(name) for name in properties]
-    return ast.Annotation(constraint, tuple(ast.Argument(name) for name in names))
+    return ast.SchemaAnnotation(constraint, tuple(ast.Argument(name) for name in names))
 
 
-def _annotations(annotations: tuple[Annotation, ...]) -> tuple[ast.Annotation, ...]:
+def _annotations(annotations: tuple[Annotation, ...]) -> tuple[ast.SchemaAnnotation, ...]:
     return tuple(
-        ast.Annotation(
+        ast.SchemaAnnotation(
             annotation.name,
             (
                 *(ast.Argument(value) for value in annotation.arguments),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from omnigraph.schema.ast import (
-    Annotation,
     Argument,
     Declaration,
     EdgeDecl,
@@ -12,31 +11,34 @@ from omnigraph.schema.ast import (
     NameValue,
     NodeDecl,
     PropertyDecl,
+    PropertyType,
     RangeValue,
+    SchemaAnnotation,
     SchemaFile,
-    TypeRef,
 )
-from omnigraph.syntax.layout import Line, find_comments, write_lines
+from omnigraph.syntax.layout import FormattedLine, find_comments, write_lines
 from omnigraph.syntax.source_text import SourceText, write_literal
 
 
 def format_schema(schema: SchemaFile, source: SourceText | None = None) -> str:
     """Canonical text; with the source it was parsed from, comments are kept."""
-    lines: list[Line] = []
+    lines: list[FormattedLine] = []
     for declaration in schema.declarations:
         if lines:
-            lines.append(Line("", lines[-1].start))
+            lines.append(FormattedLine("", lines[-1].start))
         lines += _declaration(declaration)
     return write_lines(lines, find_comments(source) if source else ())
 
 
-def _declaration(declaration: Declaration) -> list[Line]:
+def _declaration(declaration: Declaration) -> list[FormattedLine]:
     header, start = _header(declaration), declaration.span.start
-    body = [Line(_member(member), member.span.start, 1) for member in declaration.members]
+    body = [FormattedLine(_member(member), member.span.start, 1) for member in declaration.members]
     if not body:
-        return [Line(header if isinstance(declaration, EdgeDecl) else header + " {}", start)]
-    closing = Line("}", max(declaration.span.end - 1, 0), closes=True)
-    return [Line(header + " {", start), *body, closing]
+        return [
+            FormattedLine(header if isinstance(declaration, EdgeDecl) else header + " {}", start)
+        ]
+    closing = FormattedLine("}", max(declaration.span.end - 1, 0), closes=True)
+    return [FormattedLine(header + " {", start), *body, closing]
 
 
 def _header(declaration: Declaration) -> str:
@@ -60,7 +62,7 @@ def _member(member: Member) -> str:
     return format_annotation(member)
 
 
-def format_type(type_ref: TypeRef) -> str:
+def format_type(type_ref: PropertyType) -> str:
     optional = "?" if type_ref.nullable else ""
     if type_ref.values:
         return f"enum({', '.join(type_ref.values)}){optional}"
@@ -69,11 +71,11 @@ def format_type(type_ref: TypeRef) -> str:
     return f"[{type_ref.base}]{optional}" if type_ref.is_list else f"{type_ref.base}{optional}"
 
 
-def _annotations(annotations: tuple[Annotation, ...]) -> str:
+def _annotations(annotations: tuple[SchemaAnnotation, ...]) -> str:
     return "".join(" " + format_annotation(annotation) for annotation in annotations)
 
 
-def format_annotation(annotation: Annotation) -> str:
+def format_annotation(annotation: SchemaAnnotation) -> str:
     if not annotation.arguments:
         return f"@{annotation.name}"
     return f"@{annotation.name}({', '.join(_argument(a) for a in annotation.arguments)})"

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from omnigraph.schema import ast
-from omnigraph.syntax.diagnostics import Findings
+from omnigraph.syntax.diagnostics import Diagnostics
 
 MISSPELT_ANNOTATION = "L101"
 
@@ -27,8 +27,8 @@ _KNOWN = [
 ]
 
 
-def lint_schema(schema: ast.SchemaFile) -> Findings:
-    found = Findings()
+def lint_schema(schema: ast.SchemaFile) -> Diagnostics:
+    found = Diagnostics()
     for annotation in _annotations(schema):
         close = difflib.get_close_matches(annotation.name, _KNOWN, n=1, cutoff=0.75)
         if close and annotation.name not in _KNOWN:
@@ -41,7 +41,7 @@ def lint_schema(schema: ast.SchemaFile) -> Findings:
     return found
 
 
-def _annotations(schema: ast.SchemaFile) -> Iterator[ast.Annotation]:
+def _annotations(schema: ast.SchemaFile) -> Iterator[ast.SchemaAnnotation]:
     for declaration in schema.declarations:
         yield from declaration.annotations
         for member in declaration.members:

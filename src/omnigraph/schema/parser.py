@@ -12,7 +12,6 @@ from lark.tree import Meta
 
 from omnigraph.errors import ParseError
 from omnigraph.schema.ast import (
-    Annotation,
     Argument,
     ArgumentValue,
     EdgeDecl,
@@ -22,9 +21,10 @@ from omnigraph.schema.ast import (
     NameValue,
     NodeDecl,
     PropertyDecl,
+    PropertyType,
     RangeValue,
+    SchemaAnnotation,
     SchemaFile,
-    TypeRef,
 )
 from omnigraph.syntax.diagnostics import Diagnostic, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
@@ -78,7 +78,7 @@ def parse_schema(source: SourceText) -> SchemaFile:
     parsed = _grammar().parse(source)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
-    reader = _TreeReader()
+    reader = _SchemaTreeReader()
     schema: SchemaFile = reader.transform(parsed.tree)
     if reader.problems:
         raise language_error(ParseError, reader.problems, source)
@@ -140,7 +140,7 @@ def _name(token: Token) -> Name:
 
 
 @v_args(meta=True)
-class _TreeReader(Transformer[Token, Any]):
+class _SchemaTreeReader(Transformer[Token, Any]):
     """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
 
     def __init__(self) -> None:
@@ -175,31 +175,31 @@ class _TreeReader(Transformer[Token, Any]):
         name, type_ref, *annotations = children
         return PropertyDecl(_name(name), type_ref, tuple(annotations), _span(meta))
 
-    def constraint(self, meta: Meta, children: list[Any]) -> _Constraint:
+    def constraint(self, meta: Meta, children: list[Any]) -> _BodyConstraint:
         name, *arguments = children
-        return _Constraint(Annotation(name[1:], tuple(arguments), _span(meta)))
+        return _BodyConstraint(SchemaAnnotation(name[1:], tuple(arguments), _span(meta)))
 
-    def annotation(self, meta: Meta, children: list[Any]) -> Annotation:
+    def annotation(self, meta: Meta, children: list[Any]) -> SchemaAnnotation:
         name, *arguments = children
-        return Annotation(name[1:], tuple(arguments), _span(meta))
+        return SchemaAnnotation(name[1:], tuple(arguments), _span(meta))
 
-    def type_ref(self, meta: Meta, children: list[Any]) -> TypeRef:
-        core: TypeRef = children[0]
-        return TypeRef(
+    def type_ref(self, meta: Meta, children: list[Any]) -> PropertyType:
+        core: PropertyType = children[0]
+        return PropertyType(
             core.base, len(children) > 1, core.is_list, core.width, core.values, _span(meta)
         )
 
-    def scalar(self, _meta: Meta, children: list[Token]) -> TypeRef:
-        return TypeRef(str(children[0]))
+    def scalar(self, _meta: Meta, children: list[Token]) -> PropertyType:
+        return PropertyType(str(children[0]))
 
-    def list_type(self, _meta: Meta, children: list[Token]) -> TypeRef:
-        return TypeRef(str(children[0]), is_list=True)
+    def list_type(self, _meta: Meta, children: list[Token]) -> PropertyType:
+        return PropertyType(str(children[0]), is_list=True)
 
-    def vector(self, meta: Meta, children: list[Token]) -> TypeRef:
-        return TypeRef("Vector", width=self._integer(children[1], meta))
+    def vector(self, meta: Meta, children: list[Token]) -> PropertyType:
+        return PropertyType("Vector", width=self._integer(children[1], meta))
 
-    def enum(self, _meta: Meta, children: list[Token]) -> TypeRef:
-        return TypeRef("enum", values=tuple(str(child) for child in children))
+    def enum(self, _meta: Meta, children: list[Token]) -> PropertyType:
+        return PropertyType("enum", values=tuple(str(child) for child in children))
 
     def argument(self, meta: Meta, children: list[Any]) -> Argument:
         *option, value = children
@@ -257,19 +257,19 @@ class _Implements(tuple[Name, ...]):
     """Marks the `implements` list among a node's children."""
 
 
-class _Constraint:
+class _BodyConstraint:
     """Marks a body-level constraint among a type's children."""
 
-    def __init__(self, annotation: Annotation) -> None:
+    def __init__(self, annotation: SchemaAnnotation) -> None:
         self.annotation = annotation
 
 
-def _split(children: list[Any]) -> tuple[tuple[Annotation, ...], tuple[Member, ...]]:
+def _split(children: list[Any]) -> tuple[tuple[SchemaAnnotation, ...], tuple[Member, ...]]:
     """Annotations of the type itself, and the members of its body."""
-    annotations = tuple(c for c in children if isinstance(c, Annotation))
+    annotations = tuple(c for c in children if isinstance(c, SchemaAnnotation))
     members = tuple(
-        c.annotation if isinstance(c, _Constraint) else c
+        c.annotation if isinstance(c, _BodyConstraint) else c
         for c in children
-        if isinstance(c, (_Constraint, PropertyDecl))
+        if isinstance(c, (_BodyConstraint, PropertyDecl))
     )
     return annotations, members

@@ -1,4 +1,4 @@
-"""Findings about a text: code, span, message and help, rendered with a caret under the span."""
+"""Diagnostics about a text: code, span, message and help, rendered with a caret under the span."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
 
 
-class Findings(list[Diagnostic]):
+class Diagnostics(list[Diagnostic]):
     """What a pass has found so far; passes go on after an error to find more."""
 
     def error(self, code: str, message: str, span: Span, help: str | None = None) -> None:

@@ -74,7 +74,7 @@ class GrammarSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParseResult:
     """A tree, or the reasons why there is none."""
 
     tree: SyntaxTree | None
@@ -88,16 +88,16 @@ class Grammar:
         self._spec = spec
         self._lark = load_or_build(spec.path)
 
-    def parse(self, source: SourceText) -> Parsed:
+    def parse(self, source: SourceText) -> ParseResult:
         """Parse the whole text; after an error go on at the next declaration to find more."""
         too_much = check_limits(source.text, self._spec.parse_code)
         if too_much:
-            return Parsed(None, (too_much,))
+            return ParseResult(None, (too_much,))
         try:
-            return Parsed(self._lark.parse(source.text), ())
+            return ParseResult(self._lark.parse(source.text), ())
         except UnexpectedInput as error:
             first = error
-        return Parsed(None, tuple(self._all_errors(source, first)))
+        return ParseResult(None, tuple(self._all_errors(source, first)))
 
     def _all_errors(self, source: SourceText, first: UnexpectedInput) -> list[Diagnostic]:
         found: list[Diagnostic] = []

@@ -13,7 +13,7 @@ _INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FormattedLine:
     """One line of formatted text and where in the source its construct starts."""
 
     text: str
@@ -52,7 +52,7 @@ def find_comments(source: SourceText) -> list[Comment]:
     return found
 
 
-def write_lines(lines: Sequence[Line], comments: Sequence[Comment] = ()) -> str:
+def write_lines(lines: Sequence[FormattedLine], comments: Sequence[Comment] = ()) -> str:
     """The text of the lines, each comment before the line it preceded or behind its own.
 
     No comment is ever lost: what fits nowhere else stands at the end.

@@ -28,7 +28,7 @@ def gather(column: pa.Array, rows: npt.NDArray[np.signedinteger[Any]]) -> pa.Arr
 
 def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
     match kind:
-        case ex.EntityType():
+        case ex.WholeType():
             return pa.string()
         case ex.PathType():
             return pa.list_(pa.string())

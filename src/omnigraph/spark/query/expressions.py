@@ -59,7 +59,7 @@ class Expressions:
                 return F.col(rows.outputs[name].column)
             case ex.Constant() | ex.ParameterRef():
                 return literal(self.scalars.plain(expression), expression.type)
-            case ex.Whole(variable, ex.EntityType() as kind):
+            case ex.Whole(variable, ex.WholeType() as kind):
                 return entity_value(rows.bindings[variable.id], shown_columns(kind, self.catalog))
             case ex.Whole(variable):
                 return F.col(rows.paths[variable.id])
