@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from omnigraph.query import ast
+from omnigraph.syntax.source_text import Name
 
 _WORDS = "and or not in is contains starts_with true false null as asc desc distinct optional"
 RESERVED = frozenset(_WORDS.split(" "))
@@ -13,7 +14,7 @@ identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True)
 type_names = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
 bare_words = identifiers.filter(lambda word: word not in RESERVED | {"k", "weights"})
 edge_words = identifiers.filter(lambda word: word not in RESERVED)
-names = st.builds(ast.Name, identifiers)
+names = st.builds(Name, identifiers)
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 values = st.one_of(
     texts,
@@ -88,7 +89,7 @@ assignments = st.lists(st.builds(ast.PropertyValue, names, worded), max_size=3).
 hops = st.none() | st.builds(ast.Hops, st.integers(0, 9), st.none() | st.integers(0, 9))
 edges = st.builds(
     ast.EdgePattern,
-    st.lists(st.builds(ast.Name, edge_words), min_size=1, max_size=3).map(tuple),
+    st.lists(st.builds(Name, edge_words), min_size=1, max_size=3).map(tuple),
     st.booleans(),
     st.none() | names,
     hops,
@@ -98,7 +99,7 @@ simple_clauses = st.one_of(
     st.builds(
         ast.BindingClause,
         names,
-        st.builds(ast.Name, type_names),
+        st.builds(Name, type_names),
         st.lists(st.builds(ast.PropertyValue, names, plain), max_size=2).map(tuple),
     ),
     st.builds(ast.TraversalClause, names, edges, names),
@@ -131,7 +132,7 @@ reads = st.builds(
     counts,
     counts,
 )
-_types = st.builds(ast.Name, type_names)
+_types = st.builds(Name, type_names)
 constructive = st.one_of(
     st.builds(ast.InsertStatement, _types, assignments, st.booleans()),
     st.builds(ast.UpdateStatement, _types, assignments, worded),

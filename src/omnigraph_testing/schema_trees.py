@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from omnigraph.schema import ast
+from omnigraph.syntax.source_text import Name
 
 _CONSTRAINTS = ("key", "unique", "index", "range", "check")
 
 identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True)
 type_words = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
-names = st.builds(ast.Name, identifiers)
-type_names = st.builds(ast.Name, type_words)
+names = st.builds(Name, identifiers)
+type_names = st.builds(Name, type_words)
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 bounds = numbers | texts

@@ -9,7 +9,7 @@ from functools import cached_property
 from omnigraph.errors import NotFound
 from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.values.known_names import did_you_mean
-from omnigraph.values.scalars import ValueType
+from omnigraph.values.scalars import LiteralValue, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,13 @@ def spelled(column: str) -> str:
     return _SPELLED.get(column, column)
 
 
-Literal = str | int | float | bool | None
-
-
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """`@name(arguments, option=value)`; unknown ones are kept, not judged."""
 
     name: str
-    arguments: tuple[Literal, ...] = ()
-    options: tuple[tuple[str, Literal], ...] = ()
+    arguments: tuple[LiteralValue, ...] = ()
+    options: tuple[tuple[str, LiteralValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +201,7 @@ def find_annotation(annotations: tuple[Annotation, ...], name: str) -> Annotatio
     return next((annotation for annotation in annotations if annotation.name == name), None)
 
 
-def default_of(declared: Property) -> Literal:
+def default_of(declared: Property) -> LiteralValue:
     """The literal of `@default`, None when there is none: NULL is the default then anyway."""
     found = find_annotation(declared.annotations, "default")
     return found.arguments[0] if found else None

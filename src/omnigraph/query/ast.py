@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from omnigraph.syntax.source_text import NO_SPAN, Span
-
-LiteralValue = str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """An identifier where it stands; variables come without their `$`."""
-
-    text: str
-    span: Span = field(default=NO_SPAN, compare=False, repr=False)
-
+from omnigraph.syntax.source_text import NO_SPAN, Name, Span
+from omnigraph.values.scalars import LiteralValue
 
 # --- expressions ---------------------------------------------------------------------------
 

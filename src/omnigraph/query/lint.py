@@ -12,7 +12,7 @@ from omnigraph.query.typecheck import CheckedQuery, CheckedRead
 from omnigraph.query.typecheck_calls import FUNCTIONS, FunctionKind
 from omnigraph.query.typecheck_patterns import Pattern, mentioned, variables_in
 from omnigraph.syntax.diagnostics import Diagnostics
-from omnigraph.syntax.source_text import Span
+from omnigraph.syntax.source_text import Name, Span
 
 
 def lint_queries(
@@ -85,7 +85,7 @@ def _unused_bindings(query: ast.Query, found: Diagnostics) -> None:
             )
 
 
-def _bound_by(node: object) -> list[ast.Name]:
+def _bound_by(node: object) -> list[Name]:
     match node:
         case ast.BindingClause(variable):
             return [variable]

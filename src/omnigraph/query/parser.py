@@ -13,7 +13,7 @@ from omnigraph.query import ast, codes
 from omnigraph.query.tree_reader import QueryTreeReader
 from omnigraph.syntax.diagnostics import Diagnostics, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
-from omnigraph.syntax.source_text import NO_SPAN, SourceText, Span
+from omnigraph.syntax.source_text import NO_SPAN, Name, SourceText, Span
 
 # Later passes walk expressions and plans recursively; this keeps them within Python's stack.
 MAX_DEPTH = 100
@@ -64,7 +64,7 @@ def _children(node: object) -> Iterator[object]:
         value = getattr(node, field.name)
         if isinstance(value, tuple):
             yield from (item for item in value if is_dataclass(item))
-        elif is_dataclass(value) and not isinstance(value, (Span, ast.Name)):
+        elif is_dataclass(value) and not isinstance(value, (Span, Name)):
             yield value
 
 

@@ -11,6 +11,7 @@ from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS, Scope
 from omnigraph.syntax.diagnostics import Diagnostics
+from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
 
 MAX_HOPS = 1000
@@ -115,15 +116,13 @@ class _Inference:
         self._settle(traversal, traversal.source, sources, "source")
         self._settle(traversal, traversal.target, targets, "target")
 
-    def _settle(
-        self, traversal: ast.TraversalClause, end: ast.Name, types: Types, side: str
-    ) -> None:
+    def _settle(self, traversal: ast.TraversalClause, end: Name, types: Types, side: str) -> None:
         if end.text == ANONYMOUS:
             self.types.anonymous[id(traversal), side] = types
         else:
             self._narrow(end, types, codes.ENDPOINT_TYPE)
 
-    def _node_types(self, name: ast.Name) -> Types | None:
+    def _node_types(self, name: Name) -> Types | None:
         if name.text in self._catalog.node_types:
             return frozenset({name.text})
         implementing = [n.name for n in self._catalog.nodes if name.text in n.implements]
@@ -145,7 +144,7 @@ class _Inference:
         )
         return None
 
-    def _may_be_node(self, name: ast.Name) -> bool:
+    def _may_be_node(self, name: Name) -> bool:
         if name.text in self._scope.parameters:
             self._found.error(
                 codes.UNBOUND, f"${name.text} is a parameter, not a node", name.span, "rename one"
@@ -159,13 +158,13 @@ class _Inference:
             return False
         return True
 
-    def _known(self, name: ast.Name) -> Types | None:
+    def _known(self, name: Name) -> Types | None:
         if name.text in self.types.nodes:
             return self.types.nodes[name.text]
         outer = self._scope.find(name.text)
         return frozenset(outer.types) if outer else None
 
-    def _narrow(self, name: ast.Name, types: Types, code: str) -> None:
+    def _narrow(self, name: Name, types: Types, code: str) -> None:
         known = self._known(name)
         both = types if known is None else types & known
         if known is not None and not both:
@@ -175,7 +174,7 @@ class _Inference:
             return
         self.types.nodes[name.text] = both
 
-    def _edge(self, name: ast.Name) -> EdgeType | None:
+    def _edge(self, name: Name) -> EdgeType | None:
         edge = self._edges.get(name.text.casefold())
         if edge is None:
             spelled = [e.name[:1].lower() + e.name[1:] for e in self._catalog.edges]

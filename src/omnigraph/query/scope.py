@@ -8,8 +8,8 @@ from itertools import count
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.ir.expressions import ParameterRef, Variable, VariableKind
-from omnigraph.query.ast import Name
 from omnigraph.syntax.diagnostics import Diagnostics
+from omnigraph.syntax.source_text import Name
 
 ANONYMOUS = "_"
 

@@ -9,16 +9,23 @@ from lark.tree import Meta
 
 from omnigraph.query import ast, codes
 from omnigraph.syntax.diagnostics import Diagnostics
-from omnigraph.syntax.source_text import NO_SPAN, Span, float_value, integer_value, string_value
+from omnigraph.syntax.source_text import (
+    NO_SPAN,
+    Name,
+    Span,
+    float_value,
+    integer_value,
+    string_value,
+)
 
 
 def _span(meta: Meta) -> Span:
     return NO_SPAN if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
-def _name(token: Token) -> ast.Name:
+def _name(token: Token) -> Name:
     start = token.start_pos or 0
-    return ast.Name(token.lstrip("$"), Span(start, start + len(token)))
+    return Name(token.lstrip("$"), Span(start, start + len(token)))
 
 
 def _is(child: object, terminal: str) -> bool:
@@ -163,10 +170,10 @@ class QueryTreeReader(Transformer[Token, Any]):
         hops = children[-1] if isinstance(children[-1], ast.Hops) else None
         return ast.EdgePattern(names, undirected, variable, hops, _span(meta))
 
-    def directed(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[ast.Name, ...]]:
+    def directed(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[Name, ...]]:
         return False, tuple(_name(child) for child in children)
 
-    def undirected(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[ast.Name, ...]]:
+    def undirected(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[Name, ...]]:
         return True, tuple(_name(child) for child in children if child.type == "NAME")
 
     def hops(self, meta: Meta, children: list[Token]) -> ast.Hops:
@@ -336,9 +343,9 @@ def _hop_or_same(clause: ast.Clause, parameters: set[str]) -> ast.Clause:
         ) if not {left, right} & parameters:
             between = Span(written.left.span.end, written.right.span.start)
             return ast.TraversalClause(
-                ast.Name(left, written.left.span),
-                ast.EdgePattern((ast.Name(word, between),), span=between),
-                ast.Name(right, written.right.span),
+                Name(left, written.left.span),
+                ast.EdgePattern((Name(word, between),), span=between),
+                Name(right, written.right.span),
                 span=clause.span,
             )
         case _:

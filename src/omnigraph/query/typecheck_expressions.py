@@ -18,6 +18,7 @@ from omnigraph.query.conversions import (
 )
 from omnigraph.query.format import format_expression
 from omnigraph.query.scope import Scope, property_names, property_of
+from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
     INTEGER_BOUNDS,
@@ -117,14 +118,14 @@ class ExpressionChecker:
             return parameter
         variable = self.scope.find(ref.name)
         if variable is None:
-            self._unknown(ast.Name(ref.name, ref.span))
+            self._unknown(Name(ref.name, ref.span))
             return None
         if variable.kind is ex.VariableKind.PATH:
             return ex.Whole(variable, ex.PathType(), variable.nullable)
         kind = ex.WholeType(variable.kind, variable.types)
         return ex.Whole(variable, kind, variable.nullable)
 
-    def _unknown(self, name: ast.Name) -> None:
+    def _unknown(self, name: Name) -> None:
         if name.text in self.scope.failed:
             return
         if self._unknown_variable == codes.MUTATION_VARIABLE:

@@ -13,6 +13,7 @@ from omnigraph.query.pattern_types import PatternTypes, infer_types
 from omnigraph.query.scope import ANONYMOUS, Scope, property_names, property_of
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
+from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
 
 
@@ -93,7 +94,7 @@ class _PatternChecker:
         if predicate is not None:
             self._filters.append(predicate)
 
-    def _node(self, name: ast.Name, types: PatternTypes) -> ex.Variable:
+    def _node(self, name: Name, types: PatternTypes) -> ex.Variable:
         known = self._scope.find(name.text)
         if known is not None and name.text != ANONYMOUS:
             return known
@@ -104,7 +105,7 @@ class _PatternChecker:
         return variable
 
     def _end(
-        self, name: ast.Name, types: PatternTypes, anonymous: tuple[int, str]
+        self, name: Name, types: PatternTypes, anonymous: tuple[int, str]
     ) -> ex.Variable | None:
         if name.text != ANONYMOUS:
             known = name.text in types.nodes or self._scope.find(name.text) is not None
@@ -144,7 +145,7 @@ class _PatternChecker:
         return self._new_variable(pattern.variable, ex.VariableKind.EDGE, types)
 
     def _new_variable(
-        self, name: ast.Name | None, kind: ex.VariableKind, types: tuple[str, ...]
+        self, name: Name | None, kind: ex.VariableKind, types: tuple[str, ...]
     ) -> ex.Variable | None:
         if name is None:
             return None
@@ -219,7 +220,7 @@ class _PatternChecker:
             )
             return
         left = self._expressions.check(
-            ast.PropertyExpr(ast.Name(variable.name, name.span), name, name.span)
+            ast.PropertyExpr(Name(variable.name, name.span), name, name.span)
         )
         right = self._expressions.check(match.value)
         if left is None or right is None:

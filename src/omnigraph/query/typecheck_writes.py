@@ -20,6 +20,7 @@ from omnigraph.query.conversions import DoesNotFit, constant_of, is_text, stored
 from omnigraph.query.scope import Scope
 from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
+from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
 
 _ENDPOINTS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
@@ -68,7 +69,7 @@ class WriteChecker:
 
     # --- names
 
-    def _entity(self, name: ast.Name) -> EntityType | None:
+    def _entity(self, name: Name) -> EntityType | None:
         known: dict[str, EntityType] = {t.name: t for t in self._catalog.entity_types()}
         found = known.get(name.text)
         if found is None:
@@ -101,13 +102,13 @@ class WriteChecker:
                 return ex.RowProperty(_ENDPOINTS[ref.name], ex.STRING)
             declared = _property(entity, ref.name)
             if declared is None:
-                self._unknown_property(entity, ast.Name(ref.name, ref.span))
+                self._unknown_property(entity, Name(ref.name, ref.span))
                 return None
             return ex.RowProperty(declared.name, declared.type, declared.nullable)
 
         return ExpressionChecker(self._scope, check_filter_call, resolve, codes.MUTATION_VARIABLE)
 
-    def _unknown_property(self, entity: EntityType, name: ast.Name) -> None:
+    def _unknown_property(self, entity: EntityType, name: Name) -> None:
         names = [p.name for p in entity.properties]
         names += ["from", "to"] if isinstance(entity, EdgeType) else []
         self._found.error(
@@ -151,7 +152,7 @@ class WriteChecker:
         is_end = isinstance(entity, EdgeType) and name in _ENDPOINTS
         return is_end or name == ID or _property(entity, name) is not None
 
-    def _column_of(self, entity: EntityType, name: ast.Name) -> str | None:
+    def _column_of(self, entity: EntityType, name: Name) -> str | None:
         if not self._is_column(entity, name.text):
             self._unknown_property(entity, name)
             return None

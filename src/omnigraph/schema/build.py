@@ -12,7 +12,6 @@ from omnigraph.catalog.model import (
     EdgeType,
     InterfaceType,
     Key,
-    Literal,
     NodeType,
     Property,
 )
@@ -26,7 +25,7 @@ from omnigraph.schema.build_constraints import (
 )
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.diagnostics import Diagnostics, language_error
-from omnigraph.syntax.source_text import SourceText
+from omnigraph.syntax.source_text import Name, SourceText
 from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import RESERVED_PROPERTIES
 from omnigraph.values.known_names import did_you_mean
@@ -35,6 +34,7 @@ from omnigraph.values.scalars import (
     BlobType,
     EnumType,
     ListType,
+    LiteralValue,
     ScalarKind,
     ScalarType,
     ValueType,
@@ -111,7 +111,7 @@ def _vector(ref: ast.PropertyType, found: Diagnostics) -> ValueType | None:
     return VectorType(width)
 
 
-def _check_name(name: ast.Name, on_edge: bool, found: Diagnostics) -> None:
+def _check_name(name: Name, on_edge: bool, found: Diagnostics) -> None:
     reserved = RESERVED_PROPERTIES | (_ENDPOINT_WORDS if on_edge else frozenset())
     if name.text in reserved or name.text.startswith("__"):
         found.error(
@@ -160,7 +160,7 @@ def build_annotation(annotation: ast.SchemaAnnotation) -> Annotation:
     )
 
 
-def plain_value(argument: ast.Argument) -> Literal:
+def plain_value(argument: ast.Argument) -> LiteralValue:
     match argument.value:
         case ast.NameValue(text):
             return text

@@ -24,6 +24,7 @@ from omnigraph.errors import LanguageError
 from omnigraph.schema import ast
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.format import format_schema
+from omnigraph.syntax.source_text import Name
 from omnigraph.values.scalars import BlobType, EnumType, ListType, ValueType, VectorType
 
 _NOT_NAMES = frozenset({"true", "false", "null"})
@@ -52,7 +53,7 @@ def catalog_text(catalog: Catalog) -> str:
 
 def _interface(interface: InterfaceType) -> ast.InterfaceDecl:
     return ast.InterfaceDecl(
-        ast.Name(interface.name),
+        Name(interface.name),
         _members(interface.properties, interface.constraints),
         _annotations(interface.annotations),
     )
@@ -67,9 +68,9 @@ def _node(node: NodeType, implemented: list[InterfaceType]) -> ast.NodeDecl:
     given = {constraint for interface in implemented for constraint in interface.constraints}
     own = [p for p in node.properties if not _says_the_same(p, inherited.get(p.name))]
     return ast.NodeDecl(
-        ast.Name(node.name),
+        Name(node.name),
         _members(own, [c for c in node.constraints if c not in given]),
-        tuple(ast.Name(name) for name in node.implements),
+        tuple(Name(name) for name in node.implements),
         _annotations(node.annotations),
     )
 
@@ -84,9 +85,9 @@ def _says_the_same(declared: Property, inherited: Property | None) -> bool:
 def _edge(edge: EdgeType) -> ast.EdgeDecl:
     cardinality = [_cardinality(edge.cardinality)] if edge.cardinality else []
     return ast.EdgeDecl(
-        ast.Name(edge.name),
-        ast.Name(edge.source),
-        ast.Name(edge.target),
+        Name(edge.name),
+        Name(edge.source),
+        Name(edge.target),
         _members(edge.properties, edge.constraints),
         (*cardinality, *_annotations(edge.annotations)),
     )
@@ -128,7 +129,7 @@ def _subject(constraint: Constraint) -> str | None:
 
 def _property(declared: Property, constraints: list[ast.SchemaAnnotation]) -> ast.PropertyDecl:
     return ast.PropertyDecl(
-        ast.Name(declared.name),
+        Name(declared.name),
         _type(declared.type, nullable=declared.nullable),
         (*constraints, *_annotations(declared.annotations)),
     )

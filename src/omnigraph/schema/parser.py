@@ -17,7 +17,6 @@ from omnigraph.schema.ast import (
     EdgeDecl,
     InterfaceDecl,
     Member,
-    Name,
     NameValue,
     NodeDecl,
     PropertyDecl,
@@ -28,7 +27,14 @@ from omnigraph.schema.ast import (
 )
 from omnigraph.syntax.diagnostics import Diagnostic, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
-from omnigraph.syntax.source_text import SourceText, Span, float_value, integer_value, string_value
+from omnigraph.syntax.source_text import (
+    Name,
+    SourceText,
+    Span,
+    float_value,
+    integer_value,
+    string_value,
+)
 
 PARSE_CODE = "S000"
 

@@ -12,14 +12,13 @@ from omnigraph.catalog.model import (
     Constraint,
     Index,
     Key,
-    Literal,
     Property,
     Range,
     Unique,
 )
 from omnigraph.syntax.source_text import write_literal
 from omnigraph.values.identifiers import TableKey
-from omnigraph.values.scalars import ValueType
+from omnigraph.values.scalars import LiteralValue, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class AddProperty:
 
     table: TableKey
     property: Property
-    backfill: Literal
+    backfill: LiteralValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class MakeRequired:
 
     table: TableKey
     property: str
-    backfill: Literal
+    backfill: LiteralValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 STRINGS_AND_COMMENTS = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)'
 """Matches one string or comment. An unclosed one reaches to the end of the text, because trying
@@ -20,6 +20,14 @@ class Span:
 
 
 NO_SPAN = Span(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier and its place in the text; a variable's name comes without the `$`."""
+
+    text: str
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

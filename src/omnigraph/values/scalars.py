@@ -89,3 +89,6 @@ class BlobType:
 
 
 ValueType = ScalarType | ListType | VectorType | EnumType | BlobType
+
+LiteralValue = str | int | float | bool | None
+"""A value that the schema and query languages can write as a literal."""
