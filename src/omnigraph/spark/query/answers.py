@@ -77,7 +77,7 @@ def output_type(expression: ex.Expression, rows: SparkRows, catalog: Catalog) ->
         case ex.AggregateCall("collect", operand):
             assert operand is not None
             return pa.list_(as_arrow_type(operand.type))
-        case ex.Whole(_, ex.EntityType() as kind):
+        case ex.Whole(_, ex.WholeType() as kind):
             return _entity_type(kind, catalog)
         case _:
             return as_arrow_type(expression.type)
@@ -131,7 +131,7 @@ def _check_size(used: int, limit_bytes: int) -> None:
         )
 
 
-def _entity_type(kind: ex.EntityType, catalog: Catalog) -> pa.DataType:
+def _entity_type(kind: ex.WholeType, catalog: Catalog) -> pa.DataType:
     return pa.struct(
         [
             (spelled(name), _stored_type(kind, name, catalog))
@@ -140,7 +140,7 @@ def _entity_type(kind: ex.EntityType, catalog: Catalog) -> pa.DataType:
     )
 
 
-def _stored_type(kind: ex.EntityType, name: str, catalog: Catalog) -> pa.DataType:
+def _stored_type(kind: ex.WholeType, name: str, catalog: Catalog) -> pa.DataType:
     for type_name in kind.types:
         for declared in catalog.resolve(type_name).properties:
             if declared.name == name:

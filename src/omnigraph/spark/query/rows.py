@@ -104,7 +104,7 @@ def needed_columns(plan: reads.ReadOp, catalog: Catalog) -> NeededColumns:
     return NeededColumns({variable: frozenset(names) for variable, names in found.items()})
 
 
-def shown_columns(kind: ex.EntityType, catalog: Catalog) -> list[str]:
+def shown_columns(kind: ex.WholeType, catalog: Catalog) -> list[str]:
     """The columns of an entity that is returned whole: all but blobs and vectors, `id` first."""
     names = [
         p.name
@@ -121,7 +121,7 @@ def _collect(node: Any, catalog: Catalog, found: dict[int, set[str]]) -> None:
             found.setdefault(variable.id, set()).update({name} - {"id"})
         case ex.AggregateCall("count", ex.Whole()) | ex.IsNull(ex.Whole()):
             return  # these need the identity of the entity only
-        case ex.Whole(variable, ex.EntityType() as kind):
+        case ex.Whole(variable, ex.WholeType() as kind):
             names = set(shown_columns(kind, catalog)) - {"id"}
             found.setdefault(variable.id, set()).update(names)
         case _:

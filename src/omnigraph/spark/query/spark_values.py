@@ -49,7 +49,7 @@ class TypedColumn:
 def as_spark_type(kind: ex.ExpressionType) -> Any:
     """The type of a value. Lists may hold NULL, because a computed item may be unknown."""
     match kind:
-        case ex.EntityType():
+        case ex.WholeType():
             return spark.StringType()
         case ex.NullType():
             return spark.NullType()
