@@ -19,7 +19,7 @@ from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
 from omnigraph.values.identifiers import node_table
-from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 from omnigraph_testing.invariants import assert_at_rest
 

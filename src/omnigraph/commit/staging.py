@@ -17,13 +17,12 @@ from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_with
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
 from omnigraph.lance_store.staging.written_fragments import stage_adoption
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.publication import TableMove
 from omnigraph.manifest.records import StoredCommit, TableChanges, TablePin
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.change_list import ChangeList, Op, encode_changes
+from omnigraph.writes.changed_ids import ChangedIds, ChangeList, Op, record_ids
 from omnigraph.writes.changeset import (
     AdoptCompaction,
     AdoptIndexes,
@@ -135,15 +134,6 @@ _NAMED_IDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedIds:
-    """Which entities one staged write touches."""
-
-    inserted: pa.Array
-    updated: pa.Array
-    deleted: pa.Array
-
-
-@dataclass(frozen=True, slots=True)
 class StagedTable:
     """One table's part of a write, ready to advance."""
 
@@ -189,52 +179,16 @@ def record_first_rows(
 ) -> TableChanges:
     """What a table created with rows adds."""
     none = pa.array([], pa.string())
-    return _record_ids(key, ChangedIds(_ids([rows]), none, none), store, settings, clock)
+    return record_ids(key, ChangedIds(_ids([rows]), none, none), store.files, settings, clock)
 
 
 def record_changes(
     staged: StagedTable, store: Store, settings: HistorySettings, clock: Clock
 ) -> TableChanges | None:
-    """The ids for the commit row; long lists go to a file that must exist before the publish."""
-    ids = staged.changed
-    if ids is None:
+    """The ids for the commit row; None when the staged write changes no row."""
+    if staged.changed is None:
         return None
-    if isinstance(ids, ChangeList):
-        return record_list(staged.pin.key, ids, store, settings, clock)
-    return _record_ids(staged.pin.key, ids, store, settings, clock)
-
-
-def record_list(
-    key: TableKey, listed: ChangeList, store: Store, settings: HistorySettings, clock: Clock
-) -> TableChanges:
-    """A list that stands in a scratch file: into the commit row, or as a file of the graph."""
-    if listed.total > settings.inline_ids:
-        return _record_file(key, listed, store, clock)
-    ids = ChangedIds(*(listed.read(op) for op in Op))
-    return _record_ids(key, ids, store, settings, clock)
-
-
-def _record_ids(
-    key: TableKey, ids: ChangedIds, store: Store, settings: HistorySettings, clock: Clock
-) -> TableChanges:
-    lists = (ids.inserted, ids.updated, ids.deleted)
-    inserted, updated, deleted = (len(part) for part in lists)
-    inline = file = None
-    if inserted + updated + deleted <= settings.inline_ids:
-        new, rewritten, gone = (tuple(part.to_pylist()) for part in lists)
-        inline = (new, rewritten, gone)
-    else:
-        file = clock.new_ulid()
-        store.files.put(change_list_object(file), encode_changes(*lists))
-    return TableChanges(key, inserted, updated, deleted, inline, file)
-
-
-def _record_file(key: TableKey, changes: ChangeList, store: Store, clock: Clock) -> TableChanges:
-    file = clock.new_ulid()
-    with changes.content() as content:
-        store.files.put(change_list_object(file), content)
-    counts = (changes.inserted, changes.updated, changes.deleted)
-    return TableChanges(key, *counts, None, file)
+    return record_ids(staged.pin.key, staged.changed, store.files, settings, clock)
 
 
 def _stage_rows(

@@ -28,7 +28,7 @@ from omnigraph.commit.request import (
     resources_of,
 )
 from omnigraph.commit.restore import LiveRollback
-from omnigraph.commit.staging import ChangedIds, KnownIds, StagedTable, record_changes, stage
+from omnigraph.commit.staging import KnownIds, StagedTable, record_changes, stage
 from omnigraph.errors import (
     CommitRejected,
     ExpectedVersionMismatch,
@@ -49,6 +49,7 @@ from omnigraph.manifest.records import BranchRef, Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
+from omnigraph.writes.changed_ids import ChangedIds
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
 

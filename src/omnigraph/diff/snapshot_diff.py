@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, ChangePage, TypeRef
-from omnigraph.diff.changed_ids import ChangedIds, TablePair, differing_tables
+from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
     ChunkSize,
@@ -57,7 +57,7 @@ def snapshot_changes(
         pairs = [p for p in differing_tables(a, b) if _wanted(p, wanted, after)]
         if not pairs:
             return
-        ids = ChangedIds(store, lineage, a, b, scratch)
+        ids = DifferingIds(store, lineage, a, b, scratch)
         for pair in pairs:
             start = after.entity_id if after is not None and pair.key == after.key else None
             size = ChunkSize(store, (pair.before, pair.after), _BYTES_AT_ONCE, _ROWS_AT_ONCE)

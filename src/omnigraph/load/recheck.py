@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET
-from omnigraph.diff.changed_ids import change_lists
 from omnigraph.integrity.rules import EdgesPerSource, UniqueTuple, graph_rules
 from omnigraph.load.prepare import PreparedInput
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -16,6 +15,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.writes.changed_ids import recorded_ids
 
 _COMMITS_LOOKED_AT = 1000
 
@@ -64,14 +64,13 @@ class Recheck:
         for changes in commit.changes:
             if changes.key != key:
                 continue
-            lists = change_lists(self.reader.store.files, changes)
-            if lists is None:
+            ids = recorded_ids(self.reader.store.files, changes)
+            if ids is None:
                 return False
-            inserted, updated, deleted = lists
-            everything = pa.concat_arrays([inserted, updated, deleted])
+            everything = pa.concat_arrays([ids.inserted, ids.updated, ids.deleted])
             if key in prepared.spools and _meets(prepared, key, ID, everything):
                 return False
-            if key.kind is EntityKind.NODE and _is_endpoint(prepared, key, deleted):
+            if key.kind is EntityKind.NODE and _is_endpoint(prepared, key, ids.deleted):
                 return False
         return True
 

@@ -15,7 +15,7 @@ from omnigraph.load.spool import PLACE, FileSpool, Spool, in_chunks
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows
 from omnigraph.writes.row_compare import differing_rows
 

@@ -14,7 +14,6 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.commit.intents import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
-from omnigraph.diff.changed_ids import change_lists
 from omnigraph.errors import (
     GraphMoved,
     NotFound,
@@ -40,6 +39,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, PinChange, TableChanges, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.indexes import IndexKind
+from omnigraph.writes.changed_ids import ChangedIds, recorded_ids
 from omnigraph.writes.row_compare import differing_rows
 
 _KEPT = 100
@@ -137,10 +137,10 @@ def _disagreement(
     """What a commit recorded against what its snapshots hold; None when they agree."""
     assert pins.before is not None
     assert pins.after is not None
-    lists = change_lists(reader.store.files, changes) if changes else None
-    if changes is not None and lists is None:
+    ids = recorded_ids(reader.store.files, changes) if changes else _NO_CHANGES
+    if changes is not None and ids is None:
         return f"its change list {changes.file} is missing"
-    inserted, updated, deleted = lists or (_NOTHING, _NOTHING, _NOTHING)
+    assert ids is not None
     # Columns that both states have: a schema change alters the others without touching rows.
     entity = reader.schemas.read(commit.schema_id).catalog.entity_type(pins.after.key)
     old, new = (reader.store.open(pin.at) for pin in (pins.before, pins.after))
@@ -148,15 +148,18 @@ def _disagreement(
     before, after = read_table(old, columns), read_table(new, columns)
     appeared = _minus(after, before)
     vanished = _minus(before, after)
-    for what, real, said in (("inserted", appeared, inserted), ("deleted", vanished, deleted)):
+    for what, real, said in (
+        ("inserted", appeared, ids.inserted),
+        ("deleted", vanished, ids.deleted),
+    ):
         if set(real.to_pylist()) != set(said.to_pylist()):
             return f"{len(said)} ids are recorded as {what}, the snapshots show {len(real)}"
     rewritten = _rewritten(before, after)
-    unrecorded = set(rewritten.to_pylist()) - set(updated.to_pylist())
+    unrecorded = set(rewritten.to_pylist()) - set(ids.updated.to_pylist())
     return f"{len(unrecorded)} changed rows are not recorded" if unrecorded else None
 
 
-_NOTHING = pa.array([], pa.string())
+_NO_CHANGES = ChangedIds(*(pa.array([], pa.string()) for _ in range(3)))
 
 
 def _minus(rows: pa.Table, others: pa.Table) -> pa.Array:

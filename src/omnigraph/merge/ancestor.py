@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.diff.changed_ids import ChangedIds, TablePair
+from omnigraph.diff.differing_ids import DifferingIds, TablePair
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.reads.scan import id_batches
@@ -73,7 +73,7 @@ class Merger:
         by_identity = {identity_of(e): e for e in catalog.catalog.entity_types()}
         reshaped = {identity_of(e) for e in catalog.reshaped}
         base, theirs = sides.base.snapshot, sides.theirs.snapshot
-        changed = ChangedIds(self._store, self._lineage, base, theirs, self._scratch)
+        changed = DifferingIds(self._store, self._lineage, base, theirs, self._scratch)
         pairs = {pair.identity: pair for pair in differing(sides.base, sides.theirs)}
         for identity, entity in by_identity.items():
             concerned = entity.table_key in forced or identity in reshaped

@@ -13,10 +13,9 @@ from omnigraph import failpoints
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.commit.branches import BranchLifecycle
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest
-from omnigraph.commit.staging import record_list
 from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import Change, ChangeOp, ChangePage, TypeRef
-from omnigraph.diff.changed_ids import ChangedIds, TablePair, count_between
+from omnigraph.diff.differing_ids import DifferingIds, TablePair, count_between
 from omnigraph.diff.entity_rows import images, same_content, sort_key
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.snapshot_diff import take
@@ -45,7 +44,7 @@ from omnigraph.merge.tables import Content, Identity, SideTable, add_overlay_ids
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.change_list import ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeListWriter, Op, record_ids
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
 logger = logging.getLogger(__name__)
@@ -143,7 +142,7 @@ class OtherParent:
         """None when a record is missing: a scan for what nobody may ever ask is not worth it."""
         sides = merged.sides
         base, ours = sides.base.snapshot, sides.ours.snapshot
-        changed = ChangedIds(self._store, self._lineage, base, ours, self._scratch)
+        changed = DifferingIds(self._store, self._lineage, base, ours, self._scratch)
         pairs = {pair.identity: pair for pair in differing(sides.base, sides.ours)}
         found = []
         for entity in ours.catalog.entity_types():
@@ -161,14 +160,14 @@ class OtherParent:
                 found.append(listed)
         return tuple(found)
 
-    def _changed_by_us(self, changed: ChangedIds, pair: TablePair | None) -> IdRuns | None:
+    def _changed_by_us(self, changed: DifferingIds, pair: TablePair | None) -> IdRuns | None:
         return IdRuns(self._scratch) if pair is None else changed.recorded(pair)
 
     def _listed(self, key: TableKey, runs: IdRuns) -> TableChanges:
         writer = ChangeListWriter(self._scratch.new_file(".arrow"))
         for ids in runs.chunks():
             writer.add(Op.UPDATE, ids)
-        return record_list(key, writer.finish(), self._store, self._history, self._clock)
+        return record_ids(key, writer.finish(), self._store.files, self._history, self._clock)
 
 
 def _in_one_place(sides: Sides, identity: Identity) -> bool:

@@ -25,7 +25,7 @@ from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.tables import TableMerge
 from omnigraph.merge.three_way import MergedRows
 from omnigraph.values.known_names import LOCAL
-from omnigraph.writes.change_list import ChangeList, ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
 from omnigraph.writes.row_compare import Mask
 

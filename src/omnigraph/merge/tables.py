@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
 from omnigraph.catalog.model import ID, EntityType
-from omnigraph.diff.changed_ids import ChangedIds, TablePair, differing_tables
+from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
     ChunkSize,
@@ -243,7 +243,7 @@ def differing(a: Content, b: Content) -> Iterator[TablePair]:
             yield TablePair(identity, *tables)
 
 
-def candidate_ids(changed: ChangedIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:
+def candidate_ids(changed: DifferingIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:
     """Ids that may differ, overlays included."""
     runs = changed.runs(pair)
     add_overlay_ids(runs, pair.identity, sides)

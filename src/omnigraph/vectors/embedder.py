@@ -36,7 +36,7 @@ from omnigraph.vectors.vector_requests import (
     ThreadRequests,
     VectorRequests,
 )
-from omnigraph.writes.change_list import ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 _BLOCK = 20_000

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, Catalog, EntityType, embedding_of
-from omnigraph.diff.changed_ids import change_lists
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
@@ -20,6 +19,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.scalars import VectorType
+from omnigraph.writes.changed_ids import recorded_ids
 
 OPERATION = "embed"
 """What the commits of an embedding run are called."""
@@ -99,8 +99,8 @@ def _stale_ids(history: History, snapshot: Snapshot, target: EmbedTarget) -> pa.
 
 def _updated_ids(history: History, commit: Commit, target: EmbedTarget) -> list[str]:
     changes = next((c for c in commit.changes if c.key == target.entity.table_key), None)
-    lists = change_lists(history.store.files, changes) if changes and changes.updated else None
-    return [] if lists is None else list(lists[1].to_pylist())
+    ids = recorded_ids(history.store.files, changes) if changes and changes.updated else None
+    return [] if ids is None else list(ids.updated.to_pylist())
 
 
 def _commits_since_last_run(

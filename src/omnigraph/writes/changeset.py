@@ -11,7 +11,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import BuiltIndex
-from omnigraph.writes.change_list import ChangeList
+from omnigraph.writes.changed_ids import ChangeList
 
 
 @dataclass(frozen=True, slots=True)

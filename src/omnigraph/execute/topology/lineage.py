@@ -7,13 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.execute.topology.id_changes import IdChanges
-from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges, TablePin
+from omnigraph.writes.changed_ids import recorded_id_sets
 
 _STEPS = 4096
 
@@ -86,24 +84,11 @@ class ContentLineage:
         recorded = listed[0]
         if recorded.inserted + recorded.updated + recorded.deleted > most_ids:
             return None
-        changes = self._ids(recorded)
-        if changes is None or not _adds_up(before, after, recorded, changes):
+        ids = recorded_id_sets(self._reader.store.files, recorded)
+        if ids is None:
             return None
-        return Step(before, changes)
-
-    def _ids(self, changes: TableChanges) -> IdChanges | None:
-        if changes.ids is not None:
-            return IdChanges(*(frozenset(part) for part in changes.ids))
-        if changes.file is None:
-            return None
-        data = self._reader.store.files.get(change_list_object(changes.file))
-        if data is None:
-            return None
-        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
-        ids: tuple[set[str], set[str], set[str]] = (set(), set(), set())
-        for op, name in zip(*(table.column(c).to_pylist() for c in ("op", "id")), strict=True):
-            ids[op].add(name)
-        return IdChanges(*(frozenset(part) for part in ids))
+        changes = IdChanges(*ids)
+        return Step(before, changes) if _adds_up(before, after, recorded, changes) else None
 
 
 def _adds_up(before: TablePin, after: TablePin, recorded: TableChanges, changes: IdChanges) -> bool:

@@ -12,7 +12,7 @@ from omnigraph.load.write_tables import TableWriter, adopt, differing
 from omnigraph.manifest.records import TablePin
 from omnigraph.spark.load.written_spool import PlacedPart, WrittenSpool
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.change_list import ChangeListWriter, Op
+from omnigraph.writes.changed_ids import ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows
 
 
