@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 
 import numpy as np
 
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.kernels import Ints
+from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours, group
 from omnigraph.execute.topology.stored_topology import StoredTopology
 from omnigraph.execute.topology.table_content import TableContent
@@ -20,6 +20,8 @@ Contents = tuple[TableContent, TableContent, TableContent]
 
 OUT, INTO = "out", "into"
 
+# The objects of an adjacency of which no direction is made.
+_EMPTY_BYTES = 1_000
 # Below this many edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
 # A hop by index, in edges of a build: `python -m bench crossovers`, 1M edges: a build takes 0.27 us
@@ -28,21 +30,20 @@ _HOP = 11_000
 _PER_SOURCE = 1_500
 
 
-class Adjacency(ABC):
+class Adjacency(Held, ABC):
     """Both directions of one state of three tables, each made when first followed."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self.grown: Callable[[], None] = lambda: None
         self._spent = 0
 
-    @cached_property
+    @counted
     def out(self) -> Neighbours:
-        return self._made(OUT)
+        return self.make(OUT)
 
-    @cached_property
+    @counted
     def into(self) -> Neighbours:
-        return self._made(INTO)
+        return self.make(INTO)
 
     @property
     def made(self) -> dict[str, Neighbours]:
@@ -50,14 +51,14 @@ class Adjacency(ABC):
         return {way: self.__dict__[way] for way in (OUT, INTO) if way in self.__dict__}
 
     @property
-    def holdings(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for neighbours in self.made.values():
-            found.update(neighbours.holdings)
-        return found
+    def own_bytes(self) -> int:
+        return _EMPTY_BYTES
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (*self.contents, *(near for near in self.made.values() if isinstance(near, Held)))
 
     def shed(self) -> None:
-        """Give the memory back; what is asked for again is made again."""
         for way in (OUT, INTO):
             self.__dict__.pop(way, None)
 
@@ -79,11 +80,6 @@ class Adjacency(ABC):
     @abstractmethod
     def moved(self, contents: Contents) -> Adjacency:
         """The same edges of the same nodes, which are stored elsewhere now."""
-
-    def _made(self, direction: str) -> Neighbours:
-        found = self.make(direction)
-        self.grown()
-        return found
 
 
 class StoredAdjacency(Adjacency):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -11,6 +12,7 @@ import numpy as np
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.id_changes import MISSING
 from omnigraph.execute.topology.kernels import Ints, Offsets, Rows
+from omnigraph.execute.topology.memory_cache import Held, counted
 
 
 class Neighbours(Protocol):
@@ -41,13 +43,9 @@ class Neighbours(Protocol):
     def pairs(self) -> Neighbours:
         """Each pair of ends once, by its first edge."""
 
-    @property
-    def holdings(self) -> dict[int, int]:
-        """Bytes of memory by the identity of who holds them."""
 
-
-@dataclass(frozen=True)
-class StoredNeighbours:
+@dataclass(eq=False)
+class StoredNeighbours(Held):
     """The arrays themselves."""
 
     offsets: Offsets
@@ -58,7 +56,7 @@ class StoredNeighbours:
     def largest(self) -> int:
         return int(np.diff(self.offsets).max()) if len(self.offsets) > 1 else 0
 
-    @cached_property
+    @counted
     def entry_of(self) -> Ints | None:
         """Where nobody has more than one neighbour: the entry of each node, MISSING for none."""
         if len(self.nodes) == 0 or len(self.nodes) >= len(self.offsets) or self.largest > 1:
@@ -82,7 +80,7 @@ class StoredNeighbours:
     def degrees(self, sources: Ints) -> Rows:
         return kernels.degrees(self.offsets, sources)
 
-    @cached_property
+    @counted
     def pairs(self) -> StoredNeighbours:
         """Parallel edges once: entries are sorted by node, so repeats stand side by side."""
         repeated = np.zeros(len(self.nodes), bool)
@@ -98,18 +96,19 @@ class StoredNeighbours:
         return StoredNeighbours(before[self.offsets], self.nodes[first], self.edges[first])
 
     @property
-    def bytes_held(self) -> int:
-        return int(self.offsets.nbytes + self.nodes.nbytes + self.edges.nbytes)
+    def own_bytes(self) -> int:
+        found = _EMPTY_BYTES + self.offsets.nbytes + self.nodes.nbytes + self.edges.nbytes
+        entries: Ints | None = self.__dict__.get("entry_of")
+        return int(found if entries is None else found + entries.nbytes)
 
     @property
-    def holdings(self) -> dict[int, int]:
-        found = {id(self): self.bytes_held}
+    def parts(self) -> Iterable[Held]:
         pairs: StoredNeighbours | None = self.__dict__.get("pairs")
-        if pairs is not None:
-            found[id(pairs)] = pairs.bytes_held
-        return found
+        return () if pairs is None or pairs is self else (pairs,)
 
 
+# The objects of one direction without entries.
+_EMPTY_BYTES = 500
 # Finding out that nobody has two neighbours reads every offset; a few sources do without.
 _FEW = 1000
 

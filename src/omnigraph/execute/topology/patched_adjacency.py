@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from omnigraph.execute.topology.id_changes import (
     Positions,
     position_patch,
 )
+from omnigraph.execute.topology.memory_cache import Held
 from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours
 from omnigraph.execute.topology.patched_neighbours import EntryChanges, PatchedNeighbours
 from omnigraph.execute.topology.stored_topology import StoredTopology
@@ -45,6 +47,10 @@ class PatchedAdjacency(Adjacency):
         self.base = base
         self._patches = patches
         self._new = new
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (*super().parts, self.base)
 
     def make(self, direction: str) -> Neighbours:
         edges, sources, targets = self._patches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from omnigraph.execute.topology.id_changes import (
     Positions,
     patched_array,
 )
+from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.stored_topology import ContentName, StoredTopology
 from omnigraph.execute.topology.table_content import (
     Addresses,
@@ -55,7 +56,7 @@ class PatchedContent(TableContent):
     def is_built(self) -> bool:
         return True
 
-    @cached_property
+    @counted
     def ids(self) -> pa.Array:
         if not self.patch.moves:
             return self.base.ids
@@ -116,11 +117,18 @@ class PatchedContent(TableContent):
         return by_position(self, dataset, stored)
 
     @property
-    def holdings(self) -> dict[int, int]:
-        own = self.own_bytes
-        if self.patch.moves and "ids" in self.__dict__:
-            own += self.ids.nbytes
-        return {**self.base.holdings, id(self): own}
+    def own_bytes(self) -> int:
+        ids: pa.Array | None = self.__dict__.get("ids") if self.patch.moves else None
+        changed = sum(int(column.nbytes) for column in list(self._changed.values()))
+        return super().own_bytes + changed + (0 if ids is None else int(ids.nbytes))
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (self.base,)
+
+    def shed(self) -> None:
+        super().shed()
+        self.__dict__.pop("ids", None)
 
     def matches_storage(self) -> bool:
         """The rows that commits recorded are there; reads what a query will need of them anyway."""

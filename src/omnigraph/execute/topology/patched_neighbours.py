@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +12,14 @@ import numpy.typing as npt
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.id_changes import MISSING, PositionPatch
 from omnigraph.execute.topology.kernels import Ints, Offsets, Rows
+from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours
 
 # Above this many sources copying the arrays once is cheaper than looking through the layer.
 _FEW_SOURCES = 2000
 _LOOKS_BEFORE_COPY = 200
+# The objects of a layer without entries.
+_LAYER_BYTES = 1_500
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class EntryChanges:
     new_edges: Ints
 
 
-class PatchedNeighbours:
+class PatchedNeighbours(Held):
     """Few sources are answered through the layer; who needs all arrays gets them copied once."""
 
     def __init__(self, base: StoredNeighbours, changes: EntryChanges) -> None:
@@ -40,7 +44,7 @@ class PatchedNeighbours:
         self._changes = changes
         self._looks = 0
 
-    @cached_property
+    @counted
     def offsets(self) -> Offsets:
         """How many neighbours everybody has is known without copying them."""
         counts = np.diff(self._old_starts)
@@ -95,7 +99,7 @@ class PatchedNeighbours:
             return kernels.degrees(self.offsets, sources)
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
-    @cached_property
+    @counted
     def whole(self) -> StoredNeighbours:
         """The arrays a fresh build would give."""
         changes, base, gone = self._changes, self._base, self._gone
@@ -126,10 +130,14 @@ class PatchedNeighbours:
         return _starts(np.insert(counts, at, 0))
 
     @property
-    def holdings(self) -> dict[int, int]:
-        if self._is_whole:
-            return self.whole.holdings
-        return {**self._base.holdings, id(self): int(self._changes.new_keys.nbytes * 3)}
+    def own_bytes(self) -> int:
+        found = _LAYER_BYTES + self._changes.new_keys.nbytes * 3
+        made = (self.__dict__.get(name) for name in ("offsets", "_old_starts", "_gone"))
+        return int(found + sum(array.nbytes for array in made if array is not None))
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (self._base, self.whole) if self._is_whole else (self._base,)
 
     @property
     def _is_whole(self) -> bool:
@@ -174,10 +182,6 @@ class PatchedPairs:
     @property
     def pairs(self) -> Neighbours:
         return self
-
-    @property
-    def holdings(self) -> dict[int, int]:
-        return self._every.holdings
 
     def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
         rows, nodes, edges = self._every.follow(sources)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 # So many ids are kept as Python bytes: the first steps of a search are one call.
 _SIGNPOSTS = 1024
+_SIGNPOST_BYTES = 64
 
 
 class SortedIds:
@@ -46,6 +47,10 @@ class SortedIds:
             else:
                 high = middle
         return low, False
+
+    @property
+    def own_bytes(self) -> int:
+        return len(self._signposts) * _SIGNPOST_BYTES
 
     def _at(self, place: int) -> bytes:
         return self._texts[self._ends[place] : self._ends[place + 1]].tobytes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.integer_ids import find_integers
+from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.sorted_ids import SortedIds
 from omnigraph.execute.topology.stored_topology import ContentName, StoredTopology
 from omnigraph.lance_store.reads.row_lookup import find_rows
@@ -27,11 +28,14 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion
 
 Addresses = npt.NDArray[np.uint64]
 
+# A content without rows: its objects and its share of the open dataset, as measured.
+_EMPTY_BYTES = 3_000
+
 # A binary search for a key costs as much as hashing this many ids (2.5 us, 0.09 us each).
 _HASHED_PER_SEARCH = 28
 
 
-class TableContent(ABC):
+class TableContent(Held, ABC):
     """Ids and columns by position; an entity's position is the rank of its id."""
 
     def __init__(self, name: ContentName, at: DatasetVersion, dataset: Dataset) -> None:
@@ -39,7 +43,6 @@ class TableContent(ABC):
         self.at = at
         self.dataset = dataset
         self.lock = threading.RLock()
-        self.grown: Callable[[], None] = lambda: None
         self.spent = 0.0
         """What reads of single rows have cost while the content was not read, in rows of it."""
         self.columns: dict[str, pa.Array] = {}
@@ -83,11 +86,6 @@ class TableContent(ABC):
         content.spent = self.spent
         return content
 
-    @property
-    @abstractmethod
-    def holdings(self) -> dict[int, int]:
-        """Bytes of memory by the identity of who holds them."""
-
     def column(self, name: str) -> pa.Array:
         if name == "id":
             return self.ids
@@ -123,6 +121,7 @@ class TableContent(ABC):
             codes = np.zeros(len(indices) + 1, np.int64)
             codes[:-1] = indices + 1
             found = self._codes[name] = (codes, len(encoded.dictionary) + 1)
+            self.grown()
         return found
 
     def find_one(self, wanted: str | None) -> int:
@@ -147,7 +146,8 @@ class TableContent(ABC):
     @property
     def own_bytes(self) -> int:
         columns = sum(int(column.nbytes) for column in list(self.columns.values()))
-        return columns + sum(codes.nbytes for codes, _ in list(self._codes.values()))
+        codes = sum(int(codes.nbytes) for codes, _ in list(self._codes.values()))
+        return _EMPTY_BYTES + columns + codes
 
 
 class StoredContent(TableContent):
@@ -174,6 +174,8 @@ class StoredContent(TableContent):
     def is_built(self) -> bool:
         if self._ids is None:
             self._ids = self._stored.ids(self.name, self.count)
+            if self._ids is not None:
+                self.grown()
         return self._ids is not None
 
     @property
@@ -197,7 +199,7 @@ class StoredContent(TableContent):
     def rank(self, wanted: str) -> tuple[int, bool]:
         return self._sorted.rank(wanted)
 
-    @cached_property
+    @counted
     def _sorted(self) -> SortedIds:
         return SortedIds(self.ids)
 
@@ -231,13 +233,19 @@ class StoredContent(TableContent):
                 found = self._order
                 if found is None:
                     found = self._order = (self._find_order(),)
+            self.grown()
         return found[0]
 
     @property
-    def holdings(self) -> dict[int, int]:
-        ids = self._ids.nbytes if self._ids is not None else 0
-        order = self._order[0] if self._order is not None else None
-        return {id(self): self.own_bytes + ids + (order.nbytes if order is not None else 0)}
+    def own_bytes(self) -> int:
+        ids, order = self._ids, self._order
+        found = super().own_bytes
+        if ids is not None:
+            found += int(ids.nbytes)
+        if order is not None and order[0] is not None:
+            found += int(order[0].nbytes)
+        signposts: SortedIds | None = self.__dict__.get("_sorted")
+        return found if signposts is None else found + signposts.own_bytes
 
     def shed(self) -> None:
         super().shed()

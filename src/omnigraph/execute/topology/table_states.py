@@ -17,9 +17,12 @@ from omnigraph.execute.topology.stored_topology import ContentName, StoredTopolo
 from omnigraph.execute.topology.table_content import StoredContent, TableContent
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.records import TablePin
+from omnigraph.values.bounded_cache import BoundedCache
 
 Pins = tuple[TablePin, TablePin, TablePin]
 """Of an edge table, its sources and its targets."""
+
+_MOST_TABLES = 4096
 
 Changes = tuple[IdChanges, IdChanges, IdChanges]
 
@@ -73,7 +76,7 @@ class Topology:
         self._stored = stored
         self._lineage = lineage
         self._limits = limits
-        self._met: set[str] = set()
+        self._met: BoundedCache[str, bool] = BoundedCache(_MOST_TABLES)
         """Tables that this process has had a state of."""
 
     def content(self, pin: TablePin) -> TableContent:
@@ -81,27 +84,24 @@ class Topology:
         dataset = self._store.open(pin.at)
         found: TableContent | None = self._memory.peek(name)
         if found is None:
-            found = self._memory.keep(name, self._new_content(name, pin, dataset))
-            found.grown = self._memory.shrink
+            made = self._new_content(name, pin, dataset)
+            found = self._memory.keep(name, made, _lineage(pin))
         elif found.at != pin.at:
             # The version it was read from may be cleaned up; columns may have come or gone.
             same = found.dataset.schema.equals(dataset.schema)
             moved = found.moved(pin.at, dataset, self._stored) if same else None
             found = moved or self._new_content(name, pin, dataset)
-            found.grown = self._memory.shrink
-            self._memory.replace(name, found)
+            self._memory.replace(name, found, _lineage(pin))
         return found
 
     def adjacency(self, pins: Pins) -> Adjacency:
         key = ("adjacency", *(self._name(pin) for pin in pins))
         found: Adjacency | None = self._memory.peek(key)
         if found is None:
-            found = self._memory.keep(key, self._new_adjacency(pins))
-            found.grown = self._memory.shrink
+            found = self._memory.keep(key, self._new_adjacency(pins), _edge_lineage(pins))
         elif any(c.at != pin.at for c, pin in zip(found.contents, pins, strict=True)):
             found = found.moved(self._contents(pins))
-            found.grown = self._memory.shrink
-            self._memory.replace(key, found)
+            self._memory.replace(key, found, _edge_lineage(pins))
         return found
 
     def _name(self, pin: TablePin) -> ContentName:
@@ -122,7 +122,7 @@ class Topology:
     def _may_derive(self, pin: TablePin) -> bool:
         """Whether an older state could be at hand, and is worth looking for."""
         nothing = pin.location not in self._met and not self._stored.keeps_files
-        self._met.add(pin.location)
+        self._met.put(pin.location, True)
         return pin.row_count >= self._limits.smallest_table and not nothing
 
     def _base(self, pin: TablePin, like: Dataset) -> StoredContent | None:
@@ -134,7 +134,8 @@ class Topology:
                 dataset = self._store.open(pin.at)
             except SnapshotReclaimed:
                 return None
-            found = self._memory.keep(name, StoredContent(name, pin.at, dataset, self._stored))
+            made = StoredContent(name, pin.at, dataset, self._stored)
+            found = self._memory.keep(name, made, _lineage(pin))
         if not isinstance(found, StoredContent) or not found.is_built:
             return None
         return found if found.dataset.schema.equals(like.schema) else None
@@ -186,7 +187,8 @@ class Topology:
         mapped = StoredAdjacency(contents, self._stored)
         if not all(content.is_built for content in contents):
             return None
-        kept: StoredAdjacency = self._memory.keep(("adjacency", edges, sources, targets), mapped)
+        key = ("adjacency", edges, sources, targets)
+        kept: StoredAdjacency = self._memory.keep(key, mapped, _edge_lineage(pins))
         return kept
 
     def _older_states(self, pins: Pins) -> Iterator[tuple[Pins, Changes]]:
@@ -203,3 +205,12 @@ class Topology:
                     at[number] = step.before
                     changed[number] = step.changes.then(changed[number])
             yield (at[0], at[1], at[2]), (changed[0], changed[1], changed[2])
+
+
+def _lineage(pin: TablePin) -> tuple[str, str, str | None]:
+    """The states of one table that follow each other."""
+    return "content", pin.location, pin.branch
+
+
+def _edge_lineage(pins: Pins) -> tuple[str, str, str | None]:
+    return "adjacency", pins[0].location, pins[0].branch

@@ -6,7 +6,7 @@ visited sets are integer work. Several types behind one variable form a union of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -17,9 +17,13 @@ import pyarrow.compute as pc
 
 from omnigraph.execute.topology.id_changes import MISSING as MISSING
 from omnigraph.execute.topology.id_changes import Positions as Positions
+from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.table_content import Addresses, TableContent
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.store import Dataset
+
+# The objects of a view, as measured.
+_EMPTY_BYTES = 500
 
 
 class EntityView(Protocol):
@@ -57,7 +61,7 @@ class EntityView(Protocol):
         """Which of `types` each position has."""
 
 
-class TableView:
+class TableView(Held):
     """One table at one version: its content, and where the rows are in that version."""
 
     def __init__(
@@ -77,12 +81,16 @@ class TableView:
         return self.content.is_built
 
     @property
-    def holdings(self) -> dict[int, int]:
-        addresses = self.__dict__.get("addresses")
-        own = 0 if addresses is None else int(addresses.nbytes)
-        return {**self.content.holdings, id(self): own}
+    def own_bytes(self) -> int:
+        made = (self.__dict__.get(name) for name in ("addresses", "all_positions"))
+        return _EMPTY_BYTES + sum(int(array.nbytes) for array in made if array is not None)
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (self.content,)
 
     def shed(self) -> None:
+        # `all_positions` stays: operators of a query that runs compare with that very array.
         self.__dict__.pop("addresses", None)
 
     @property
@@ -103,7 +111,7 @@ class TableView:
     def count(self) -> int:
         return self.content.count
 
-    @cached_property
+    @counted
     def all_positions(self) -> Positions:
         return np.arange(self.count, dtype=np.int32)
 
@@ -114,7 +122,7 @@ class TableView:
     def column(self, name: str) -> pa.Array:
         return self.content.column(name)
 
-    @cached_property
+    @counted
     def addresses(self) -> Addresses:
         """Row address by position: how search names rows."""
         return self.content.addresses_at(self.dataset)

@@ -60,10 +60,6 @@ class PartialContent(TableContent):
         addresses: Addresses = self.load_column(ROW_ADDRESS).to_numpy()
         return addresses
 
-    @property
-    def holdings(self) -> dict[int, int]:
-        return {id(self): int(self._rows.nbytes)}
-
 
 class PartialView(TableView):
     """Some rows of `whole`."""

@@ -51,7 +51,7 @@ class ViewCache:
         if found is None or found.content.name.epoch != pin.content_epoch:
             content = self.topology.content(pin)
             view = TableView(pin.key.type_name, self._store.open(pin.at), content, self.vectors)
-            found = self.memory.keep(pin.at, view)
+            found = self.memory.keep(pin.at, view, ("view", pin.location, pin.branch))
         return found
 
 
