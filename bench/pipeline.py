@@ -26,7 +26,7 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.integrity.violations import Report
 from omnigraph.load.bulk_checks import BulkChecks
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.spool import PLACE
+from omnigraph.load.prepare_rows import PLACE
 from omnigraph.settings.models import LoadSettings, PipelineSettings, Settings
 from omnigraph.spark.session import spark_session, stop_session
 

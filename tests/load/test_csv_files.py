@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.load.csv_files import parse_records, parse_records_slowly
-from omnigraph.load.line_values import BlobBases
-from omnigraph.load.typed_rows import Collected
+from omnigraph.load.parsed_rows import BlobBases, Collected
 from omnigraph.schema.build import catalog_from_text
 
 CATALOG = catalog_from_text(

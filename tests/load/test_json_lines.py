@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.line_values import BlobBases
-from omnigraph.load.typed_rows import Parsed
+from omnigraph.load.parsed_rows import BlobBases, ParsedBlock
 from omnigraph.schema.build import catalog_from_text
 
 CATALOG = catalog_from_text(
@@ -172,7 +171,7 @@ def line(draw: Any) -> str:
     return str(draw(st.sampled_from([*shapes[:2] * 12, *shapes])))
 
 
-def content(parsed: Parsed) -> tuple[list[Any], list[Any]]:
+def content(parsed: ParsedBlock) -> tuple[list[Any], list[Any]]:
     rows = [
         (number, part.entity.name, repr(row))
         for part in parsed.rows

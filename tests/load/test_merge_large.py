@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph.open import init
-from omnigraph.load import compare_stored, write_tables
+from omnigraph.load import write_tables
 
 SCHEMA = "node T { name: String @key  n: I32?  tags: [String]?  b: Blob? }"
 
@@ -34,7 +34,7 @@ def test_only_what_differs_is_written(
 ) -> None:
     monkeypatch.setattr(write_tables, "_LOOKED_UP_ROWS", 0)
     monkeypatch.setattr(write_tables, "_COMPARED_ROWS", 100)
-    monkeypatch.setattr(compare_stored, "_LARGEST_BATCH", 64)
+    monkeypatch.setattr(write_tables, "_LARGEST_BATCH", 64)
     monkeypatch.setattr("omnigraph.load.sources._ROWS_PER_BATCH", 30)
     chance = random.Random(mode)
     graph = init(tmp_path / "g.omni", SCHEMA)

@@ -12,7 +12,7 @@ from omnigraph.merge.decisions import Decisions, read_resolutions
 from omnigraph.merge.operation import MergeParts, MergeRequest, merge_branches, preview_merge
 from omnigraph.merge.output import LOCAL_ENGINE, RowEngine
 from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
-from omnigraph.spark.merge.merge_choice import choose_merge_engine
+from omnigraph.spark.engine_choice import choose_merge_engine
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.known_names import LOCAL, SPARK
 

@@ -12,8 +12,16 @@ from omnigraph.catalog.arrow_schema import default_column
 from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.json_columns import Mask, parse_type, typed_column
-from omnigraph.load.line_values import BlobBases, value_reader
-from omnigraph.load.typed_rows import Collected, Lines, Parsed, Problem, TypedRows, raw_schema
+from omnigraph.load.parsed_rows import (
+    BlobBases,
+    Collected,
+    Lines,
+    ParsedBlock,
+    ParsedRows,
+    ParseProblem,
+    raw_schema,
+    value_reader,
+)
 from omnigraph.values.arrow_types import cut_to_millis
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
@@ -23,7 +31,7 @@ _ENDS = {"from": SOURCE, "to": TARGET}
 
 def fit_table(
     entity: EntityType, table: pa.Table, first_row: int, file: str, blobs: BlobBases
-) -> Parsed:
+) -> ParsedBlock:
     """Rows of `table` as rows of `entity`; rows are numbered from `first_row`."""
     names = table.column_names
     if isinstance(entity, EdgeType):
@@ -45,13 +53,13 @@ def fit_table(
         for row, reason in reasons.items():
             bad[row] = True
             message = f"{field.name!r}: {reason}"
-            problem = Problem("type", int(lines[row]), message, entity, field.name)
+            problem = ParseProblem("type", int(lines[row]), message, entity, field.name)
             collected.problems.append(problem)
     fitted = pa.table(columns, schema=schema)
     if bad.any():
         fitted, lines = fitted.filter(pa.array(~bad)), lines[~bad]
     if fitted.num_rows:
-        collected.rows.append(TypedRows(entity, fitted, lines))
+        collected.rows.append(ParsedRows(entity, fitted, lines))
     return collected.parsed(file, table.nbytes)
 
 

@@ -6,12 +6,16 @@ and is the better way for small writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
+from omnigraph.errors import KeyConflict
 from omnigraph.integrity.rules import (
     DistinctIds,
     EdgesPerSource,
@@ -19,11 +23,105 @@ from omnigraph.integrity.rules import (
     UniqueTuple,
     graph_rules,
 )
-from omnigraph.integrity.violations import Ends, Place, Report, Violation
+from omnigraph.integrity.violations import FIRST_VIOLATIONS, Ends, Place, Report, Violation
+from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.proofs import all_among, no_row_twice
-from omnigraph.load.spool import PLACE
+from omnigraph.load.prepare_rows import PLACE
+from omnigraph.load.prepared import PreparedInput
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
+
+Hashes = npt.NDArray[np.uint64]
+
+_WORD = 8
+_LONGEST_TEXT = 256
+"""Bytes; a round over the column for every eight of them is not worth it beyond."""
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_HALF = np.uint64(32)
+_FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
+
+
+def row_hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes | None:
+    """One hash per row over columns without NULLs; None for kinds and lengths not provided for."""
+    found: Hashes | None = None
+    for column in columns:
+        parts = [_of_chunk(chunk) for chunk in column.chunks]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        hashes = np.concatenate(known) if known else np.empty(0, np.uint64)
+        found = hashes if found is None else _mixed(found, hashes)
+    return found
+
+
+def _of_chunk(chunk: pa.Array) -> Hashes | None:
+    kind = chunk.type
+    if pa.types.is_string(kind):
+        return _of_texts(chunk)
+    if pa.types.is_integer(kind):
+        return _mixed(np.full(len(chunk), _SPREAD), _as_words(chunk.cast(pa.int64(), safe=False)))
+    if pa.types.is_date32(kind):
+        return _of_chunk(chunk.view(pa.int32()))
+    if pa.types.is_timestamp(kind):
+        return _of_chunk(chunk.view(pa.int64()))
+    return None
+
+
+def _as_words(chunk: pa.Array) -> Hashes:
+    return np.asarray(chunk.to_numpy(zero_copy_only=False)).view(np.uint64)
+
+
+def _of_texts(chunk: pa.Array) -> Hashes | None:
+    """Eight bytes of every text at a time."""
+    if len(chunk) == 0:
+        return np.empty(0, np.uint64)
+    _, offset_buffer, byte_buffer = chunk.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    lengths = np.diff(offsets).astype(np.int64)
+    longest = int(lengths.max())
+    if longest > _LONGEST_TEXT:
+        return None
+    texts = np.zeros(int(offsets[-1] - offsets[0]) + _LONGEST_TEXT + _WORD, np.uint8)
+    if byte_buffer is not None:
+        given = np.frombuffer(byte_buffer, np.uint8)[offsets[0] : offsets[-1]]
+        texts[: len(given)] = given
+    words = np.ndarray((len(texts) - _WORD + 1,), np.uint64, texts, strides=(1,))
+    starts = (offsets[:-1] - offsets[0]).astype(np.int64)
+    hashes = lengths.astype(np.uint64) * _SPREAD
+    for start in range(0, longest, _WORD):
+        left = np.clip(lengths - start, 0, _WORD)
+        hashes = _mixed(hashes, words[starts + start] & _FIRST_BYTES[left])
+    return hashes
+
+
+def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
+    mixed: Hashes = (hashes ^ words) * _MIX
+    mixed ^= mixed >> _HALF
+    return mixed
+
+
+def no_row_twice(rows: pa.Table) -> bool:
+    """No two rows are equal; rows with a NULL equal none."""
+    if any(column.null_count for column in rows.columns):
+        rows = rows.drop_null()
+    hashes = row_hashes(rows.columns)
+    if hashes is None:
+        return False
+    hashes.sort()
+    return not bool(np.any(hashes[1:] == hashes[:-1]))
+
+
+def all_among(columns: Sequence[pa.ChunkedArray], known: Sequence[pa.ChunkedArray]) -> bool:
+    """Every text of `columns` is one of `known`."""
+    wanted = pa.chunked_array([c for column in columns for c in column.chunks], pa.string())
+    there = pa.chunked_array([c for column in known for c in column.chunks], pa.string())
+    if len(there) == 0:
+        return len(wanted) == 0
+    return bool(pc.all(pc.is_in(wanted, value_set=there.combine_chunks()), min_count=0).as_py())
+
 
 PlaceOf = Callable[[int], Place]
 
@@ -290,3 +388,96 @@ class BulkChecks:
     ) -> Violation:
         identity, name, place = where
         return Violation(rule, key, identity, name, message, self._place_of(place), ends)
+
+
+_RULE = "duplicate_id"
+_NAMED_IDS = 10
+
+
+def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[TableKey]:
+    """Of several input rows with one id only the last stays in the index.
+
+    Which tables may have lost some.
+    """
+    found = set()
+    for key in sorted(tables):
+        held = index.held(key)
+        if held is not None and no_row_twice(held.select([ID])):
+            continue
+        found.add(key)
+        rows = index.input(key)
+        index.run(
+            f"DELETE FROM {rows} WHERE {ID} IS NOT NULL AND {PLACE} NOT IN "
+            f"(SELECT max({PLACE}) FROM {rows} WHERE {ID} IS NOT NULL GROUP BY {ID})"
+        )
+    return frozenset(found)
+
+
+def refuse_existing(
+    prepared: PreparedInput, snapshot: Snapshot, store: Store, *, small: bool
+) -> None:
+    """`KeyConflict` when the graph has some of the ids already."""
+    index = prepared.index
+    found: list[tuple[TableKey, str, int]] = []
+    total = 0
+    for key in sorted(prepared.given_ids):
+        pin = snapshot.pin(key)
+        if pin.row_count == 0:
+            continue
+        if small:
+            stored = _stored_among(index, key, store.open(pin.at))
+            if stored.num_rows == 0:
+                continue
+            index.fill_stored(key, stored.select([ID]))
+        elif _none_stored(index, key):
+            continue
+        rows = index.input(key)
+        taken = f"FROM {rows} r SEMI JOIN {index.stored(key)} s ON r.{ID} = s.{ID}"
+        clashes = index.count(f"SELECT count(*) {taken}")
+        if clashes == 0:
+            continue
+        total += clashes
+        first = index.rows(
+            f"SELECT r.{ID}, r.{PLACE} {taken} ORDER BY r.{PLACE} LIMIT {FIRST_VIOLATIONS}"
+        )
+        found += [(key, identity, place) for identity, place in first]
+    if found:
+        raise _conflict(prepared, found, total)
+
+
+def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
+    """Stored rows with an id of the input, which is small."""
+    held = index.held(key)
+    if held is None:
+        held = index.table(f"SELECT {ID} FROM {index.input(key)}")
+    return find_rows(dataset, pc.unique(held.column(ID).drop_null()))
+
+
+def _none_stored(index: KeyIndex, key: TableKey) -> bool:
+    """Proven in memory: no id of the input is stored."""
+    held, stored = index.held(key), index.stored_ids(key)
+    if held is None or stored is None:
+        return False
+    ids = held.column(ID).drop_null()
+    few, many = sorted((ids, stored), key=len)
+    return not pc.any(pc.is_in(many, value_set=few.combine_chunks()), min_count=0).as_py()
+
+
+def _conflict(
+    prepared: PreparedInput, found: list[tuple[TableKey, str, int]], total: int
+) -> KeyConflict:
+    found = sorted(found, key=lambda entry: entry[2])[:FIRST_VIOLATIONS]
+    message = "exists already; load with mode merge to replace it"
+    violations = [
+        Violation(_RULE, key, identity, ID, message, prepared.place(place))
+        for key, identity, place in found
+    ]
+    more = f" (and {total - 1} more)" if total > 1 else ""
+    return KeyConflict(
+        f"{violations[0]}{more}",
+        type=found[0][0].type_name,
+        ids=[identity for _, identity, _ in found][:_NAMED_IDS],
+        violations=[violation.to_dict() for violation in violations],
+        total=total,
+        counts={_RULE: total},
+    )

@@ -22,11 +22,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from omnigraph.catalog.arrow_schema import default_values
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
-from omnigraph.load.defaults import fill_absent
 from omnigraph.load.json_columns import parse_type, typed_column
-from omnigraph.load.line_values import BadLine, BlobBases, Row, read_line, rows_to_table
-from omnigraph.load.typed_rows import Collected, Lines, Parsed, TypedRows, raw_schema
+from omnigraph.load.parsed_rows import (
+    BadLine,
+    BlobBases,
+    Collected,
+    Lines,
+    ParsedBlock,
+    ParsedRows,
+    Row,
+    raw_schema,
+    read_line,
+    rows_to_table,
+)
+
+
+def fill_absent(
+    entity: EntityType, table: pa.Table, lines: pa.Array
+) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
+    """(the rows with their defaults, those of which the line has to be read to know).
+
+    Arrow's JSON reader gives NULL for `null` and for nothing alike. A line that nowhere spells the
+    name, and has no escape that could spell it otherwise, says nothing about the property.
+    """
+    unsure: npt.NDArray[np.bool_] | None = None
+    for name, value in default_values(entity).items():
+        column = table.column(name)
+        if column.null_count == 0:
+            continue
+        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{name}"', "\\"))
+        doubtful = pc.and_(column.is_null(), pc.or_(*spelled)).to_numpy(zero_copy_only=False)
+        unsure = doubtful if unsure is None else unsure | doubtful
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place)
+        table = table.set_column(place, field, pc.fill_null(column, pa.scalar(value, field.type)))
+    return table, unsure if unsure is not None and unsure.any() else None
+
 
 _BEGINNING = re.compile(rb'(\{"(?:type|edge)": ?"([A-Za-z_][A-Za-z0-9_]*)")[,}]')
 _UNKNOWN_BEGINNINGS = 64
@@ -44,7 +77,7 @@ class JsonLines:
         self._catalog = catalog
         self._blobs = blobs
 
-    def parse(self, data: bytes, first_line: int, file: str) -> Parsed:
+    def parse(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """`data` holds whole lines, the last one with or without its newline."""
         size = len(data)
         if not data.endswith(b"\n"):
@@ -58,7 +91,7 @@ class JsonLines:
             self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, collected)
         return collected.parsed(file, size)
 
-    def parse_slowly(self, data: bytes, first_line: int, file: str) -> Parsed:
+    def parse_slowly(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """The definition of what `parse` does."""
         lines = _split(data if data.endswith(b"\n") else data + b"\n")
         collected = Collected()
@@ -117,7 +150,7 @@ class JsonLines:
                 slow.append(numbers[bad])
                 numbers, table = numbers[~bad], table.filter(pa.array(~bad))
             if len(numbers):
-                collected.rows.append(TypedRows(entity, table, numbers + first_line))
+                collected.rows.append(ParsedRows(entity, table, numbers + first_line))
 
     def _read_slowly(
         self, lines: pa.Array, members: Indices, first_line: int, collected: Collected
@@ -137,10 +170,10 @@ class JsonLines:
             numbers.append(member + first_line)
         for entity, rows, numbers in found.values():
             places: Lines = np.array(numbers, dtype=np.int64)
-            collected.rows.append(TypedRows(entity, rows_to_table(entity, rows), places))
+            collected.rows.append(ParsedRows(entity, rows_to_table(entity, rows), places))
 
 
-class _Piece:
+class _LineGroup:
     """Consecutive lines of a group; `table` is None when Arrow could not read them."""
 
     __slots__ = ("length", "start", "table")
@@ -157,19 +190,19 @@ def _split(data: bytes) -> pa.Array:
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
-def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_Piece]:
+def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_LineGroup]:
     """All at once if possible; else in pieces, so that one bad line costs little."""
     schema = _parse_schema(entity)
     if len(lines) == 0:
         return
     table = _read(schema, lines)
     if table is not None or len(lines) <= _SMALLEST_PIECE:
-        yield _Piece(0, len(lines), table)
+        yield _LineGroup(0, len(lines), table)
         return
     size = max(_SMALLEST_PIECE, -(-len(lines) // _PIECES))
     for start in range(0, len(lines), size):
         piece = lines.slice(start, size)
-        yield _Piece(start, len(piece), _read(schema, piece))
+        yield _LineGroup(start, len(piece), _read(schema, piece))
 
 
 def _read(schema: pa.Schema, lines: pa.Array) -> pa.Table | None:

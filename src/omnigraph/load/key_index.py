@@ -18,7 +18,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.load.spool import PLACE
+from omnigraph.load.prepare_rows import PLACE
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000

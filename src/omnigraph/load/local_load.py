@@ -8,13 +8,11 @@ from typing import Any
 from omnigraph import failpoints
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.load.commit_load import commit_load
-from omnigraph.load.landing import SMALL_INPUT, Landing
-from omnigraph.load.line_values import BlobBases
+from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, Recheck, commit_load
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.prepare import PreparedInput, prepare, prepared_input
+from omnigraph.load.parsed_rows import BlobBases
+from omnigraph.load.prepared import PreparedInput, prepare, prepared_input
 from omnigraph.load.progress import Watch
-from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import ReadOptions, find_sources, refuse_unused_columns
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
@@ -51,7 +49,7 @@ class LocalLoader:
             return self._land(prepared, options)
 
     def _land(self, prepared: PreparedInput, options: LoadOptions) -> LoadReceipt:
-        landing = Landing(
+        landing = LoadBuild(
             prepared,
             self.reader.store,
             options.mode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from omnigraph.load.prepare import Progress
+from omnigraph.load.prepared import Progress
 from omnigraph.load.sources import Source
 from omnigraph.progress import tell
 

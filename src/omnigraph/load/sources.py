@@ -19,11 +19,16 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.objects.object_inputs import find_objects
 from omnigraph.load.arrow_columns import fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
-from omnigraph.load.data_files import DataFile, parquet_input, size_of
+from omnigraph.load.input_files import (
+    DataFile,
+    file_errors,
+    line_blocks,
+    parquet_input,
+    size_of,
+    stream_blocks,
+)
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.line_values import BlobBases
-from omnigraph.load.text_files import file_errors, line_blocks, stream_blocks
-from omnigraph.load.typed_rows import Blocks, Parsed
+from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
 
 _FORMATS = {
     ".ndjson": "ndjson",
@@ -134,7 +139,7 @@ def _line_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
 
 def fit_source_table(
     source: Source, entity: EntityType, table: pa.Table, first_row: int, options: ReadOptions
-) -> Parsed:
+) -> ParsedBlock:
     """Some rows of a Parquet file or table, the first of which is number `first_row`."""
     renamed = _renamed(table, options.columns)
     return fit_table(entity, renamed, first_row, source.name, options.blobs)

@@ -2,22 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
-from omnigraph.load.compare_stored import compare_with_stored
-from omnigraph.load.prepare import PreparedInput
-from omnigraph.load.spool import PLACE, FileSpool, Spool, in_chunks
+from omnigraph.load.prepare_rows import PLACE
+from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable, in_chunks
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows
-from omnigraph.writes.row_compare import differing_rows
+from omnigraph.writes.row_compare import Mask, differing_rows
+
+_BATCH_BYTES = 256 * 1024 * 1024
+_SMALLEST_BATCH = 8 * 1024
+_LARGEST_BATCH = 1024 * 1024
+"""Rows; the ids of the input are hashed once for every batch, so few and large ones are best."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatches:
+    """Of every input row: is its id stored, and is what is stored something else?"""
+
+    exists: Mask
+    differs: Mask
+
+
+def compare_with_stored(
+    dataset: Dataset, rows: pa.Table, ids: pa.Array, columns: Sequence[str]
+) -> StoredMatches:
+    """`ids` are those of `rows`, distinct, NULL for rows that are to be passed over."""
+    found = StoredMatches(np.zeros(len(ids), bool), np.zeros(len(ids), bool))
+    given = _RowsByPosition(rows.select(list(columns)))
+    size = rows.nbytes // max(rows.num_rows, 1) + 1
+    batch_rows = min(max(_BATCH_BYTES // size, _SMALLEST_BATCH), _LARGEST_BATCH)
+    for batch in read_batches(dataset, columns, batch_rows=batch_rows):
+        position = pc.index_in(batch.column(ID), value_set=ids)
+        if position.null_count == len(position):
+            continue
+        stored = pa.Table.from_batches([batch])
+        if position.null_count:
+            stored, position = stored.filter(position.is_valid()), position.drop_null()
+        order = pc.sort_indices(position)
+        at = position.take(order).to_numpy()
+        found.exists[at] = True
+        found.differs[at] = differing_rows(stored.take(order), given.take(at))
+    return found
+
+
+class _RowsByPosition:
+    """Rows of many batches by position; Arrow would put the batches together each time."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._batches = rows.to_batches()
+        self._schema = rows.schema
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+
+    def take(self, ascending: npt.NDArray[np.int32]) -> pa.Table:
+        cuts = np.searchsorted(ascending, self._starts)
+        parts = [
+            batch.take(pa.array(ascending[cuts[n] : cuts[n + 1]] - self._starts[n]))
+            for n, batch in enumerate(self._batches)
+            if cuts[n] < cuts[n + 1]
+        ]
+        return pa.Table.from_batches(parts, self._schema)
+
 
 _COMPARED_ROWS = 4 * 1024 * 1024
 """Of these the ids are in memory: one pass over the table for so many rows of the input."""
@@ -25,7 +84,7 @@ _LOOKED_UP_ROWS = 2000
 """So few are found by the index of the table."""
 
 
-class TableWriter:
+class LoadTableWriter:
     """Writes for the pins of one snapshot; of types in `repeated` the index knows the last rows."""
 
     def __init__(
@@ -41,7 +100,7 @@ class TableWriter:
         self._store = store
         self._snapshot = snapshot
 
-    def append(self, spool: Spool) -> AdoptRows:
+    def append(self, spool: PreparedTable) -> AdoptRows:
         """Every row is new: checked before."""
         pin, dataset, changes = self._begin(spool.entity.table_key)
         fragments: tuple[str, ...] = ()
@@ -50,13 +109,13 @@ class TableWriter:
             changes.add(Op.INSERT, chunk.column(ID))
         return adopt(pin, fragments, changes.finish())
 
-    def merge(self, spool: Spool) -> AdoptRows:
+    def merge(self, spool: PreparedTable) -> AdoptRows:
         """Only rows that are new or differ from what is stored; of several the last."""
         pin, dataset, changes = self._begin(spool.entity.table_key)
         fragments = self._changed(spool, pin, dataset, changes)
         return adopt(pin, fragments, changes.finish())
 
-    def replace(self, spool: Spool) -> AdoptRows:
+    def replace(self, spool: PreparedTable) -> AdoptRows:
         """The rows are the whole table afterwards; those that are stored already stay in place.
 
         So the history tells what really changed, and the indexes of the table live on.
@@ -75,12 +134,12 @@ class TableWriter:
         return adopt(pin, (), changes.finish())
 
     def _changed(
-        self, spool: Spool, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
+        self, spool: PreparedTable, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
     ) -> tuple[str, ...]:
         """Write the rows that are new or differ, and list them."""
         key = spool.entity.table_key
         compared = pin.row_count > 0 and key in self._prepared.given_ids
-        if compared and isinstance(spool, FileSpool) and spool.rows > _LOOKED_UP_ROWS:
+        if compared and isinstance(spool, PreparedFile) and spool.rows > _LOOKED_UP_ROWS:
             return self._compared(spool, dataset, changes)
         fragments: tuple[str, ...] = ()
         for chunk in spool.chunks():
@@ -93,7 +152,7 @@ class TableWriter:
         return fragments
 
     def _compared(
-        self, spool: FileSpool, dataset: Dataset, changes: ChangeListWriter
+        self, spool: PreparedFile, dataset: Dataset, changes: ChangeListWriter
     ) -> tuple[str, ...]:
         fragments: tuple[str, ...] = ()
         columns = [name for name in spool.schema.names if name != PLACE]

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
-from omnigraph.embed.fill import fill_vectors
-from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.integrity.cascade import with_cascades

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +35,6 @@ from omnigraph.vectors.missing_vectors import (
     embed_targets,
     rows_to_embed,
 )
-from omnigraph.vectors.vector_journal import VectorJournal
 from omnigraph.vectors.vector_requests import (
     RateLimit,
     ThreadRequests,
@@ -38,6 +42,58 @@ from omnigraph.vectors.vector_requests import (
 )
 from omnigraph.writes.changed_ids import ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
+
+_LOOKUP = 500
+
+
+class VectorJournal:
+    """Text -> vector of one model for one graph, in one file. Safe between threads."""
+
+    def __init__(self, directory: Path, graph_uri: str, model: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(f"{graph_uri}\0{model}".encode()).hexdigest()[:32]
+        self._path = directory / f"{name}.sqlite"
+        self._lock = threading.Lock()
+        self._file = sqlite3.connect(self._path, check_same_thread=False, timeout=60)
+        self._file.execute("CREATE TABLE IF NOT EXISTS vector (text BLOB PRIMARY KEY, value BLOB)")
+
+    def __enter__(self) -> VectorJournal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+        if kind is None:
+            self._path.unlink(missing_ok=True)
+
+    def known(self, texts: Sequence[str]) -> dict[str, Vector]:
+        """Vectors of those texts that an earlier run made."""
+        digests = {_digest(text): text for text in texts}
+        keys = list(digests)
+        found: dict[str, Vector] = {}
+        for start in range(0, len(keys), _LOOKUP):
+            part = keys[start : start + _LOOKUP]
+            marks = ",".join("?" * len(part))
+            with self._lock:
+                rows = self._file.execute(
+                    f"SELECT text, value FROM vector WHERE text IN ({marks})", part
+                ).fetchall()
+            found |= {digests[key]: np.frombuffer(value, "<f8").tolist() for key, value in rows}
+        return found
+
+    def add(self, vectors: Mapping[str, Vector]) -> None:
+        rows = [(_digest(t), np.asarray(v, "<f8").tobytes()) for t, v in vectors.items()]
+        with self._lock, self._file:
+            self._file.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
 
 _BLOCK = 20_000
 
@@ -69,7 +125,7 @@ class EmbedReceipt:
 
 
 @dataclass(slots=True)
-class _Run:
+class _EmbedRun:
     """What one run shares over its blocks and builds."""
 
     requests: VectorRequests
@@ -107,7 +163,7 @@ class Embedder:
             message=request.message,
             long_build=True,
         )
-        run = _Run(self._requests(request.engine))
+        run = _EmbedRun(self._requests(request.engine))
         directory = Path(self.settings.journal_dir or Path.home() / ".cache/omnigraph/embeddings")
         uri = self.history.store.location.uri
         with (
@@ -140,7 +196,7 @@ class Embedder:
         snapshot: Snapshot,
         request: EmbedRequest,
         journal: VectorJournal,
-        run: tuple[Path, _Run],
+        run: tuple[Path, _EmbedRun],
     ) -> ChangeSet:
         targets = self._targets(snapshot, request)
         work = [(t, rows_to_embed(self.history, snapshot, t)) for t in targets]
@@ -158,7 +214,7 @@ class Embedder:
         entity: EntityType,
         work: list[tuple[EmbedTarget, pa.Table]],
         journal: VectorJournal,
-        run: tuple[Path, _Run, int],
+        run: tuple[Path, _EmbedRun, int],
     ) -> AdoptRows:
         scratch, counts, total = run
         pin = snapshot.pin(entity.table_key)
@@ -179,7 +235,9 @@ class Embedder:
         at = (pin.location, pin.branch)
         return AdoptRows(entity.table_key, *at, tuple(fragments), changes.finish())
 
-    def _vectors(self, part: pa.Table, journal: VectorJournal, counts: _Run) -> dict[str, Vector]:
+    def _vectors(
+        self, part: pa.Table, journal: VectorJournal, counts: _EmbedRun
+    ) -> dict[str, Vector]:
         texts = part.column("text").unique().to_pylist()
         found = journal.known(texts)
         counts.resumed += len(found)

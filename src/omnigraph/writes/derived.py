@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EntityType, embedding_of
-from omnigraph.embed.fill import fill_vectors
-from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.values.entity_ids import canonical_text, entity_id
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet, EditRows

@@ -16,8 +16,7 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.spark.load.input_pieces import read_batches
-from omnigraph.spark.load.load_tasks import TaskResult, run_task
+from omnigraph.spark.load.load_tasks import TaskResult, read_batches, run_task
 from omnigraph.spark.source.source_options import SaveRequest
 from omnigraph.spark.source.table_writer import begin_write, commit_write
 from omnigraph_testing.invariants import assert_at_rest

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.spark.load.line_runs import decode_lines, encode_lines
+from omnigraph.spark.load.load_tasks import decode_lines, encode_lines
 
 
 @given(st.sets(st.integers(1, 10**12)) | st.sets(st.integers(1, 40)))

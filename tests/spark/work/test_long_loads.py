@@ -78,7 +78,7 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
     graph = init(tmp_path / "g", "node P { name: String @key } edge K: P -> P", settings=SETTINGS)
     graph.apply({"P": {"insert": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}})
     checks, jobs = [], []
-    landing_check, run_workers = spark_load.Landing._check, spark_load._LoadJob._run_workers
+    landing_check, run_workers = spark_load.LoadBuild._check, spark_load._LoadJob._run_workers
 
     def check(landing: Any, snapshot: Any) -> None:
         landing_check(landing, snapshot)
@@ -90,7 +90,7 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
         jobs.append(1)
         return run_workers(job, plan)
 
-    monkeypatch.setattr(spark_load.Landing, "_check", check)
+    monkeypatch.setattr(spark_load.LoadBuild, "_check", check)
     monkeypatch.setattr(spark_load._LoadJob, "_run_workers", workers)
     data = tmp_path / "data.ndjson"
     data.write_text('{"type":"P","data":{"name":"d"}}\n{"edge":"K","from":"a","to":"d"}\n')
@@ -100,7 +100,7 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
     checks.clear()
     data.write_text('{"edge":"K","from":"a","to":"b"}\n')
     monkeypatch.setattr(
-        spark_load.Landing, "_check", lambda landing, at: _and_delete(landing, at, graph, checks)
+        spark_load.LoadBuild, "_check", lambda landing, at: _and_delete(landing, at, graph, checks)
     )
     with pytest.raises(Exception, match="there is no P 'b'"):
         graph.load(data, engine="spark")
@@ -109,7 +109,7 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
     assert_at_rest(graph)
 
 
-CHECK = spark_load.Landing._check
+CHECK = spark_load.LoadBuild._check
 
 
 def _and_delete(landing: Any, snapshot: Any, graph: Any, checks: list[int]) -> None:

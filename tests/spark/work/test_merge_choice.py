@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.merge import merge_choice
-from omnigraph.spark.merge.merge_choice import choose_merge_engine
+from omnigraph.spark import engine_choice
+from omnigraph.spark.engine_choice import choose_merge_engine
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from omnigraph.spark.merge.merge_choice import choose_merge_engine
 def test_auto_merges_where_a_session_is_up(
     monkeypatch: pytest.MonkeyPatch, session: object, rows: int | None, engine: str, reason: str
 ) -> None:
-    monkeypatch.setattr(merge_choice, "running_session", lambda: session)
+    monkeypatch.setattr(engine_choice, "running_session", lambda: session)
     choice = choose_merge_engine("auto", rows, PipelineSettings(spark_merge_from_rows=1000))
     assert choice == (engine, reason)
     assert choose_merge_engine("spark", 1, PipelineSettings()) == ("spark", "asked for")

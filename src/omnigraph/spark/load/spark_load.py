@@ -14,13 +14,11 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.integrity.validate import claims
 from omnigraph.lance_store.staging.written_fragments import write_target
-from omnigraph.load.commit_load import commit_load
-from omnigraph.load.landing import SMALL_INPUT, Landing
-from omnigraph.load.line_values import BlobBases
+from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, Recheck, commit_load
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.prepare import PreparedInput, Progress, prepared_input
+from omnigraph.load.parsed_rows import BlobBases
+from omnigraph.load.prepared import PreparedInput, Progress, prepared_input
 from omnigraph.load.progress import Watch
-from omnigraph.load.recheck import Recheck
 from omnigraph.load.sources import (
     ReadOptions,
     Source,
@@ -35,16 +33,16 @@ from omnigraph.progress import tell
 from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.engine_choice import holds_spark_frames
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.load.adopt_tables import AdoptingWriter
-from omnigraph.spark.load.input_pieces import Piece, cut
 from omnigraph.spark.load.load_tasks import (
     RESULT,
+    InputPiece,
     LoadPlan,
     TaskResult,
+    cut,
     run_frame,
     run_tasks,
 )
-from omnigraph.spark.load.written_input import Placed, in_order, take_written
+from omnigraph.spark.load.written_tables import AdoptingWriter, Placed, in_order, take_written
 from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.values.known_names import SPARK
@@ -97,9 +95,9 @@ class SparkLoader:
             progress = watch(given.sources)
             return _LoadJob(self, session, given, options, prepared, progress).run()
 
-    def landing(self, prepared: PreparedInput, mode: LoadMode) -> Landing:
+    def landing(self, prepared: PreparedInput, mode: LoadMode) -> LoadBuild:
         """For rows that workers wrote."""
-        return Landing(
+        return LoadBuild(
             prepared,
             self.reader.store,
             mode,
@@ -149,7 +147,7 @@ class _LoadJob:
     options: LoadOptions
     prepared: PreparedInput
     progress: Progress
-    landing: Landing | None = None
+    landing: LoadBuild | None = None
 
     def run(self) -> LoadReceipt:
         return commit_load(
@@ -226,6 +224,6 @@ def _wants_vectors(catalog: Catalog) -> bool:
     return any(embedding_of(declared) is not None for declared in properties)
 
 
-def _placed(results: list[TaskResult], pieces: tuple[Piece, ...]) -> list[Placed]:
+def _placed(results: list[TaskResult], pieces: tuple[InputPiece, ...]) -> list[Placed]:
     by_file = groupby(results, key=lambda result: pieces[result.task].file)
     return [placed for file, found in by_file for placed in in_order(found, file)]

@@ -12,11 +12,13 @@ from itertools import islice
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import EntityType
 from omnigraph.diff.id_runs import IdRuns, Scratch
+from omnigraph.integrity.stored_image import TableDelta
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.output import Findings, LocalRows, Output, RowEngine
+from omnigraph.merge.output import ChangedRows, Findings, LocalRows, Output, RowEngine
 from omnigraph.merge.tables import TableMerge
 from omnigraph.progress import tell
 from omnigraph.settings.models import PipelineSettings
@@ -27,13 +29,47 @@ from omnigraph.spark.merge.merge_tasks import (
     TASK,
     MergePlan,
     MergeReport,
+    checked_schema,
     merge_tasks,
     read_report,
     task_row,
 )
-from omnigraph.spark.merge.written_output import WrittenOutput
 from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.known_names import SPARK
+from omnigraph.writes.changeset import AdoptRows
+
+
+class WrittenOutput:
+    """An `Output` of a merge whose rows never come here: reports of tasks, in the order of ids."""
+
+    def __init__(self, entity: EntityType, home: TablePin, scratch: Scratch) -> None:
+        self.entity = entity
+        self._home = home
+        self._rows = ChangedRows(checked_schema(entity), scratch)
+        self._fragments: list[str] = []
+
+    def add(self, report: MergeReport) -> None:
+        self._rows.add(report.checked, report.is_new, report.deleted)
+        self._fragments += report.fragments
+
+    @property
+    def is_empty(self) -> bool:
+        return self._rows.is_empty
+
+    def delta(self, *, creates: bool) -> TableDelta:
+        return self._rows.delta(self.entity, creates=creates)
+
+    def effect(self, store: Store, pin: TablePin | None, merged_at: TablePin | None) -> AdoptRows:
+        """Of a home that moved meanwhile the staging finds out."""
+        del store, merged_at
+        assert pin is not None, "tables that do not exist yet are merged by the driver"
+        home = self._home
+        fragments = tuple(self._fragments)
+        return AdoptRows(pin.key, home.location, home.branch, fragments, self._rows.listed())
+
+    def discard(self) -> None:
+        self._rows.discard()
+
 
 # As many rows as a file should have at least, when there are that many.
 _IDS_PER_TASK = 512 * 1024
@@ -55,12 +91,12 @@ class SparkMerger:
     def engine(self, reason: str) -> RowEngine:
         return RowEngine(SPARK, reason, self._start, writes_ahead=True)
 
-    def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkRows:
-        return _SparkRows(self, store, scratch, owner)
+    def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkMergeRows:
+        return _SparkMergeRows(self, store, scratch, owner)
 
 
 @dataclass(frozen=True, slots=True)
-class _SparkRows:
+class _SparkMergeRows:
     """The row work of one merge."""
 
     merger: SparkMerger

@@ -20,9 +20,7 @@ from pyspark.sql.datasource import (
 
 from omnigraph.errors import SparkFailed
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.spark.load.handoff import Handoff
-from omnigraph.spark.load.input_pieces import read_batches
-from omnigraph.spark.load.load_tasks import TaskResult, run_task
+from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, read_batches, run_task
 from omnigraph.spark.source.failures import told_to_spark
 from omnigraph.spark.source.source_options import SaveRequest
 
@@ -47,7 +45,7 @@ class TaskMessage(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """One frame, one commit."""
 
-    def __init__(self, request: SaveRequest, handoff: Handoff) -> None:
+    def __init__(self, request: SaveRequest, handoff: BegunLoad) -> None:
         self._request = request
         self._handoff = handoff
 
@@ -65,7 +63,7 @@ class TableWriter(DataSourceArrowWriter):
 class StreamTableWriter(DataSourceStreamArrowWriter):
     """One micro-batch, one commit that also stores the number of the batch."""
 
-    def __init__(self, request: SaveRequest, handoff: Handoff) -> None:
+    def __init__(self, request: SaveRequest, handoff: BegunLoad) -> None:
         self._request = request
         self._handoff = handoff
 
@@ -87,7 +85,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         """Nothing became visible, so nothing has to be undone."""
 
 
-def _write(handoff: Handoff, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+def _write(handoff: BegunLoad, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
     task = TaskContext.get()
     with told_to_spark():
         result = TaskResult(task.partitionId())
@@ -103,25 +101,25 @@ def _results(messages: Messages) -> list[TaskResult]:
 # The driver's side: it opens the graph, so its imports are in the functions.
 
 
-def begin_write(request: SaveRequest) -> Handoff:
-    from omnigraph.spark.load import land_handoff
+def begin_write(request: SaveRequest) -> BegunLoad:
+    from omnigraph.spark.load import two_phase_load
 
     graph = _open(request)
-    return land_handoff.begin(graph.engine.spark_loader, _options(request))
+    return two_phase_load.begin(graph.engine.spark_loader, _options(request))
 
 
 def commit_write(
     request: SaveRequest,
-    handoff: Handoff,
+    handoff: BegunLoad,
     results: Sequence[TaskResult],
     batch: StreamBatch | None = None,
 ) -> LoadReceipt:
     """Commit what the tasks wrote. A batch that was committed before changes nothing."""
-    from omnigraph.spark.load import land_handoff
+    from omnigraph.spark.load import two_phase_load
 
     graph = _open(request)
     options = _options(request, batch)
-    return land_handoff.land(graph.engine.spark_loader, handoff, results, options)
+    return two_phase_load.land(graph.engine.spark_loader, handoff, results, options)
 
 
 def _open(request: SaveRequest) -> omnigraph.Graph:

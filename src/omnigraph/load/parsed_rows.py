@@ -1,23 +1,81 @@
-"""One line or cell at a time, in plain Python: slow, and the truth that fast paths must equal."""
+"""What every parser yields: rows of one type with their places, and what it could not read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlparse
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.arrow_schema import default_values
+from omnigraph.catalog.arrow_schema import default_values, table_schema
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
-from omnigraph.load.typed_rows import Problem, raw_schema
 from omnigraph.values.coercion import coerce, describe
 from omnigraph.values.json_values import MANAGED, parse_blob
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
+
+Lines = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ParseProblem:
+    """A line that says something no row can hold."""
+
+    rule: str
+    line: int
+    message: str
+    entity: EntityType | None = None
+    property: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRows:
+    """Rows of one type: every column of `raw_schema`, and the line of each row."""
+
+    entity: EntityType
+    table: pa.Table
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBlock:
+    """One block of one file. Rows of one type may come in several parts, in any order."""
+
+    file: str
+    rows: tuple[ParsedRows, ...] = ()
+    problems: tuple[ParseProblem, ...] = ()
+    bytes_read: int = 0
+
+
+Blocks = Iterator[ParsedBlock]
+
+
+@dataclass(slots=True)
+class Collected:
+    """Rows and problems of a block while it is parsed."""
+
+    rows: list[ParsedRows] = field(default_factory=list)
+    problems: list[ParseProblem] = field(default_factory=list)
+
+    def parsed(self, file: str, bytes_read: int) -> ParsedBlock:
+        ordered = sorted(self.problems, key=lambda p: p.line)
+        return ParsedBlock(file, tuple(self.rows), tuple(ordered), bytes_read)
+
+
+def raw_schema(entity: EntityType) -> pa.Schema:
+    """The table's columns, all nullable: what is missing is found by the rules, not by Arrow.
+
+    A null `id` means that none was given.
+    """
+    return pa.schema([field.with_nullable(True) for field in table_schema(entity)])
+
 
 _NODE_KEYS = frozenset({"type", "data"})
 _EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
@@ -42,8 +100,8 @@ class BadLine(Exception):
         self.entity = entity
         self.property_name = property_name
 
-    def at(self, line: int) -> Problem:
-        return Problem(self.rule, line, self.message, self.entity, self.property_name)
+    def at(self, line: int) -> ParseProblem:
+        return ParseProblem(self.rule, line, self.message, self.entity, self.property_name)
 
 
 class BlobBases:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.embed.fill import fill_vectors
 from omnigraph.embed.mock import MockProvider
+from omnigraph.embed.provider import fill_vectors
 from omnigraph.errors import ModelMismatch
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.writes.derived import fill_embeddings

@@ -11,6 +11,19 @@ from omnigraph.catalog.model import ID, EntityType, NodeType
 from omnigraph.values.entity_ids import new_ulids
 from omnigraph.writes.derived import derived_ids
 
+PLACE = "__place"
+"""Where a row came from, as one number that grows with file and line."""
+
+_FILE_SHIFT = 40
+
+
+def place_of(file_number: int, line: int) -> int:
+    return (file_number << _FILE_SHIFT) | line
+
+
+def file_and_line(place: int) -> tuple[int, int]:
+    return place >> _FILE_SHIFT, place & ((1 << _FILE_SHIFT) - 1)
+
 
 def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
     """Every row gets its id: the one given, else the spelling of its key, else a fresh one.

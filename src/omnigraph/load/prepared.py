@@ -8,27 +8,100 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.violations import Place, Report, Violation
-from omnigraph.load.complete_rows import as_stored, with_ids
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.read_ahead import read_ahead
+from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows, ParseProblem
+from omnigraph.load.prepare_rows import PLACE, as_stored, file_and_line, place_of, with_ids
 from omnigraph.load.sources import ReadOptions, Source, read_source
-from omnigraph.load.spool import PLACE, FileSpool, Spool, file_and_line, place_of
-from omnigraph.load.typed_rows import Lines, Parsed, Problem, TypedRows
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.derived import fill_embeddings
+
+_ROWS_PER_CHUNK = 1024 * 1024
+_BYTES_PER_CHUNK = 256 * 1024 * 1024
+
+
+def in_chunks(
+    batches: Iterable[pa.RecordBatch],
+    rows_per_chunk: int = _ROWS_PER_CHUNK,
+    bytes_per_chunk: int | None = _BYTES_PER_CHUNK,
+) -> Iterator[pa.Table]:
+    """The batches put together until they have so many rows or bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= rows_per_chunk or (bytes_per_chunk is not None and size >= bytes_per_chunk):
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class PreparedTable(Protocol):
+    """All checked rows of one type, in the order of the input."""
+
+    entity: EntityType
+    rows: int
+
+    def chunks(self) -> Iterator[pa.Table]:
+        """The rows with their places, some at a time."""
+
+
+class PreparedFile:
+    """Append tables, then read them back in chunks as large as a fragment may be."""
+
+    def __init__(self, entity: EntityType, path: Path) -> None:
+        self.entity = entity
+        self.rows = 0
+        self._path = path
+        self.schema = table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
+        self._writer = pa.ipc.new_stream(str(path), self.schema)
+
+    def append(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+        self.rows += table.num_rows
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def chunks(self) -> Iterator[pa.Table]:
+        """Not much more than a bounded number of rows and bytes at a time."""
+        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
+            yield from in_chunks(reader)
+
+    def mapped(self, rows_per_chunk: int) -> Iterator[pa.Table]:
+        """Chunks of any number of bytes that stay in the file until they are looked at."""
+        with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
+            yield from in_chunks(reader, rows_per_chunk, bytes_per_chunk=None)
+
+
+T = TypeVar("T")
+
+
+def read_ahead(blocks: Iterator[T]) -> Iterator[T]:
+    """The same items; one of them is made in another thread meanwhile."""
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
+        waiting = pool.submit(next, blocks, None)
+        while (block := waiting.result()) is not None:
+            waiting = pool.submit(next, blocks, None)
+            yield block
+
 
 _TOO_MANY = 10_000
 """Rubbish is not read to its end."""
@@ -45,7 +118,7 @@ class PreparedInput:
     index: KeyIndex
     folder: Path
     files: list[str] = field(default_factory=list)
-    spools: dict[TableKey, Spool] = field(default_factory=dict)
+    spools: dict[TableKey, PreparedTable] = field(default_factory=dict)
     given_ids: set[TableKey] = field(default_factory=set)
     """Types some of whose rows came with an id or a key: only those can clash."""
     staged_since: int | None = None
@@ -97,7 +170,7 @@ def prepare(
 
 
 def _take(
-    prepared: PreparedInput, block: Parsed, report: Report, provider: EmbeddingProvider
+    prepared: PreparedInput, block: ParsedBlock, report: Report, provider: EmbeddingProvider
 ) -> None:
     for problem in block.problems:
         report.add(problem.rule, 1, [_violation(problem, block.file)])
@@ -111,7 +184,7 @@ def _take(
             _keep(prepared, rows, table)
 
 
-def _keep(prepared: PreparedInput, rows: TypedRows, table: pa.Table) -> None:
+def _keep(prepared: PreparedInput, rows: ParsedRows, table: pa.Table) -> None:
     entity = rows.entity
     spool = _spool(prepared, entity)
     places = place_of(len(prepared.files) - 1, 0) + rows.lines.astype(np.int64)
@@ -120,7 +193,7 @@ def _keep(prepared: PreparedInput, rows: TypedRows, table: pa.Table) -> None:
     prepared.index.add_input(entity, _checkable(prepared, rows, stored))
 
 
-def _checkable(prepared: PreparedInput, rows: TypedRows, stored: pa.Table) -> pa.Table:
+def _checkable(prepared: PreparedInput, rows: ParsedRows, stored: pa.Table) -> pa.Table:
     """The rows without ids that were made a moment ago: those are nobody else's."""
     keyed = not isinstance(rows.entity, EdgeType) and bool(rows.entity.key)
     given = rows.table.column(ID)
@@ -134,13 +207,13 @@ def _checkable(prepared: PreparedInput, rows: TypedRows, stored: pa.Table) -> pa
     return stored.set_column(0, ID, ids)
 
 
-def _spool(prepared: PreparedInput, entity: EntityType) -> FileSpool:
+def _spool(prepared: PreparedInput, entity: EntityType) -> PreparedFile:
     key = entity.table_key
     if key not in prepared.spools:
         path = prepared.folder / f"{key.kind.value}-{len(prepared.spools)}.arrow"
-        prepared.spools[key] = FileSpool(entity, path)
+        prepared.spools[key] = PreparedFile(entity, path)
     spool = prepared.spools[key]
-    assert isinstance(spool, FileSpool)  # the other kind is filled by workers
+    assert isinstance(spool, PreparedFile)  # the other kind is filled by workers
     return spool
 
 
@@ -148,7 +221,7 @@ def _places(file: str, lines: Lines) -> Callable[[int], Place | None]:
     return lambda row: Place(file, int(lines[row]))
 
 
-def _violation(problem: Problem, file: str) -> Violation:
+def _violation(problem: ParseProblem, file: str) -> Violation:
     table = problem.entity.table_key if problem.entity is not None else None
     place = Place(file, problem.line)
     return Violation(problem.rule, table, None, problem.property, problem.message, place)

@@ -13,26 +13,25 @@ from omnigraph.commit.request import WriteRequest
 from omnigraph.integrity.validate import claims
 from omnigraph.load.commit_load import commit_load
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.prepare import prepared_input
+from omnigraph.load.prepared import prepared_input
 from omnigraph.load.sources import Source, entity_of
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.spark.load.handoff import Handoff
-from omnigraph.spark.load.load_tasks import TaskResult
+from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult
 from omnigraph.spark.load.spark_load import SparkLoader, load_plan
-from omnigraph.spark.load.written_input import in_order, take_written
+from omnigraph.spark.load.written_tables import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
 
 
-def begin(loader: SparkLoader, options: LoadOptions) -> Handoff:
+def begin(loader: SparkLoader, options: LoadOptions) -> BegunLoad:
     """Where rows of `options.type_name` are to be written for `options.branch`."""
     source = Source("arrow", "<DataFrame>", options.type_name)
     snapshot, entity = _owned(loader, options, source)
     key = entity.table_key
     plan = load_plan(loader, snapshot, (key,), options)
-    return Handoff(source, plan, {key: snapshot.pin(key).at}, SYSTEM_CLOCK.now_micros())
+    return BegunLoad(source, plan, {key: snapshot.pin(key).at}, SYSTEM_CLOCK.now_micros())
 
 
 def _owned(
@@ -50,7 +49,7 @@ def _owned(
 
 
 def land(
-    loader: SparkLoader, handoff: Handoff, results: Sequence[TaskResult], options: LoadOptions
+    loader: SparkLoader, handoff: BegunLoad, results: Sequence[TaskResult], options: LoadOptions
 ) -> LoadReceipt:
     """Check what the workers wrote, all of it against itself and the graph, and commit it."""
     catalog, files = handoff.plan.catalog, [handoff.source.name]
