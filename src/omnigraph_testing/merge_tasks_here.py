@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from omnigraph.graph import merging
-from omnigraph.merge.output import RowEngine
+from omnigraph.merge.output import MergeEngine
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import (
     RESULT,
@@ -31,7 +31,7 @@ def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
     waves: list[int] = []
     to_workers = spark_merge.SparkMerger.engine
 
-    def engine(merger: spark_merge.SparkMerger, reason: str) -> RowEngine:
+    def engine(merger: spark_merge.SparkMerger, reason: str) -> MergeEngine:
         return to_workers(replace(merger, ids_per_task=ids_per_task, few_ids=0), reason)
 
     def run_wave(session: Any, plan: MergePlan, chunks: list[pa.Array]) -> Iterator[MergeReport]:

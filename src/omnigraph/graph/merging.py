@@ -9,8 +9,8 @@ from omnigraph.commit.request import WriteReceipt
 from omnigraph.graph.engine import Engine
 from omnigraph.merge.conflicts import MergePreview, MergeResult
 from omnigraph.merge.decisions import Decisions, read_resolutions
-from omnigraph.merge.operation import MergeParts, MergeRequest, merge_branches, preview_merge
-from omnigraph.merge.output import LOCAL_ENGINE, RowEngine
+from omnigraph.merge.operation import MergeContext, MergeRequest, merge_branches, preview_merge
+from omnigraph.merge.output import LOCAL_ENGINE, MergeEngine
 from omnigraph.merge.picks import CHERRY_PICK, REVERT, PickRequest, pick
 from omnigraph.spark.engine_choice import choose_merge_engine
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -31,19 +31,19 @@ class MergeOptions:
 def merge(
     engine: Engine, source: str, target: str, options: MergeOptions, *, delete_branch: bool
 ) -> MergeResult:
-    def choose(changed_rows: int | None) -> RowEngine:
+    def choose(changed_rows: int | None) -> MergeEngine:
         pipeline = engine.settings.pipeline
         name, reason = choose_merge_engine(options.engine, changed_rows, pipeline)
         if name == SPARK:
             return engine.spark_merger.engine(reason)
         return replace(LOCAL_ENGINE, reason=reason)
 
-    parts = replace(_parts(engine), choose_engine=choose)
-    return merge_branches(parts, _request(source, target, options, delete_branch))
+    context = replace(_context(engine), choose_engine=choose)
+    return merge_branches(context, _request(source, target, options, delete_branch))
 
 
 def preview(engine: Engine, source: str, target: str, options: MergeOptions) -> MergePreview:
-    return preview_merge(_parts(engine), _request(source, target, options, delete_branch=False))
+    return preview_merge(_context(engine), _request(source, target, options, delete_branch=False))
 
 
 def revert(engine: Engine, commit_id: str, branch: str, options: MergeOptions) -> WriteReceipt:
@@ -60,7 +60,7 @@ def _repeat(
     request = PickRequest(
         commit_id, branch, operation, _decisions(options), options.actor, options.message
     )
-    return pick(_parts(engine), request)
+    return pick(_context(engine), request)
 
 
 def _request(source: str, target: str, options: MergeOptions, delete_branch: bool) -> MergeRequest:
@@ -73,6 +73,11 @@ def _decisions(options: MergeOptions) -> Decisions:
     return Decisions(options.strategy, read_resolutions(options.resolutions))
 
 
-def _parts(engine: Engine) -> MergeParts:
-    parts = (engine.reader, engine.transaction, engine.lifecycle)
-    return MergeParts(*parts, engine.settings.history, SYSTEM_CLOCK)
+def _context(engine: Engine) -> MergeContext:
+    return MergeContext(
+        reader=engine.reader,
+        transaction=engine.transaction,
+        lifecycle=engine.lifecycle,
+        history=engine.settings.history,
+        clock=SYSTEM_CLOCK,
+    )

@@ -119,7 +119,7 @@ def _codes(column: Any) -> Codes:
     return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
 
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 def check_graph(
@@ -281,8 +281,8 @@ def _check_edges_left(
         )
 
 
-def _later_occurrences(codes: Rows) -> Rows:
-    """Rows whose value has occurred in an earlier row, ascending."""
+def _later_occurrences(codes: RowNumbers) -> RowNumbers:
+    """RowNumbers whose value has occurred in an earlier row, ascending."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     repeated = np.r_[False, ordered[1:] == ordered[:-1]]
@@ -297,7 +297,7 @@ def _hashable(table: pa.Table, name: str) -> bool:
     return not pa.types.is_nested(table.schema.field(name).type)
 
 
-def _without_nulls(table: pa.Table, columns: tuple[str, ...]) -> tuple[pa.Table, Rows]:
+def _without_nulls(table: pa.Table, columns: tuple[str, ...]) -> tuple[pa.Table, RowNumbers]:
     """(rows with all of these values, their numbers)."""
     keep = np.ones(table.num_rows, bool)
     for name in columns:

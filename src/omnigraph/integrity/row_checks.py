@@ -36,8 +36,8 @@ from omnigraph.values.coercion import describe
 from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
 from omnigraph.writes.derived import derived_ids
 
-Rows = npt.NDArray[np.int64]
-_NONE: Rows = np.empty(0, np.int64)
+RowNumbers = npt.NDArray[np.int64]
+_NONE: RowNumbers = np.empty(0, np.int64)
 
 
 def check_rows(
@@ -50,7 +50,7 @@ def check_rows(
             report.add(rule.name, len(rows), _violations(entity, rule, table, rows, places))
 
 
-def failing_rows(rule: RowRule, table: pa.Table) -> Rows:
+def failing_rows(rule: RowRule, table: pa.Table) -> RowNumbers:
     """Numbers of the rows that break the rule, ascending."""
     if isinstance(rule, DerivedId):
         return _wrong_ids(rule, table)
@@ -76,7 +76,7 @@ def failing_rows(rule: RowRule, table: pa.Table) -> Rows:
 
 
 def _violations(
-    entity: EntityType, rule: RowRule, table: pa.Table, rows: Rows, places: Places | None
+    entity: EntityType, rule: RowRule, table: pa.Table, rows: RowNumbers, places: Places | None
 ) -> Iterator[Violation]:
     name = None if isinstance(rule, DerivedId) else rule.column
     for row in rows.tolist():
@@ -123,11 +123,11 @@ def _message(rule: RowRule, value: Any) -> str:
             return f"'id' must be the spelling of the key ({', '.join(members)})"
 
 
-def _where(mask: Any) -> Rows:
+def _where(mask: Any) -> RowNumbers:
     return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
 
 
-def _where_false(mask: Any) -> Rows:
+def _where_false(mask: Any) -> RowNumbers:
     return np.flatnonzero(~pc.fill_null(mask, True).to_numpy(zero_copy_only=False))
 
 
@@ -138,7 +138,7 @@ def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
         start += len(chunk)
 
 
-def _outside(column: Any, low: Any, high: Any) -> Rows:
+def _outside(column: Any, low: Any, high: Any) -> RowNumbers:
     parts = [_NONE]
     if low is not None:
         parts.append(_where(pc.less(column, pa.scalar(low, column.type))))
@@ -147,18 +147,18 @@ def _outside(column: Any, low: Any, high: Any) -> Rows:
     return np.unique(np.concatenate(parts))
 
 
-def _not_finite(values: Any) -> Rows:
+def _not_finite(values: Any) -> RowNumbers:
     return _where_false(pc.is_finite(values))
 
 
-def _outside_calendar(values: Any) -> Rows:
+def _outside_calendar(values: Any) -> RowNumbers:
     days = pa.types.is_date(values.type)
     numbers = values.cast(pa.int32() if days else pa.int64())
     return _outside(numbers, *((FIRST_DAY, LAST_DAY) if days else (FIRST_MILLI, LAST_MILLI)))
 
 
-def _with_items(column: pa.ChunkedArray, bad_values: Callable[[Any], Rows]) -> Rows:
-    """Rows whose value is bad; of a list, one of its items."""
+def _with_items(column: pa.ChunkedArray, bad_values: Callable[[Any], RowNumbers]) -> RowNumbers:
+    """RowNumbers whose value is bad; of a list, one of its items."""
     if not pa.types.is_list(column.type):
         return bad_values(column)
     found = [_NONE]
@@ -170,7 +170,7 @@ def _with_items(column: pa.ChunkedArray, bad_values: Callable[[Any], Rows]) -> R
     return np.concatenate(found)
 
 
-def _null_items(column: pa.ChunkedArray) -> Rows:
+def _null_items(column: pa.ChunkedArray) -> RowNumbers:
     found = [_NONE]
     for start, chunk in _chunks(column):
         items = pc.list_flatten(chunk)
@@ -180,7 +180,7 @@ def _null_items(column: pa.ChunkedArray) -> Rows:
     return np.concatenate(found)
 
 
-def _bad_vectors(column: pa.ChunkedArray) -> Rows:
+def _bad_vectors(column: pa.ChunkedArray) -> RowNumbers:
     found = [_NONE]
     for start, chunk in _chunks(column):
         rows = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))
@@ -196,7 +196,7 @@ def _bad_vectors(column: pa.ChunkedArray) -> Rows:
 _NOT_RE2 = re.compile(r"\\[^.\-+*?()\[\]{}|^$/@ ]|\(\?|\{,|\[\[|\[:")
 
 
-def _unmatched(column: pa.ChunkedArray, pattern: str) -> Rows:
+def _unmatched(column: pa.ChunkedArray, pattern: str) -> RowNumbers:
     """RE2 lets most rows pass at once; the rest are judged by Python's `re`, which decides."""
     rows = _where(column.is_valid())
     if len(rows) and not _NOT_RE2.search(pattern):
@@ -214,7 +214,7 @@ def _finds(compiled: re.Pattern[str], text: str) -> bool:
     return compiled.search(text) is not None
 
 
-def _wrong_ids(rule: DerivedId, table: pa.Table) -> Rows:
+def _wrong_ids(rule: DerivedId, table: pa.Table) -> RowNumbers:
     if any(table.column(name).null_count for name in rule.members):
         return _NONE  # reported as required; a NULL spells nothing
     derived = derived_ids([table.column(name) for name in rule.members])

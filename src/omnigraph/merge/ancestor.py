@@ -16,8 +16,8 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage, best_common_ancestors, require_common
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import (
-    Content,
     Identity,
+    SideContent,
     TableMerge,
     candidate_ids,
     differing,
@@ -33,12 +33,12 @@ NOTHING_FORCED = Forced()
 class Sides:
     """The three contents of a merge."""
 
-    base: Content
-    ours: Content
-    theirs: Content
+    base: SideContent
+    ours: SideContent
+    theirs: SideContent
 
     @property
-    def all(self) -> tuple[Content, Content, Content]:
+    def all(self) -> tuple[SideContent, SideContent, SideContent]:
         return self.base, self.ours, self.theirs
 
 
@@ -50,19 +50,19 @@ class Merger:
         self._lineage = lineage
         self._scratch = scratch
 
-    def ancestor(self, ours: str, theirs: str) -> Content:
+    def ancestor(self, ours: str, theirs: str) -> SideContent:
         """The best common ancestor; after a criss-cross the ancestors merged with each other."""
         return self._ancestor((ours,), theirs)
 
-    def _ancestor(self, ours: tuple[str, ...], theirs: str) -> Content:
+    def _ancestor(self, ours: tuple[str, ...], theirs: str) -> SideContent:
         """Of `theirs` and a merge of all of `ours`, which may never have been committed."""
         first, *others = require_common(
             best_common_ancestors(self._lineage, ours, theirs), ours[0], theirs
         )
-        content = Content(self._lineage.snapshot(first))
+        content = SideContent(self._lineage.snapshot(first))
         for position, other in enumerate(others):
             base = self._ancestor((first, *others[:position]), other)
-            sides = Sides(base, content, Content(self._lineage.snapshot(other)))
+            sides = Sides(base, content, SideContent(self._lineage.snapshot(other)))
             content = self._merged_ancestors(sides)
         return content
 
@@ -104,7 +104,7 @@ class Merger:
             for ids in id_batches(self._store.open(ours.pin.at)):
                 runs.add(ids)
 
-    def _merged_ancestors(self, sides: Sides) -> Content:
+    def _merged_ancestors(self, sides: Sides) -> SideContent:
         catalogs = [side.snapshot.catalog for side in sides.all]
         try:
             catalog = MergedCatalog(merge_catalogs(*catalogs).catalog)
@@ -117,7 +117,7 @@ class Merger:
             if overlay is not None:
                 identity = identity_of(table.entity)
                 overlays[identity] = (*overlays.get(identity, ()), overlay)
-        return Content(sides.ours.snapshot, overlays)
+        return SideContent(sides.ours.snapshot, overlays)
 
 
 def identity_of(entity: EntityType) -> Identity:

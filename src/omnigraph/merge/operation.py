@@ -32,15 +32,15 @@ from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.output import (
     LOCAL_ENGINE,
-    Findings,
-    LocalRows,
-    Output,
-    RowEngine,
-    RowWork,
+    LocalOutput,
+    LocalRowMerger,
+    MergeEngine,
+    MergeFindings,
+    RowMerger,
     TableOutput,
 )
-from omnigraph.merge.resolve import Merged, OutputT, merge_sides
-from omnigraph.merge.tables import Content, Identity, SideTable, add_overlay_ids, differing
+from omnigraph.merge.resolve import MergedSides, OutputT, merge_sides
+from omnigraph.merge.tables import Identity, SideContent, SideTable, add_overlay_ids, differing
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
@@ -79,7 +79,7 @@ def run_merge(
 _DELETES_AT_ONCE = 1024
 
 
-def preview_changes(store: Store, merged: Merged[TableOutput]) -> Iterator[Change]:
+def preview_changes(store: Store, merged: MergedSides[LocalOutput]) -> Iterator[Change]:
     """In the order of a diff."""
     for output in sorted(merged.outputs, key=lambda o: sort_key(o.entity.table_key)):
         ours = merged.sides.ours.of(identity_of(output.entity))
@@ -87,7 +87,7 @@ def preview_changes(store: Store, merged: Merged[TableOutput]) -> Iterator[Chang
         yield from heapq.merge(*parts, key=lambda change: change.id)
 
 
-def _written(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Change]:
+def _written(store: Store, ours: SideTable, output: LocalOutput) -> Iterator[Change]:
     schema = table_schema(output.entity)
     for table in output.batches():
         ids = table.column("id").combine_chunks()
@@ -100,7 +100,7 @@ def _written(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Cha
                 yield _change(output, new["id"], ChangeOp.UPDATE, old[row], new)
 
 
-def _deleted(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Change]:
+def _deleted(store: Store, ours: SideTable, output: LocalOutput) -> Iterator[Change]:
     ids = output.ids(Op.DELETE)
     schema = table_schema(output.entity)
     for start in range(0, len(ids), _DELETES_AT_ONCE):
@@ -111,7 +111,7 @@ def _deleted(store: Store, ours: SideTable, output: TableOutput) -> Iterator[Cha
 
 
 def _change(
-    output: TableOutput,
+    output: LocalOutput,
     entity_id: str,
     op: ChangeOp,
     before: dict[str, object] | None,
@@ -138,7 +138,7 @@ class OtherParent:
         self._history = history
         self._clock = clock
 
-    def differences(self, merged: Merged[Output]) -> tuple[TableChanges, ...] | None:
+    def differences(self, merged: MergedSides[TableOutput]) -> tuple[TableChanges, ...] | None:
         """None when a record is missing: a scan for what nobody may ever ask is not worth it."""
         sides = merged.sides
         base, ours = sides.base.snapshot, sides.ours.snapshot
@@ -181,7 +181,7 @@ MOST_CHANGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class MergeParts:
+class MergeContext:
     """What a merge works with."""
 
     reader: ManifestReader
@@ -189,7 +189,7 @@ class MergeParts:
     lifecycle: BranchLifecycle
     history: HistorySettings
     clock: Clock
-    choose_engine: Callable[[int | None], RowEngine] = lambda _: LOCAL_ENGINE
+    choose_engine: Callable[[int | None], MergeEngine] = lambda _: LOCAL_ENGINE
     """By how many rows both sides changed; None when nobody knows."""
 
 
@@ -205,7 +205,7 @@ class MergeRequest:
     delete_branch: bool = False
 
 
-def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
+def merge_branches(parts: MergeContext, request: MergeRequest) -> MergeResult:
     """All or nothing; raises `MergeConflicts` when something is left to decide."""
     with Scratch() as scratch:
         attempt = _Attempt(parts, request, scratch)
@@ -247,15 +247,15 @@ def merge_branches(parts: MergeParts, request: MergeRequest) -> MergeResult:
     )
 
 
-def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
+def preview_merge(parts: MergeContext, request: MergeRequest) -> MergePreview:
     """What `merge_branches` would do now; nothing is written."""
     with Scratch() as scratch:
         store = parts.reader.store
         attempt = _Attempt(parts, request, scratch)
         ours = parts.reader.snapshot(*parts.reader.branch(request.target))
-        merged = attempt.merge(ours, LocalRows(store, scratch))
+        merged = attempt.merge(ours, LocalRowMerger(store, scratch))
         first, more = take(preview_changes(store, merged) if merged else iter(()), MOST_CHANGES)
-        findings = merged.findings if merged else Findings()
+        findings = merged.findings if merged else MergeFindings()
         return MergePreview(
             (request.source, request.target),
             attempt.outcome.value,
@@ -269,7 +269,7 @@ def preview_merge(parts: MergeParts, request: MergeRequest) -> MergePreview:
 class _Attempt:
     """One merge; both heads are looked at again after every lost race."""
 
-    def __init__(self, parts: MergeParts, request: MergeRequest, scratch: Scratch) -> None:
+    def __init__(self, parts: MergeContext, request: MergeRequest, scratch: Scratch) -> None:
         self._parts = parts
         self._request = request
         self._scratch = scratch
@@ -281,7 +281,7 @@ class _Attempt:
         self.changed_rows = count_between(lineage, *heads)
         self.engine = parts.choose_engine(self.changed_rows)
         self.outcome = Outcome.ALREADY_UP_TO_DATE
-        self._merged: Merged[Output] | None = None
+        self._merged: MergedSides[TableOutput] | None = None
         self._lineage: Lineage | None = None
 
     def _look_at_source(self) -> BranchRef:
@@ -328,7 +328,7 @@ class _Attempt:
         failpoints.hit("merge.after_history")
         return ChangeSet(merged.effects(store, ours), schema=schema, merged=head)
 
-    def merge(self, ours: Snapshot, rows: RowWork[OutputT]) -> Merged[OutputT] | None:
+    def merge(self, ours: Snapshot, rows: RowMerger[OutputT]) -> MergedSides[OutputT] | None:
         """None when ours has everything already."""
         reader = self._parts.reader
         # Again: what was the source's head before a long wait could be gone when we are done.
@@ -345,14 +345,16 @@ class _Attempt:
         self.outcome = Outcome.FAST_FORWARD if bases == [our_id] else Outcome.MERGED
         merger = Merger(reader.store, lineage, self._scratch)
         sides = Sides(
-            merger.ancestor(our_id, their_id), Content(ours), Content(self._their_snapshot)
+            merger.ancestor(our_id, their_id), SideContent(ours), SideContent(self._their_snapshot)
         )
         decisions = self._request.decisions
         merged = merge_sides(reader.store, merger, sides, decisions, rows)
         decisions.refuse_unused()
         return merged
 
-    def _merged_head(self, lineage: Lineage, merged: Merged[Output], our_id: str) -> MergedHead:
+    def _merged_head(
+        self, lineage: Lineage, merged: MergedSides[TableOutput], our_id: str
+    ) -> MergedHead:
         """What the target must remember: the source's commits that only the source had."""
         head = self.theirs.head_commit_id
         theirs_only = only_theirs(lineage, our_id, head)
@@ -374,7 +376,7 @@ class _Attempt:
         )
 
     def _differences(
-        self, lineage: Lineage, merged: Merged[Output]
+        self, lineage: Lineage, merged: MergedSides[TableOutput]
     ) -> tuple[TableChanges, ...] | None:
         parts = self._parts
         other = OtherParent(parts.reader.store, lineage, self._scratch, parts.history, parts.clock)

@@ -138,7 +138,7 @@ _ROWS_PER_FRAGMENT = 500_000
 BYTES_PER_FRAGMENT = 512 * 1024 * 1024
 
 
-class Output(Protocol):
+class TableOutput(Protocol):
     """What a merge does to one table, wherever its rows were merged."""
 
     @property
@@ -162,7 +162,7 @@ class Output(Protocol):
         """Another round of the merge makes these rows anew."""
 
 
-class TableOutput:
+class LocalOutput:
     """Collects merged chunks of one table in id order; asked only when all are in."""
 
     def __init__(self, entity: EntityType, scratch: Scratch) -> None:
@@ -246,11 +246,11 @@ MOST_CONFLICTS = 10_000
 """So many conflicts are listed; further ones are only counted."""
 MOST_VIOLATIONS = 10_000
 
-OutputT_co = TypeVar("OutputT_co", bound=Output, covariant=True)
+TableOutput_co = TypeVar("TableOutput_co", bound=TableOutput, covariant=True)
 
 
 @dataclass
-class Findings:
+class MergeFindings:
     """What stands in the way of a merge, and what is wrong with single rows."""
 
     conflicts: list[Conflict] = field(default_factory=list)
@@ -263,26 +263,26 @@ class Findings:
         self.conflicts += conflicts[: MOST_CONFLICTS - len(self.conflicts)]
 
 
-class RowWork(Protocol[OutputT_co]):
+class RowMerger(Protocol[TableOutput_co]):
     """Merges the rows of one type after the other."""
 
     def merge_table(
-        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: Findings
-    ) -> OutputT_co:
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
+    ) -> TableOutput_co:
         """What happens to our table; what is wrong goes to `findings`, in the order of ids."""
 
 
 @dataclass(frozen=True, slots=True)
-class LocalRows:
+class LocalRowMerger:
     """Row work in this process."""
 
     store: Store
     scratch: Scratch
 
     def merge_table(
-        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: Findings
-    ) -> TableOutput:
-        output = TableOutput(table.entity, self.scratch)
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
+    ) -> LocalOutput:
+        output = LocalOutput(table.entity, self.scratch)
         for chunk in table.chunks(self.store, ids, decisions):
             findings.add(chunk.conflicts)
             check_rows(table.entity, chunk.written, findings.report)
@@ -291,21 +291,21 @@ class LocalRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RowEngine:
+class MergeEngine:
     """How the rows of a whole merge are done."""
 
     name: str
     reason: str
     """Why this one."""
-    start: Callable[[Store, Scratch, str], RowWork[Output]]
+    start: Callable[[Store, Scratch, str], RowMerger[TableOutput]]
     """Given the incarnation of the target, which may write only tables that it owns."""
     writes_ahead: bool = False
     """Its rows are files of the target's tables before anything is committed."""
 
 
-def _here(store: Store, scratch: Scratch, owner: str) -> LocalRows:
+def _here(store: Store, scratch: Scratch, owner: str) -> LocalRowMerger:
     del owner
-    return LocalRows(store, scratch)
+    return LocalRowMerger(store, scratch)
 
 
-LOCAL_ENGINE = RowEngine(LOCAL, "asked for", _here)
+LOCAL_ENGINE = MergeEngine(LOCAL, "asked for", _here)

@@ -15,10 +15,10 @@ from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.ancestor import Merger, Sides
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.operation import MergeParts, run_merge
-from omnigraph.merge.output import LocalRows, Output, RowWork
-from omnigraph.merge.resolve import Merged, merge_sides
-from omnigraph.merge.tables import Content
+from omnigraph.merge.operation import MergeContext, run_merge
+from omnigraph.merge.output import LocalRowMerger, RowMerger, TableOutput
+from omnigraph.merge.resolve import MergedSides, merge_sides
+from omnigraph.merge.tables import SideContent
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet
 
@@ -38,7 +38,7 @@ class PickRequest:
     message: str | None = None
 
 
-def pick(parts: MergeParts, request: PickRequest) -> WriteReceipt:
+def pick(parts: MergeContext, request: PickRequest) -> WriteReceipt:
     """One commit on `branch`; `commit` is None when there is nothing left to do or undo."""
     with Scratch() as scratch:
         attempt = _Pick(parts, request, scratch)
@@ -55,7 +55,7 @@ def pick(parts: MergeParts, request: PickRequest) -> WriteReceipt:
 
 
 class _Pick:
-    def __init__(self, parts: MergeParts, request: PickRequest, scratch: Scratch) -> None:
+    def __init__(self, parts: MergeContext, request: PickRequest, scratch: Scratch) -> None:
         self._parts = parts
         self._request = request
         self._scratch = scratch
@@ -66,15 +66,15 @@ class _Pick:
         backwards = request.operation == REVERT
         self._base, self._theirs = (after, before) if backwards else (before, after)
         self.changed_rows = sum(c.inserted + c.updated + c.deleted for c in commit.changes)
-        self._merged: Merged[Output] | None = None
+        self._merged: MergedSides[TableOutput] | None = None
         said = f": {commit.message}" if commit.message else ""
         self.message = f"{request.operation.replace('_', '-')} {request.commit_id}{said}"
 
     def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
         store = self._parts.reader.store
         merger = Merger(store, self._lineage, self._scratch)
-        sides = Sides(Content(self._base), Content(ours), Content(self._theirs))
-        rows: RowWork[Output] = LocalRows(store, self._scratch)
+        sides = Sides(SideContent(self._base), SideContent(ours), SideContent(self._theirs))
+        rows: RowMerger[TableOutput] = LocalRowMerger(store, self._scratch)
         merged = merge_sides(store, merger, sides, self._request.decisions, rows)
         self._request.decisions.refuse_unused()
         merged.refuse_conflicts((self._request.commit_id, self._request.branch))

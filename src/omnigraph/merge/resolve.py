@@ -22,9 +22,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.ancestor import Merger, Sides, identity_of
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take
-from omnigraph.merge.output import Findings, Output, RowWork
+from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
-from omnigraph.merge.tables import Content
+from omnigraph.merge.tables import SideContent
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.writes.changeset import Effect, SchemaChange
@@ -148,7 +148,9 @@ class ConstraintConflicts:
                 found.update(rows.column("id").to_pylist())
         return sorted(found)
 
-    def _value(self, side: Content, found: Violation, kind: ConflictKind, name: str | None) -> Any:
+    def _value(
+        self, side: SideContent, found: Violation, kind: ConflictKind, name: str | None
+    ) -> Any:
         if kind is ConflictKind.CARDINALITY_VIOLATION:
             table = side.of(identity_of(self._catalog.entity_type(_table(found)))).table
             if table is None:
@@ -166,7 +168,7 @@ class ConstraintConflicts:
         names = name.split(",")
         return named.get(name) if len(names) == 1 else {n: named.get(n) for n in names}
 
-    def _row(self, side: Content, key: TableKey, entity_id: str) -> dict[str, Any] | None:
+    def _row(self, side: SideContent, key: TableKey, entity_id: str) -> dict[str, Any] | None:
         entity = self._catalog.entity_type(key)
         ids = pa.array([entity_id], pa.string())
         found = side.of(identity_of(entity)).rows(self._store, ids, table_schema(entity))
@@ -181,17 +183,17 @@ def _table(found: Violation) -> TableKey:
 _STALLED_ROUNDS = 20
 _NAMED = 5
 
-OutputT = TypeVar("OutputT", bound=Output)
+OutputT = TypeVar("OutputT", bound=TableOutput)
 
 
 @dataclass
-class Merged(Generic[OutputT]):
+class MergedSides(Generic[OutputT]):
     """The result of merging: what to do to our tables, and what stands in the way."""
 
     sides: Sides
     catalog: MergedCatalog
     outputs: list[OutputT] = field(default_factory=list)
-    findings: Findings = field(default_factory=Findings)
+    findings: MergeFindings = field(default_factory=MergeFindings)
     forced: Mapping[TableKey, Forced] = field(default_factory=dict)
 
     @property
@@ -246,8 +248,8 @@ def merge_sides(
     merger: Merger,
     sides: Sides,
     decisions: Decisions,
-    rows: RowWork[OutputT],
-) -> Merged[OutputT]:
+    rows: RowMerger[OutputT],
+) -> MergedSides[OutputT]:
     """Merge; then settle broken rules as decided, until the graph is right or somebody must look.
 
     Every round starts from the rows, because bringing a node back or dropping an edge can break
@@ -258,7 +260,7 @@ def merge_sides(
     forced, stalled = ForcedTables(), 0
     rules = ConstraintConflicts(store, sides, catalog.catalog)
     while True:
-        merged: Merged[OutputT] = Merged(sides, catalog, forced=forced.by_table())
+        merged: MergedSides[OutputT] = MergedSides(sides, catalog, forced=forced.by_table())
         _merge_rows(merger, merged, decisions, rows)
         violations = _violations(store, merged)
         known = forced.count
@@ -275,7 +277,7 @@ def merge_sides(
 
 
 def _merge_rows(
-    merger: Merger, merged: Merged[OutputT], decisions: Decisions, rows: RowWork[OutputT]
+    merger: Merger, merged: MergedSides[OutputT], decisions: Decisions, rows: RowMerger[OutputT]
 ) -> None:
     """Fill `merged` with outputs, conflicts and what is wrong with single rows."""
     for table, ids in merger.tables(merged.sides, merged.catalog, merged.forced):
@@ -307,7 +309,7 @@ def _judge(
     return open_ones, moved
 
 
-def _violations(store: Store, merged: Merged[OutputT]) -> list[Violation]:
+def _violations(store: Store, merged: MergedSides[OutputT]) -> list[Violation]:
     deltas = {}
     for output in merged.outputs:
         key = output.entity.table_key

@@ -212,7 +212,7 @@ Identity = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class SideContent:
     """What one side holds."""
 
     snapshot: Snapshot
@@ -224,7 +224,7 @@ class Content:
         table = tables_by_identity(self.snapshot).get(identity)
         return SideTable(table, tuple(self.overlays.get(identity, ())))
 
-    def has_rows_of(self, other: Content, identity: Identity) -> bool:
+    def has_rows_of(self, other: SideContent, identity: Identity) -> bool:
         """Both hold the same rows of a type, known without looking at them."""
         mine, yours = self.of(identity), other.of(identity)
         if mine.table is None or yours.table is None or mine.overlays or yours.overlays:
@@ -232,7 +232,7 @@ class Content:
         return same_content(mine.table.pin, yours.table.pin)
 
 
-def differing(a: Content, b: Content) -> Iterator[TablePair]:
+def differing(a: SideContent, b: SideContent) -> Iterator[TablePair]:
     """Types whose rows may differ between two sides."""
     pairs = differing_tables(a.snapshot, b.snapshot)
     yield from pairs
@@ -243,14 +243,14 @@ def differing(a: Content, b: Content) -> Iterator[TablePair]:
             yield TablePair(identity, *tables)
 
 
-def candidate_ids(changed: DifferingIds, pair: TablePair, sides: tuple[Content, ...]) -> IdRuns:
+def candidate_ids(changed: DifferingIds, pair: TablePair, sides: tuple[SideContent, ...]) -> IdRuns:
     """Ids that may differ, overlays included."""
     runs = changed.runs(pair)
     add_overlay_ids(runs, pair.identity, sides)
     return runs
 
 
-def add_overlay_ids(runs: IdRuns, identity: Identity, sides: tuple[Content, ...]) -> None:
+def add_overlay_ids(runs: IdRuns, identity: Identity, sides: tuple[SideContent, ...]) -> None:
     for side in sides:
         for overlay in side.overlays.get(identity, ()):
             for ids in overlay.ids():

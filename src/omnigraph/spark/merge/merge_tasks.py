@@ -28,7 +28,7 @@ from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.output import Findings, fragment_sized
+from omnigraph.merge.output import MergeFindings, fragment_sized
 from omnigraph.merge.tables import TableMerge
 from omnigraph.writes.row_compare import Mask
 
@@ -110,7 +110,7 @@ class _Task:
     def __init__(self, plan: MergePlan) -> None:
         self._plan = plan
         self._store = Store(plan.location)
-        self._findings = Findings()
+        self._findings = MergeFindings()
         self._checked = [checked_schema(plan.table.entity).empty_table()]
         self._is_new: list[Mask] = [np.zeros(0, bool)]
         self._deleted = [pa.array([], pa.string())]

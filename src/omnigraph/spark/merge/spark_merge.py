@@ -18,7 +18,13 @@ from omnigraph.integrity.stored_image import TableDelta
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.output import ChangedRows, Findings, LocalRows, Output, RowEngine
+from omnigraph.merge.output import (
+    ChangedRows,
+    LocalRowMerger,
+    MergeEngine,
+    MergeFindings,
+    TableOutput,
+)
 from omnigraph.merge.tables import TableMerge
 from omnigraph.progress import tell
 from omnigraph.settings.models import PipelineSettings
@@ -40,7 +46,7 @@ from omnigraph.writes.changeset import AdoptRows
 
 
 class WrittenOutput:
-    """An `Output` of a merge whose rows never come here: reports of tasks, in the order of ids."""
+    """A `TableOutput` whose rows stay with the workers: it holds reports of tasks, in id order."""
 
     def __init__(self, entity: EntityType, home: TablePin, scratch: Scratch) -> None:
         self.entity = entity
@@ -88,8 +94,8 @@ class SparkMerger:
     ids_per_task: int = _IDS_PER_TASK
     few_ids: int = _FEW_IDS
 
-    def engine(self, reason: str) -> RowEngine:
-        return RowEngine(SPARK, reason, self._start, writes_ahead=True)
+    def engine(self, reason: str) -> MergeEngine:
+        return MergeEngine(SPARK, reason, self._start, writes_ahead=True)
 
     def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkMergeRows:
         return _SparkMergeRows(self, store, scratch, owner)
@@ -105,11 +111,11 @@ class _SparkMergeRows:
     owner: str
 
     def merge_table(
-        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: Findings
-    ) -> Output:
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
+    ) -> TableOutput:
         home = self._home(table)
         if home is None or ids.most < self.merger.few_ids:
-            here = LocalRows(self.store, self.scratch)
+            here = LocalRowMerger(self.store, self.scratch)
             return here.merge_table(table, ids, decisions, findings)
         output = WrittenOutput(table.entity, home, self.scratch)
         plan = MergePlan(self.store.location, table, decisions, home.at)
