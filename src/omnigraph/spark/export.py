@@ -22,7 +22,7 @@ from omnigraph.export.export_graph import (
 from omnigraph.export.ndjson import lines
 from omnigraph.lance_store.reads.scan import (
     ReadTarget,
-    fragment_ids,
+    fragment_groups,
     read_fragments,
     read_target,
 )
@@ -74,15 +74,9 @@ class SparkExporter:
 
     def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
         at = self.snapshot.pin(entity.table_key).at
-        group: list[int] = []
-        rows = number = 0
-        for fragment, count in [*fragment_ids(self.store, at), (-1, _ROWS_PER_PART)]:
-            if group and rows + count > _ROWS_PER_PART:
-                name = f"{entity.name}.{number:05d}"
-                yield ExportPart(name, entity, read_target(self.store, at), tuple(group))
-                group, rows, number = [], 0, number + 1
-            group.append(fragment)
-            rows += count
+        target = read_target(self.store, at)
+        for number, group in enumerate(fragment_groups(self.store, at, _ROWS_PER_PART)):
+            yield ExportPart(f"{entity.name}.{number:05d}", entity, target, group)
 
     def _write(self, parts: tuple[ExportPart, ...], folder: Path, export_format: str) -> None:
         if not parts:

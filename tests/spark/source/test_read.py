@@ -166,14 +166,6 @@ def test_one_frame_scanned_twice_with_other_filters(spark: Any, four: Graph) -> 
         left = df.filter("age = 18").selectExpr("id AS l", "1 AS k")
         right = df.filter("age = 40").selectExpr("id AS r", "1 AS k")
         assert [(row.l, row.r) for row in left.join(right, "k").collect()] == [("b", "c")]
-        asked = frame(spark, four, pushdown="true").filter(
-            "n = 18446744073709551615 AND seen > '2019-12-31 00:00:00Z' AND age < 4 AND "
-            "born IN (DATE '1999-01-01', DATE '1999-01-02') AND city IS NULL AND lower(id) = 'a'"
-        )
-        assert names(asked) == ["a"]
-        plan = asked._jdf.queryExecution().executedPlan().toString()
-        assert "lower(id" in plan
-        assert "age" not in plan.split("Filter")[1].split("BatchScan")[0]
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -192,6 +184,7 @@ def test_partitions_are_groups_of_fragments(spark: Any, people: Graph) -> None:
         ({"type": "Nobody"}, NotFound, "no type 'Nobody'"),
         ({}, InvalidArgument, "which type"),
         ({"type": "Person", "brunch": "x"}, InvalidArgument, "did you mean 'branch'"),
+        ({"type": "Person", "pushdown": "true"}, InvalidArgument, "no option 'pushdown'"),
         ({"type": "Person", "branch": "x"}, NotFound, "'x'"),
         ({"type": "Person", "commit": "x", "tag": "y"}, InvalidArgument, "give one of"),
         ({"type": "Person", "columns": "id,who"}, InvalidArgument, "no 'who'"),

@@ -18,6 +18,10 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 _ROWS_PER_BATCH = 16 * 1024
 
 
+FragmentGroups = tuple[tuple[int, ...], ...]
+"""Ids of fragments, each group for one task."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadTarget:
     """One dataset at one version, for a worker. Pickles."""
@@ -32,11 +36,20 @@ def read_target(store: Store, at: DatasetVersion) -> ReadTarget:
     return ReadTarget(uri, at.version, dict(store.location.options))
 
 
-def fragment_ids(store: Store, at: DatasetVersion) -> list[tuple[int, int]]:
-    """(fragment id, rows), ascending."""
+def fragment_groups(store: Store, at: DatasetVersion, rows_per_group: int) -> FragmentGroups:
+    """Neighbouring fragments together, up to so many rows; a larger fragment is a group alone."""
     with snapshot_errors(f"listing fragments of {at.location}"):
         fragments = store.open(at).get_fragments()
-        return sorted((f.fragment_id, f.count_rows()) for f in fragments)
+        counted = sorted((f.fragment_id, f.count_rows()) for f in fragments)
+    groups: list[list[int]] = []
+    held = 0
+    for fragment_id, rows in counted:
+        if not groups or held + rows > rows_per_group:
+            groups.append([])
+            held = 0
+        groups[-1].append(fragment_id)
+        held += rows
+    return tuple(map(tuple, groups))
 
 
 def read_fragments(

@@ -20,7 +20,7 @@ from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.scan import (
     ReadTarget,
-    fragment_ids,
+    fragment_groups,
     read_fragments,
     read_table,
     read_target,
@@ -125,7 +125,7 @@ class GraphTables:
 
     def _distributed(self, entity: EntityType, schema: Any, row_filter: str | None) -> Frame:
         at = self.snapshot.pin(entity.table_key).at
-        tasks = _in_tasks(fragment_ids(self.store, at))
+        tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
             return self.empty(schema)
         read = read_tasks(
@@ -197,16 +197,3 @@ def _relaxed(field: Any) -> Any:
         return field
     items = spark.ArrayType(field.dataType.elementType, containsNull=True)
     return spark.StructField(field.name, items, field.nullable)
-
-
-def _in_tasks(fragments: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring fragments in one task, up to `_ROWS_PER_TASK` rows."""
-    tasks: list[list[int]] = []
-    held = _ROWS_PER_TASK
-    for fragment, rows in fragments:
-        if held + rows > _ROWS_PER_TASK:
-            tasks.append([])
-            held = 0
-        tasks[-1].append(fragment)
-        held += rows
-    return tuple(map(tuple, tasks))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
@@ -26,15 +25,6 @@ _TOKEN = re.compile(
 _SIGNS = {"==": "=", "<>": "!="}
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _BOOLEANS = {"true": True, "false": False}
-
-# Spark's filter classes by name: this module does not need pyspark for that.
-_SPARK_COMPARISONS = {
-    "EqualTo": "=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,40 +169,6 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "text": lambda text: text[1:-1].replace("''", "'"),
     "number": int,
 }
-
-
-def from_spark(filters: Sequence[Any], entity: EntityType) -> Iterable[tuple[Any, str | None]]:
-    """Each of Spark's filters with the Lance condition that says the same; None: Spark's job."""
-    columns = filterable_columns(entity)
-    for given in filters:
-        path: tuple[str, ...] = getattr(given, "attribute", ())
-        kind = columns.get(path[0]) if len(path) == 1 else None
-        yield given, None if kind is None else _as_condition(given, path[0], kind)
-
-
-def _as_condition(given: Any, column: str, kind: ValueType) -> str | None:
-    name = type(given).__name__
-    if name in ("IsNull", "IsNotNull"):
-        return is_null(column, negated=name == "IsNotNull")
-    try:
-        if name in _SPARK_COMPARISONS:
-            return condition(column, _SPARK_COMPARISONS[name], _plain(given.value, kind))
-        if name == "In" and given.value:
-            return one_of(column, [_plain(value, kind) for value in given.value])
-    except InvalidArgument:
-        return None
-    return None
-
-
-def _plain(value: Any, kind: ValueType) -> Any:
-    """A literal of Spark's: exactly a value of the column's type, or not for Lance."""
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        value = int(value)
-    if isinstance(value, dt.datetime):
-        if value.microsecond % 1000 or value.tzinfo is None:
-            raise InvalidArgument("stored moments are UTC and have no microseconds")
-        return value
-    return value if isinstance(value, dt.date) else _judged(coerce(value, kind), kind)
 
 
 def _judged(value: Any, kind: ValueType) -> Any:

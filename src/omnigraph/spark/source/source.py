@@ -44,12 +44,7 @@ class OmnigraphSource(DataSource):
 
             if self._pinned is None:
                 self._refuse_own_schema()
-            table = self._pin()
-            if not table.pushdown:
-                return TableReader(table, schema)
-            from omnigraph.spark.source.pushdown_reader import PushdownReader
-
-            return PushdownReader(table, schema)
+            return TableReader(self._pin(), schema)
 
     def streamReader(self, schema: Any) -> Any:
         with told_to_spark():

@@ -12,7 +12,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean
 
-_READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", "pushdown")
+_READ = ("path", "type", "branch", "commit", "tag", "columns", "filter")
 _READ_TUNING = ("rows_per_partition",)
 _FEED = ("path", "changes", "branch", "type", "start", "max_commits")
 MAX_COMMITS = 1000
@@ -34,7 +34,6 @@ class TableRequest:
     """A commit id or a tag; None is the head of the branch."""
     columns: tuple[str, ...] | None = None
     filter_text: str | None = None
-    pushdown: bool = False
     rows_per_partition: int = ROWS_PER_PARTITION
 
 
@@ -52,7 +51,6 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
         at=options[at[0]] if at else None,
         columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
         filter_text=options.get("filter") or None,
-        pushdown=flag(options, "pushdown"),
         rows_per_partition=number(options, "rows_per_partition", ROWS_PER_PARTITION),
     )
 

@@ -15,7 +15,12 @@ from pyspark.sql.types import StructType
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.scan import ReadTarget, fragment_ids, read_fragments, read_target
+from omnigraph.lance_store.reads.scan import (
+    ReadTarget,
+    fragment_groups,
+    read_fragments,
+    read_target,
+)
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark.source.failures import told_to_spark
 from omnigraph.spark.source.source_options import TableRequest
@@ -32,7 +37,6 @@ class PinnedTable:
     target: ReadTarget
     groups: tuple[tuple[int, ...], ...]
     """The fragments of each task."""
-    pushdown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,7 @@ def pin(request: TableRequest) -> PinnedTable:
         columns=_columns(entity, request.columns),
         row_filter=parse_filter(request.filter_text, entity) if request.filter_text else None,
         target=read_target(store, at),
-        groups=tuple(_groups(fragment_ids(store, at), request.rows_per_partition)),
-        pushdown=request.pushdown,
+        groups=fragment_groups(store, at, request.rows_per_partition),
     )
 
 
@@ -100,20 +103,6 @@ def _columns(entity: EntityType, wanted: tuple[str, ...] | None) -> tuple[str, .
             f"{entity.name} has no {unknown[0]!r}; it has: {', '.join(known)}", property=unknown[0]
         )
     return wanted or known
-
-
-def _groups(fragments: list[tuple[int, int]], rows_per_group: int) -> list[tuple[int, ...]]:
-    """Neighbouring fragments together until they hold enough rows for a task."""
-    groups: list[tuple[int, ...]] = []
-    group: list[int] = []
-    rows = 0
-    for fragment, count in fragments:
-        if group and rows + count > rows_per_group:
-            groups.append(tuple(group))
-            group, rows = [], 0
-        group.append(fragment)
-        rows += count
-    return [*groups, tuple(group)] if group else groups
 
 
 def _check_schema(table: PinnedTable, schema: Any) -> None:
