@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engines import exported, new_graph
 
 from omnigraph.errors import InvalidArgument
+from omnigraph_testing.load_engines import exported, new_graph
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from embedding_service import EmbeddingService
 
 import omnigraph
 from omnigraph.embed.mock import MockProvider
@@ -13,10 +12,8 @@ from omnigraph.embed.provider import Vector
 from omnigraph.errors import EmbeddingUnavailable, InvalidArgument, ModelMismatch
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.settings.models import EmbeddingSettings, PipelineSettings, Settings
-from omnigraph.vectors.vector_requests import RateLimit
+from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.writes.shape import Edit
-from omnigraph_testing.fakes import FakeClock
 
 WIDTH = 4
 SCHEMA = f"""
@@ -154,53 +151,6 @@ def test_a_model_that_does_not_fit_is_refused_before_any_text_is_sent(
     assert provider.asked == []
 
 
-def test_requests_are_spread_over_the_minute() -> None:
-    clock = FakeClock()
-    limit = RateLimit(30, clock)
-    start = clock.monotonic()
-    for _ in range(4):
-        limit.wait()
-    assert clock.monotonic() - start == pytest.approx(6)
-
-
-@pytest.mark.xdist_group("spark")
-@pytest.mark.usefixtures("spark")
-def test_spark_workers_ask_a_service_and_a_run_that_fails_is_resumed(
-    uri: str, tmp_path: Path
-) -> None:
-    with EmbeddingService(WIDTH) as service:
-        settings = Settings(
-            embedding=EmbeddingSettings(
-                "openai-compatible",
-                model="test",
-                width=WIDTH,
-                base_url=service.url,
-                batch_size=2,
-                attempts=1,
-                requests_per_minute=6000,
-                journal_dir=str(tmp_path / "journal"),
-            ),
-            pipeline=PipelineSettings(),
-        )
-        graph = omnigraph.init(uri, SCHEMA, settings=settings)
-        rows = [{"name": f"d{i:02}", "text": f"text {i}"} for i in range(40)]
-        insert_without_vectors(graph, rows)
-        head = graph.snapshot().graph_commit_id
-        service.refuse_after(12)
-        with pytest.raises(EmbeddingUnavailable):
-            graph.embed(engine="spark")
-        assert graph.snapshot().graph_commit_id == head
-        service.refuse_after(None)
-        receipt = graph.embed(engine="spark", message="vectors")
-        assert (receipt.engine, receipt.embedded) == ("spark", 40)
-        assert (receipt.requested, receipt.resumed) == (16, 24)
-        assert len(graph.commits.list()) == 3
-        assert vectors(graph)["d07"] == service.vector("text 7")
-        assert graph.embed(engine="spark").write.commit is None
-    with pytest.raises(InvalidArgument, match="no embed engine 'flink'"):
-        graph.embed(engine="flink")
-
-
 def test_a_type_that_another_process_added_meanwhile_is_embedded_too(
     docs: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,3 +166,8 @@ def test_a_type_that_another_process_added_meanwhile_is_embedded_too(
     monkeypatch.setattr(docs.engine.transaction, "run", after_a_change)
     docs.embed()
     assert docs.read("Memo").column("vec").null_count == 0
+
+
+def test_an_unknown_engine_is_refused(docs: Graph) -> None:
+    with pytest.raises(InvalidArgument, match="no embed engine 'flink'"):
+        docs.embed(engine="flink")

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from engines import exported, new_graph, outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.load_engines import exported, new_graph, outcome
 from omnigraph_testing.spark_trouble import TROUBLES, in_trouble_once
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]

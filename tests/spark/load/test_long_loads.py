@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines import SCHEMA
 
 from omnigraph import init, open
 from omnigraph.manifest.layout import RECOVERY
@@ -17,6 +16,7 @@ from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Set
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.load_engines import SCHEMA
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 

@@ -1,4 +1,4 @@
-"""What both engines must agree on: run one load on each and compare all that can be seen."""
+"""Runs one load on an engine and returns all that can be compared between the two engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_graph(path: Path) -> Graph:
 
 
 def exported(graph: Graph, branch: str = "main") -> list[str]:
-    """Lines without the ids that a load made up, sorted: their order follows those ids."""
+    """Sorted lines. Ids that a load made are masked, because they differ from load to load."""
     sink = io.BytesIO()
     graph.export(sink, branch)
     return sorted(_ULID.sub("<id>", line) for line in sink.getvalue().decode().splitlines())
@@ -49,7 +49,10 @@ def outcome(graph: Graph, engine: str, data: Any, mode: str, **options: Any) -> 
     except OmnigraphError as error:
         assert (exported(graph), graph.snapshot().graph_commit_id) == before
         assert_at_rest(graph)
-        return json.loads(_ULID.sub("<id>", json.dumps(error.to_dict(), default=str)))
+        told: dict[str, Any] = json.loads(
+            _ULID.sub("<id>", json.dumps(error.to_dict(), default=str))
+        )
+        return told
     assert receipt.engine == engine
     assert_at_rest(graph)
     changes = receipt.commit.changes if receipt.commit else ()
