@@ -79,10 +79,9 @@ if TYPE_CHECKING:
         Tags,
     )
     from omnigraph.graph.handle import Graph
-    from omnigraph.graph.indexes import IndexStatus
     from omnigraph.graph.open import init
     from omnigraph.graph.open import open_graph as open
-    from omnigraph.graph.upkeep import restore_graph as restore
+    from omnigraph.graph.open import restore_graph as restore
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.lance_store.store import DatasetVersion
     from omnigraph.load.options import LoadReceipt
@@ -93,6 +92,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.status import (
         BranchStatus,
         GraphStatus,
+        IndexStatus,
         TableStatus,
     )
     from omnigraph.maintain.verify import (
@@ -175,7 +175,6 @@ _CLASSES = {
         "Tags",
     ),
     "omnigraph.graph.handle": ("Graph",),
-    "omnigraph.graph.indexes": ("IndexStatus",),
     "omnigraph.lance_store.reads.blob_reads": ("StoredBlob",),
     "omnigraph.lance_store.store": ("DatasetVersion",),
     "omnigraph.load.options": ("LoadReceipt",),
@@ -186,6 +185,7 @@ _CLASSES = {
     "omnigraph.maintain.status": (
         "BranchStatus",
         "GraphStatus",
+        "IndexStatus",
         "TableStatus",
     ),
     "omnigraph.maintain.verify": (
@@ -239,7 +239,7 @@ _PUBLIC = {
     **{name: (module, name) for module, names in _CLASSES.items() for name in names},
     "init": ("omnigraph.graph.open", "init"),
     "open": ("omnigraph.graph.open", "open_graph"),
-    "restore": ("omnigraph.graph.upkeep", "restore_graph"),
+    "restore": ("omnigraph.graph.open", "restore_graph"),
 }
 
 __all__ = [

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from omnigraph.graph import merging
 from omnigraph.merge.output import MergeEngine
+from omnigraph.spark import engine_choice
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import (
     RESULT,
@@ -44,7 +44,7 @@ def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
                 yield read_report(batch.column(RESULT)[0].as_py())
 
     with (
-        patch.object(merging, "choose_merge_engine", lambda *_: (SPARK, "for a test")),
+        patch.object(engine_choice, "choose_merge_engine", lambda *_: (SPARK, "for a test")),
         patch.object(spark_merge.SparkMerger, "engine", engine),
         patch.object(spark_merge, "spark_session", lambda _: None),
         patch.object(spark_merge, "_run_wave", run_wave),

@@ -151,7 +151,7 @@ def test_embed(cli, tmp_path, monkeypatch) -> None:
     }"""
     graph = omnigraph.init(tmp_path / "docs.omni", schema)
     # As a row is that was there before the property.
-    monkeypatch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
+    monkeypatch.setattr("omnigraph.graph.edits.fill_edits", lambda _, changes, __: changes)
     graph.apply({"Doc": {"insert": [{"name": "a", "text": "a cat"}]}})
     assert cli("embed", graph.uri, "--json").json["embedded"] == 1
     assert cli("embed", graph.uri).out == "nothing to do: no @embed property lacks a vector\n"

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound
 from omnigraph.feed import FeedPage
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import init, open_graph
-from omnigraph.graph.upkeep import restore_graph
+from omnigraph.graph.open import init, open_graph, restore_graph
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph_testing.workloads import create_small_graph, small_catalog
 

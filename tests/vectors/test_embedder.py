@@ -63,7 +63,7 @@ def insert_without_vectors(
 ) -> None:
     """As rows are that were there before the property."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
+        patch.setattr("omnigraph.graph.edits.fill_edits", lambda _, changes, __: changes)
         graph.apply({type_name: Edit(insert=rows)})
 
 

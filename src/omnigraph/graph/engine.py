@@ -1,16 +1,17 @@
-"""The parts of an open graph, wired once."""
+"""`Engine`: the parts of an open graph and how they are wired."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import InvalidArgument
-from omnigraph.graph.built_once import built_once
+from omnigraph.errors import InvalidArgument, ReadOnlyGraph
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -18,6 +19,7 @@ from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
+from omnigraph.values.known_names import LOCAL, SPARK, require_engine
 
 if TYPE_CHECKING:
     from omnigraph.commit.arming import Arming
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from omnigraph.maintain.cleanup import Cleanup
     from omnigraph.maintain.reconciler import Reconciler
     from omnigraph.maintain.repair import Repair
+    from omnigraph.maintain.table_upkeep import Upkeep
+    from omnigraph.merge.operation import MergeContext
+    from omnigraph.merge.output import MergeEngine
     from omnigraph.mutate.mutation import Mutator
     from omnigraph.spark.load.spark_load import SparkLoader
     from omnigraph.spark.merge.spark_merge import SparkMerger
@@ -40,13 +45,36 @@ if TYPE_CHECKING:
     from omnigraph.vectors.vector_requests import VectorRequests
 
 
+Part = TypeVar("Part")
+
+_making = threading.RLock()  # reentrant, because parts are made of other parts
+
+
+class built_once(Generic[Part]):
+    """A part of an object that is made at its first use, and once.
+
+    This is `functools.cached_property` with the lock that Python 3.12 removed from it.
+    """
+
+    def __init__(self, make: Callable[[Any], Part]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Part:
+        with _making:
+            if self._name not in owner.__dict__:
+                owner.__dict__[self._name] = self._make(owner)
+            part: Part = owner.__dict__[self._name]
+            return part
+
+
 @dataclass(frozen=True)
 class Engine:
-    """Everything a `Graph` delegates to.
+    """Everything that a `Graph` delegates to.
 
-    What every process needs is there at once. The other parts are made when the first call asks for
-    them: a process that lists branches should not wait for the code that queries, one that queries
-    not for the code that writes, merges and loads.
+    The fields are what every process needs. The other parts, and the modules they are made of, are
+    loaded at their first use, because imports are most of the time of a short command.
     """
 
     store: Store
@@ -96,8 +124,14 @@ class Engine:
     def transaction(self) -> Transaction:
         from omnigraph.commit.transaction import ObservedTransaction
 
-        parts = (self.reader, self.publisher, self.board, self.arming)
-        transaction = ObservedTransaction(*parts, self.settings, self.clock)
+        transaction = ObservedTransaction(
+            reader=self.reader,
+            publisher=self.publisher,
+            board=self.board,
+            arming=self.arming,
+            settings=self.settings,
+            clock=self.clock,
+        )
         transaction.observer = lambda commit: self.reconciler.committed(commit)
         return transaction
 
@@ -105,29 +139,50 @@ class Engine:
     def lifecycle(self) -> BranchLifecycle:
         from omnigraph.commit.branches import BranchLifecycle
 
-        parts = (self.reader, self.publisher, self.arming)
-        return BranchLifecycle(*parts, self.settings.write, self.clock)
+        return BranchLifecycle(
+            reader=self.reader,
+            publisher=self.publisher,
+            arming=self.arming,
+            settings=self.settings.write,
+            clock=self.clock,
+        )
 
     @built_once
     def loader(self) -> LocalLoader:
         from omnigraph.load.local_load import LocalLoader
 
-        parts = (self.reader, self.commits, self.transaction, self.provider)
-        return LocalLoader(*parts, self.settings.load)
+        return LocalLoader(
+            reader=self.reader,
+            commits=self.commits,
+            transaction=self.transaction,
+            provider=self.provider,
+            settings=self.settings.load,
+        )
 
     @built_once
     def mutator(self) -> Mutator:
         from omnigraph.mutate.mutation import Mutator
 
-        parts = (self.reader, self.transaction, self.provider, self.queries.read)
-        return Mutator(*parts, self.clock)
+        return Mutator(
+            reader=self.reader,
+            transaction=self.transaction,
+            provider=self.provider,
+            read=self.queries.read,
+            clock=self.clock,
+        )
 
     @built_once
     def cleanup(self) -> Cleanup:
         from omnigraph.maintain.cleanup import Cleanup
 
-        parts = (self.reader, self.board, self.arming, self.recovery)
-        return Cleanup(*parts, self.settings, self.clock)
+        return Cleanup(
+            reader=self.reader,
+            board=self.board,
+            arming=self.arming,
+            recovery=self.recovery,
+            settings=self.settings,
+            clock=self.clock,
+        )
 
     @built_once
     def reconciler(self) -> Reconciler:
@@ -140,8 +195,13 @@ class Engine:
         from omnigraph.commit.restore import PushAside
         from omnigraph.maintain.repair import Repair
 
-        parts = (self.reader, self.publisher, self.arming)
-        push_aside = PushAside(*parts, self.settings.write, self.clock)
+        push_aside = PushAside(
+            reader=self.reader,
+            publisher=self.publisher,
+            arming=self.arming,
+            settings=self.settings.write,
+            clock=self.clock,
+        )
         return Repair(self.reader, self.board, self.recovery, push_aside)
 
     @built_once
@@ -161,13 +221,42 @@ class Engine:
             return SparkRequests(self.settings.embedding, self.settings.pipeline)
 
         return Embedder(
-            History(self.store, self.reader, self.commits),
-            self.transaction,
-            self.provider,
-            self.settings.embedding,
-            spark_requests,
-            self.clock,
+            history=History(self.store, self.reader, self.commits),
+            transaction=self.transaction,
+            provider=self.provider,
+            settings=self.settings.embedding,
+            spark_requests=spark_requests,
+            clock=self.clock,
         )
+
+    def merge_context(self, engine: str = LOCAL) -> MergeContext:
+        """What a merge works with; `engine` says where rows are merged: local, spark or auto."""
+        from omnigraph.merge.operation import MergeContext
+        from omnigraph.merge.output import LOCAL_ENGINE
+        from omnigraph.spark.engine_choice import choose_merge_engine
+
+        def choose(changed_rows: int | None) -> MergeEngine:
+            name, reason = choose_merge_engine(engine, changed_rows, self.settings.pipeline)
+            if name == SPARK:
+                return self.spark_merger.engine(reason)
+            return replace(LOCAL_ENGINE, reason=reason)
+
+        return MergeContext(
+            reader=self.reader,
+            transaction=self.transaction,
+            lifecycle=self.lifecycle,
+            history=self.settings.history,
+            clock=self.clock,
+            choose_engine=choose,
+        )
+
+    def upkeep(self, actor: str | None, engine: str = LOCAL) -> Upkeep:
+        """`engine` says where files are rewritten and indexes built: local or spark."""
+        from omnigraph.maintain.table_upkeep import HERE, Upkeep
+
+        require_engine(engine, "upkeep")
+        work = HERE if engine == LOCAL else self.spark_upkeep
+        return Upkeep(reader=self.reader, transaction=self.transaction, actor=actor, work=work)
 
     @built_once
     def spark_loader(self) -> SparkLoader:
@@ -192,6 +281,21 @@ class Engine:
         from omnigraph.spark.query.runner import SparkQueryRunner
 
         return SparkQueryRunner(self.store, self.settings, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An engine as one handle uses it: under which name, and whether it may write."""
+
+    engine: Engine
+    actor: str | None
+    read_only: bool
+
+    def writable(self) -> Engine:
+        if self.read_only:
+            uri = self.engine.store.location.uri
+            raise ReadOnlyGraph(f"{uri} was opened with read_only=True")
+        return self.engine
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:

@@ -1,4 +1,9 @@
-"""`Graph`: the object users hold; delegates, owns no logic."""
+"""`Graph`: the object that users hold. Every operation on a graph begins in one of its methods.
+
+A method checks and names its arguments and calls one operation of another package. The operations
+of `graph.branches`, `graph.tags`, `graph.commits` and `graph.schema` are in `graph.collections`.
+A method imports what it calls, because a process seldom needs all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,47 +15,57 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from omnigraph.errors import ReadOnlyGraph
 from omnigraph.graph import reads
-from omnigraph.graph.branching import Branching
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
-from omnigraph.graph.engine import Engine
+from omnigraph.graph.engine import Access, Engine, open_store
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import LOCAL, require_engine
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
+    from omnigraph.diff.change import ChangePage
     from omnigraph.execute.result import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
-    from omnigraph.graph.indexes import IndexStatus
-    from omnigraph.graph.schema_source import SchemaSource
+    from omnigraph.feed import FeedPage
+    from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.load.options import LoadReceipt
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.maintain.cleanup import CleanupReport
     from omnigraph.maintain.repair import RepairReport
-    from omnigraph.maintain.status import GraphStatus
+    from omnigraph.maintain.status import GraphStatus, IndexStatus
     from omnigraph.maintain.verify import VerifyReport
     from omnigraph.manifest.records import RecoveryAudit, StreamBatch
-    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.merge.conflicts import MergePreview, MergeResult
     from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.vectors.embedder import EmbedReceipt
     from omnigraph.writes.shape import Edit
 
 
-class Graph(Branching):
-    """A graph on disk. Safe to share between threads; sees other processes' commits at once."""
+class Graph:
+    """An open graph. Threads may share it; it sees the commits of other processes at once."""
 
     def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
+        self._access = Access(engine, actor, read_only=read_only)
         self._engine = engine
-        self.actor = actor
-        self.read_only = read_only
-        self.branches = Branches(self)
-        self.tags = Tags(self)
-        self.commits = Commits(engine)
-        self.schema = Schema(engine)
+        self.branches = Branches(self._access)
+        self.tags = Tags(self._access)
+        self.commits = Commits(self._access)
+        self.schema = Schema(self._access)
+
+    @property
+    def actor(self) -> str | None:
+        """The name that commits of this handle carry."""
+        return self._access.actor
+
+    @property
+    def read_only(self) -> bool:
+        return self._access.read_only
 
     @property
     def engine(self) -> Engine:
+        """The parts behind this handle, for tests and tools that look below the operations."""
         return self._engine
 
     @property
@@ -60,10 +75,12 @@ class Graph(Branching):
     @property
     def format_version(self) -> int:
         """The format stamp of the files; this release writes `format_stamp.CURRENT`."""
-        return reads.format_version(self._engine)
+        return self._engine.reader.format_version
+
+    # Reading
 
     def snapshot(self, branch: str = MAIN, *, at: str | None = None) -> Snapshot:
-        """One coherent state: the head of `branch`, or `at` a commit, tag, moment or branch."""
+        """One consistent state: the head of `branch`, or `at` a commit, tag, moment or branch."""
         return reads.snapshot(self._engine, branch, at)
 
     def read(
@@ -76,7 +93,26 @@ class Graph(Branching):
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
-        return reads.read_type(self._engine, self.snapshot(branch, at=at), type_name, ids, columns)
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return reads.read_type(self._engine, snapshot, type_name, ids, columns)
+
+    def blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+    ) -> StoredBlob:
+        """A stored blob: `size`, and `read(offset, length)` of any range.
+
+        Example:
+            >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
+        """
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return reads.blob(self._engine, snapshot, kind, type, id, property)
 
     def query(
         self,
@@ -88,7 +124,7 @@ class Graph(Branching):
         at: str | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-        engine: str = "local",
+        engine: str = LOCAL,
     ) -> QueryResult:
         """Run one query of a text; `at` is a commit, tag, moment or branch.
 
@@ -99,12 +135,12 @@ class Graph(Branching):
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
         from omnigraph.execute.query_request import QueryBounds, QueryText
-        from omnigraph.graph.query_engines import query_engine
 
+        require_engine(engine, "query")
+        runner = self._engine.queries if engine == LOCAL else self._engine.spark_queries
         text = QueryText(source, name, params, at)
-        bounds = QueryBounds(timeout, cancel)
-        runner = query_engine(self._engine, engine)
-        return runner.run(self.snapshot(branch, at=at), text, bounds)
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return runner.run(snapshot, text, QueryBounds(timeout, cancel))
 
     def explain(
         self,
@@ -118,8 +154,8 @@ class Graph(Branching):
         """The plan, one operator a line, in the order rows flow; `params` are only checked."""
         from omnigraph.execute.query_request import QueryText
 
-        text = QueryText(source, name, params)
-        return self._engine.queries.explain(self.snapshot(branch, at=at), text)
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return self._engine.queries.explain(snapshot, QueryText(source, name, params))
 
     def profile(
         self,
@@ -136,8 +172,30 @@ class Graph(Branching):
         from omnigraph.execute.query_request import QueryBounds, QueryText
 
         text = QueryText(source, name, params)
-        bounds = QueryBounds(timeout, cancel)
-        return self._engine.queries.profile(self.snapshot(branch, at=at), text, bounds)
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return self._engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | BinaryIO | None = None,
+        branch: str = MAIN,
+        *,
+        at: str | None = None,
+        types: Sequence[str] | None = None,
+        format: str = "ndjson",
+        engine: str = LOCAL,
+    ) -> ExportReceipt:
+        """Write a branch, or `at` a commit, tag or moment, so that a load gives the same graph.
+
+        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
+        `engine="spark"` it is a directory of parts that executors write side by side.
+        """
+        from omnigraph.graph import bulk
+
+        snapshot = reads.snapshot(self._engine, branch, at)
+        return bulk.export(self._engine, snapshot, path, types, file_format=format, engine=engine)
+
+    # Writing
 
     def mutate(
         self,
@@ -158,9 +216,17 @@ class Graph(Branching):
         """
         from omnigraph.mutate.mutation import Mutation
 
-        terms = (branch, self.actor, message, if_commit, idempotency_key)
-        mutation = Mutation(*terms, source=source, name=name, params=params)
-        return self.writable().mutator.run(mutation)
+        mutation = Mutation(
+            branch=branch,
+            actor=self.actor,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            source=source,
+            name=name,
+            params=params,
+        )
+        return self._access.writable().mutator.run(mutation)
 
     def apply(
         self,
@@ -177,10 +243,16 @@ class Graph(Branching):
             >>> graph.apply({"Person": Edit(upsert=[{"name": "Ada"}]), "Knows": Edit(delete=[e])})
         """
         from omnigraph.commit.request import CommitTerms
-        from omnigraph.graph import writes
+        from omnigraph.graph.edits import apply_edits
 
-        terms = CommitTerms(branch, self.actor, message, if_commit, idempotency_key)
-        return writes.apply(self.writable(), edits, terms)
+        terms = CommitTerms(
+            branch=branch,
+            actor=self.actor,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+        )
+        return apply_edits(self._access.writable(), edits, terms)
 
     def load(
         self,
@@ -206,126 +278,43 @@ class Graph(Branching):
                 Spark DataFrame, or a dict of them by type.
             mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
                 types that occur in the input.
-            branch: Where the entities go.
-            from_branch: Fork `branch` from here when there is none.
-            engine: `local` runs in this process; `auto` chooses.
+            branch: The branch that gets the entities.
+            from_branch: If `branch` does not exist, the load forks it from this branch.
+            engine: `local` runs in this process, `spark` on Spark; `auto` chooses by the size.
             type: The type of a table, or of a Parquet or CSV file whose name does not say it.
             columns: Names in Parquet and CSV files -> properties.
-            progress: True for a bar on stderr, None for one on terminals only, or a function that
+            progress: True shows a bar on stderr, None shows one on terminals only; a function
                 gets (bytes, rows) of every block.
-            message: For the commit.
-            if_commit: Refuse unless this is the head of the branch.
-            idempotency_key: The same key again gives the first commit.
+            message: The message of the commit.
+            if_commit: The load is refused unless this commit is the head of the branch.
+            idempotency_key: A second load with the same key returns the first commit.
             stream_batch: The batch of a stream that this load commits; a batch that was committed
                 before changes nothing.
         """
-        from omnigraph.graph import loading
+        from omnigraph.graph import bulk
         from omnigraph.load.options import LoadMode, LoadOptions
 
         if stream_batch is not None and message is None:
             message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
         options = LoadOptions(
-            branch,
-            self.actor,
-            message,
-            if_commit,
-            idempotency_key,
+            branch=branch,
+            actor=self.actor,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
             mode=LoadMode.parse(mode),
             type_name=type,
             columns=columns,
             stream_batch=stream_batch,
         )
-        return loading.load(self.writable(), data, options, from_branch, (engine, progress))
-
-    def export(
-        self,
-        path: str | os.PathLike[str] | BinaryIO | None = None,
-        branch: str = MAIN,
-        *,
-        at: str | None = None,
-        types: Sequence[str] | None = None,
-        format: str = "ndjson",
-        engine: str = "local",
-    ) -> ExportReceipt:
-        """Write a branch, or `at` a commit, tag or moment, so that a load gives the same graph.
-
-        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
-        `engine="spark"` it is a directory of parts that workers write side by side.
-        """
-        from omnigraph.graph import exporting
-
-        snapshot = self.snapshot(branch, at=at)
-        return exporting.export(self._engine, snapshot, path, types, (format, engine))
-
-    def blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        branch: str = MAIN,
-        *,
-        at: str | None = None,
-    ) -> StoredBlob:
-        """A stored blob: `size`, and `read(offset, length)` of any range.
-
-        Example:
-            >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
-        """
-        from omnigraph.graph import exporting
-
-        snapshot = self.snapshot(branch, at=at)
-        return exporting.blob(self._engine, snapshot, (kind, type, id, property))
-
-    def extend_schema(self, schema: SchemaSource, branch: str = MAIN) -> WriteReceipt:
-        """Add types: `schema` (text, `.pg` file or catalog) holds the present ones unchanged."""
-        from omnigraph.graph import writes
-
-        return writes.extend_schema(self.writable(), schema, branch, self.actor)
-
-    def optimize(
-        self,
-        branch: str | None = None,
-        types: Sequence[str] | None = None,
-        *,
-        engine: str = "local",
-    ) -> list[str]:
-        """Compact and index one branch, or all; the types that writers kept us from.
-
-        Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
-        the files of a table, and build its indexes, side by side.
-        """
-        from omnigraph.graph import upkeep
-
-        how = upkeep.Upkeep(types, self.actor, engine)
-        return upkeep.optimize(self.writable(), branch, how)
-
-    def ensure_indices(
-        self,
-        branch: str = MAIN,
-        types: Sequence[str] | None = None,
-        *,
-        engine: str = "local",
-    ) -> list[str]:
-        """Build what the schema declares; the names of the types writers kept us from.
-
-        With `engine="spark"` executors build the parts of an index side by side.
-        """
-        from omnigraph.graph import indexes
-
-        return indexes.ensure_indices(self.writable(), branch, types, self.actor, engine)
-
-    def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
-        """Every declared index: how many rows it covers and how many it does not yet."""
-        from omnigraph.graph import indexes
-
-        return indexes.index_status(self._engine, branch)
-
-    def status(self) -> GraphStatus:
-        """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
-        from omnigraph.graph import upkeep
-
-        return upkeep.status(self._engine)
+        return bulk.load(
+            self._access.writable(),
+            data,
+            options,
+            from_branch=from_branch,
+            engine=engine,
+            progress=progress,
+        )
 
     def embed(
         self,
@@ -333,7 +322,7 @@ class Graph(Branching):
         types: Sequence[str] | None = None,
         *,
         message: str | None = None,
-        engine: str = "local",
+        engine: str = LOCAL,
     ) -> EmbedReceipt:
         """Fill missing and outdated vectors of `@embed` properties in one commit; resumable.
 
@@ -343,7 +332,236 @@ class Graph(Branching):
 
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message, engine)
-        return self.writable().embedder.run(request)
+        return self._access.writable().embedder.run(request)
+
+    def extend_schema(self, schema: SchemaSource, branch: str = MAIN) -> WriteReceipt:
+        """Add types: `schema` (text, `.pg` file or catalog) holds the present ones unchanged."""
+        from omnigraph.graph.schema_changes import extend_schema
+
+        return extend_schema(self._access.writable(), schema, branch, self.actor)
+
+    # Merging
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        strategy: str = "fail",
+        resolutions: object = None,
+        preview: bool = False,
+        delete_branch: bool = False,
+        message: str | None = None,
+        engine: str = "auto",
+    ) -> MergeResult | MergePreview:
+        """Bring what `source` changed into `into`, property by property, as one commit.
+
+        `strategy` decides every conflict for `ours` (the target) or `theirs` (the source);
+        `resolutions` decides single ones: a list, or a JSON or YAML file, of `{type_name,
+        entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. Conflicts that
+        neither decides raise `MergeConflicts`. `preview=True` returns the list of conflicts
+        instead, with `outcome` and `changes`, and writes nothing. `delete_branch=True` removes
+        `source` afterwards, unless it moved meanwhile. With `engine="spark"` executors merge the
+        rows; `auto` uses them from `PipelineSettings.spark_merge_from_rows` rows on, if a session
+        is up. The result is the same.
+
+        Example:
+            >>> graph.merge("review/x", into="main", strategy="theirs").outcome
+        """
+        if preview:
+            return self.preview_merge(source, into, strategy, resolutions)
+        from omnigraph.merge.decisions import Decisions, read_resolutions
+        from omnigraph.merge.operation import MergeRequest, merge_branches
+
+        context = self._access.writable().merge_context(engine)
+        request = MergeRequest(
+            source=source,
+            target=into,
+            decisions=Decisions(strategy, read_resolutions(resolutions)),
+            actor_id=self.actor,
+            message=message,
+            delete_branch=delete_branch,
+        )
+        return merge_branches(context, request)
+
+    def preview_merge(
+        self, source: str, into: str = MAIN, strategy: str = "fail", resolutions: object = None
+    ) -> MergePreview:
+        """`merge(preview=True)`: the conflicts, with `outcome` and `changes`."""
+        from omnigraph.merge.decisions import Decisions, read_resolutions
+        from omnigraph.merge.operation import MergeRequest, preview_merge
+
+        request = MergeRequest(
+            source=source,
+            target=into,
+            decisions=Decisions(strategy, read_resolutions(resolutions)),
+            actor_id=self.actor,
+        )
+        return preview_merge(self._engine.merge_context(), request)
+
+    def revert(
+        self,
+        commit_id: str,
+        branch: str = MAIN,
+        *,
+        strategy: str = "fail",
+        resolutions: object = None,
+        message: str | None = None,
+    ) -> WriteReceipt:
+        """Undo what a commit changed, as a new commit on `branch`.
+
+        Later changes of the same properties are conflicts (*theirs* = the state before the
+        commit). Reverting a merge undoes all it brought. `commit` of the receipt is None when
+        nothing of the commit is left.
+        """
+        from omnigraph.merge.decisions import Decisions, read_resolutions
+        from omnigraph.merge.picks import REVERT, PickRequest, pick
+
+        context = self._access.writable().merge_context()
+        request = PickRequest(
+            commit_id=commit_id,
+            branch=branch,
+            operation=REVERT,
+            decisions=Decisions(strategy, read_resolutions(resolutions)),
+            actor_id=self.actor,
+            message=message,
+        )
+        return pick(context, request)
+
+    def cherry_pick(
+        self,
+        commit_id: str,
+        onto: str = MAIN,
+        *,
+        strategy: str = "fail",
+        resolutions: object = None,
+        message: str | None = None,
+    ) -> WriteReceipt:
+        """Make the changes of one commit, of any branch, again on `onto`."""
+        from omnigraph.merge.decisions import Decisions, read_resolutions
+        from omnigraph.merge.picks import CHERRY_PICK, PickRequest, pick
+
+        context = self._access.writable().merge_context()
+        request = PickRequest(
+            commit_id=commit_id,
+            branch=onto,
+            operation=CHERRY_PICK,
+            decisions=Decisions(strategy, read_resolutions(resolutions)),
+            actor_id=self.actor,
+            message=message,
+        )
+        return pick(context, request)
+
+    # Comparing and following
+
+    def diff(
+        self,
+        a: str,
+        b: str,
+        types: Sequence[str] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ChangePage:
+        """What turns `a` into `b`: each a branch, commit, tag or moment of main.
+
+        A list of changes (nodes before edges, by type and id) with `before` and `after` images.
+        With `limit` the list has a `next_cursor`: pass it to get the next page of the same two
+        commits, even if the branches have moved since.
+
+        Example:
+            >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
+        """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.graph import history
+
+        wanted = ChangeFilter.of(types, kinds, ops)
+        return history.diff(self._engine, a, b, wanted, limit, cursor)
+
+    def changes(
+        self,
+        branch: str = MAIN,
+        cursor: str | None = None,
+        start: str = "now",
+        *,
+        types: Sequence[str] | None = None,
+        kinds: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int = 1000,
+    ) -> FeedPage:
+        """What happened on a branch since `cursor`, commit by commit, at most `limit` changes.
+
+        Without a cursor: from `start`, which is `now`, `beginning` or `after:<commit id>`. Go on
+        with `page.cursor`, at once while `page.has_more`. A cursor is bound to the graph, this
+        branch and the filter. `FeedGap` means: take a new `baseline`.
+        """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.feed import FeedRequest, poll
+
+        request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
+        return poll(self._engine.reader, request, cursor, start)
+
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        types: Sequence[str] | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int = 1000,
+    ) -> FeedPage:
+        """All entities of a branch now, as inserts, and a cursor for `changes` behind them.
+
+        Pass the cursor (and the same filter) to `changes`: it returns the rest of the baseline
+        first, then what happened after it. Nothing is missed and nothing comes twice.
+        """
+        from omnigraph.diff.change import ChangeFilter
+        from omnigraph.feed import FeedRequest, baseline
+
+        request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
+        return baseline(self._engine.reader, request)
+
+    # Upkeep
+
+    def optimize(
+        self,
+        branch: str | None = None,
+        types: Sequence[str] | None = None,
+        *,
+        engine: str = LOCAL,
+    ) -> list[str]:
+        """Compact and index one branch, or all; returns the types that were busy with writers.
+
+        Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
+        the files of a table, and build its indexes, side by side.
+        """
+        return self._access.writable().upkeep(self.actor, engine).optimize(branch, types)
+
+    def ensure_indices(
+        self,
+        branch: str = MAIN,
+        types: Sequence[str] | None = None,
+        *,
+        engine: str = LOCAL,
+    ) -> list[str]:
+        """Build the indexes that the schema declares; returns the types busy with writers.
+
+        With `engine="spark"` executors build the parts of an index side by side.
+        """
+        return self._access.writable().upkeep(self.actor, engine).ensure_indices(branch, types)
+
+    def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
+        """Every declared index: how many rows it covers and how many it does not yet."""
+        from omnigraph.maintain.status import index_status
+
+        return index_status(self._engine.reader, branch)
+
+    def status(self) -> GraphStatus:
+        """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
+        from omnigraph.maintain.status import graph_status
+
+        engine = self._engine
+        return graph_status(engine.reader, engine.board, engine.settings.maintenance)
 
     def cleanup(
         self,
@@ -360,12 +578,12 @@ class Graph(Branching):
         Example:
             >>> graph.cleanup(keep=100, older_than="7d").bytes
         """
-        from omnigraph.graph import upkeep
+        from omnigraph.maintain.garbage import Retention
 
-        wanted = upkeep.retention(keep, older_than)
+        retention = Retention.of(keep, older_than)
         if confirm:
-            return self.writable().cleanup.run(wanted, self.actor)
-        return self._engine.cleanup.preview(wanted)
+            return self._access.writable().cleanup.run(retention, self.actor)
+        return self._engine.cleanup.preview(retention)
 
     def verify(self, commits: int = 20, *, full: bool = False) -> VerifyReport:
         """Check every invariant, and the newest `commits` of each branch against their snapshots.
@@ -376,22 +594,27 @@ class Graph(Branching):
         Example:
             >>> graph.verify().ok
         """
-        from omnigraph.graph import upkeep
+        from omnigraph.maintain.verify import verify_graph
 
-        return upkeep.verify(self._engine, commits, full=full)
-
-    def for_repair(self) -> Graph:
-        """The same graph, writable without recovery: an unreadable intent refuses every other."""
-        return Graph(self._engine, self.actor, read_only=False)
+        engine = self._engine
+        return verify_graph(engine.reader, engine.board, engine.cleanup, commits, full=full)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
-        """Show tables whose HEAD is not what the manifest says; `confirm` puts them right.
+        """Report tables whose HEAD differs from the manifest; `confirm` puts them right.
 
         `force` also moves intents aside that cannot be read.
         """
         if confirm:
-            return self.writable().repair.run(self.actor, force=force)
+            return self._access.writable().repair.run(self.actor, force=force)
         return self._engine.repair.preview()
+
+    def for_repair(self) -> Graph:
+        """The same graph, writable without recovery.
+
+        An intent that cannot be read makes recovery fail, and with it every other way to open the
+        graph for writing.
+        """
+        return Graph(self._engine, self.actor, read_only=False)
 
     def backup(self, target: str | os.PathLike[str]) -> BackupReport:
         """Copy the graph with branches, tags and history to an empty place; writers go on.
@@ -399,21 +622,15 @@ class Graph(Branching):
         Example:
             >>> graph.backup("s3://backups/people-2026-01-01").bytes
         """
-        from omnigraph.graph import upkeep
-
-        return upkeep.backup(self.writable(), target, self.actor)
+        engine = self._access.writable()
+        return engine.backup.run(open_store(target, engine.settings), self.actor)
 
     def refresh(self) -> int:
-        """Recover what dead writers left; how many intents that were."""
-        return self.writable().recovery.sweep()
+        """Recover what dead writers left; returns the number of their intents."""
+        return self._access.writable().recovery.sweep()
 
     def recoveries(self) -> list[RecoveryAudit]:
         """One record per recovery, newest first."""
         from omnigraph.commit.recovery.audit import read_audits
 
         return read_audits(self._engine.store)
-
-    def writable(self) -> Engine:
-        if self.read_only:
-            raise ReadOnlyGraph(f"{self.uri} was opened with read_only=True")
-        return self._engine

@@ -1,29 +1,39 @@
-"""`g.diff` and `g.commits.changes`."""
+"""`Graph.diff`, `graph.commits.changes` and `graph.commits.graph`: several commits at once."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.diff.snapshot_diff import commits_of, diff_page
 from omnigraph.errors import InvalidName, NotFound
-from omnigraph.graph.commit_drawing import DrawnCommit
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class PageOptions:
-    """Which changes, and how many at a time."""
+def diff(
+    engine: Engine, a: str, b: str, wanted: ChangeFilter, limit: int | None, cursor: str | None
+) -> ChangePage:
+    """`before` images are of `a`, `after` images of `b`."""
+    if cursor is not None:
+        a, b = commits_of(cursor)
+    sides = (_resolve(engine, a), _resolve(engine, b))
+    graph = lineage(engine, *sides)
+    return diff_page(engine.store, graph, sides, wanted, limit, cursor)
 
-    wanted: ChangeFilter
-    limit: int | None = None
-    cursor: str | None = None
+
+def commit_changes(
+    engine: Engine, commit_id: str, wanted: ChangeFilter, limit: int | None, cursor: str | None
+) -> ChangePage:
+    """What a commit changed against its first parent."""
+    graph = lineage(engine, _resolve(engine, commit_id))
+    return diff_page(engine.store, graph, graph.step(commit_id), wanted, limit, cursor)
 
 
-def resolve(engine: Engine, target: str) -> Snapshot:
+def _resolve(engine: Engine, target: str) -> Snapshot:
     """A branch (its head), commit id, tag or moment of main."""
     try:
         return engine.reader.snapshot(*engine.reader.branch(target))
@@ -32,7 +42,7 @@ def resolve(engine: Engine, target: str) -> Snapshot:
 
 
 def lineage(engine: Engine, *snapshots: Snapshot) -> Lineage:
-    """The commit graph as seen from these snapshots' branches."""
+    """The commit graph as seen from the branches of these snapshots."""
     states = []
     for name in dict.fromkeys(s.graph_branch for s in snapshots):
         try:
@@ -40,6 +50,15 @@ def lineage(engine: Engine, *snapshots: Snapshot) -> Lineage:
         except NotFound:
             continue  # deleted; its commits are found through merges or branches made from it
     return Lineage(engine.reader, states)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnCommit:
+    """A commit, its parents, and the text to print beside it."""
+
+    commit_id: str
+    parents: tuple[str, ...]
+    label: str
 
 
 def newest_commits(engine: Engine, branch: str, limit: int) -> list[DrawnCommit]:
@@ -65,21 +84,37 @@ def newest_commits(engine: Engine, branch: str, limit: int) -> list[DrawnCommit]
     return found
 
 
-def diff(engine: Engine, a: str, b: str, options: PageOptions) -> ChangePage:
-    """`before` is a's state, `after` is b's."""
-    if options.cursor is not None:
-        a, b = commits_of(options.cursor)
-    sides = (resolve(engine, a), resolve(engine, b))
-    return _page(engine, lineage(engine, *sides), sides, options)
+def draw(commits: Sequence[DrawnCommit]) -> list[str]:
+    """Lanes side by side: one line a commit, and lines between where lanes part or join.
+
+    `commits` come with children before parents. A lane waits for one commit; parents that are not
+    among them leave their lane open at the bottom.
+    """
+    lanes: list[str] = []
+    lines: list[str] = []
+    for commit in commits:
+        if commit.commit_id not in lanes:
+            lanes.append(commit.commit_id)
+        column = lanes.index(commit.commit_id)
+        for joining in [i for i, c in enumerate(lanes) if c == commit.commit_id][:0:-1]:
+            lines.append(_joint(len(lanes), joining, "/"))
+            del lanes[joining]
+        marks = ["*" if i == column else "|" for i in range(len(lanes))]
+        lines.append(f"{' '.join(marks)}  {commit.label}".rstrip())
+        first, *others = commit.parents or ("",)
+        if first:
+            lanes[column] = first
+        else:
+            del lanes[column]
+        for parent in others:
+            if parent not in lanes:
+                lanes.insert(column + 1, parent)
+                lines.append(_joint(len(lanes), column + 1, "\\"))
+    return lines
 
 
-def commit_changes(engine: Engine, commit_id: str, options: PageOptions) -> ChangePage:
-    """What a commit changed against its first parent."""
-    graph = lineage(engine, resolve(engine, commit_id))
-    return _page(engine, graph, graph.step(commit_id), options)
-
-
-def _page(
-    engine: Engine, graph: Lineage, sides: tuple[Snapshot, Snapshot], options: PageOptions
-) -> ChangePage:
-    return diff_page(engine.store, graph, sides, options.wanted, options.limit, options.cursor)
+def _joint(lanes: int, column: int, mark: str) -> str:
+    """A line on which the lane at `column` leaves or meets the one to its left."""
+    left = " ".join("|" for _ in range(column))
+    right = "".join(" |" for _ in range(lanes - column - 1))
+    return f"{left}{mark}{right}"

@@ -1,19 +1,23 @@
-"""Create and open graphs."""
+"""Create, open and restore graphs."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.schema_source import SchemaSource, read_schema
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import check_readable, read_stamp
 from omnigraph.manifest.layout import MANIFEST, SCHEMAS
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from omnigraph.graph.schema_changes import SchemaSource
+    from omnigraph.maintain.backup import BackupReport
 
 Uri = str | os.PathLike[str]
 
@@ -30,6 +34,7 @@ def init(
     `schema` is schema text, the path of a `.pg` file, or a catalog.
     """
     from omnigraph.commit.creation import create_graph
+    from omnigraph.graph.schema_changes import read_schema
 
     catalog, source = read_schema(schema)
     chosen = settings or Settings()
@@ -46,7 +51,10 @@ def open_graph(
     read_only: bool = False,
     settings: Settings | None = None,
 ) -> Graph:
-    """Open an existing graph. For writing: migrate an old format and recover dead writers first."""
+    """Open an existing graph.
+
+    Opening for writing first migrates an old format and recovers what dead writers left.
+    """
     chosen = settings or Settings()
     store = open_store(uri, chosen)
     check_readable(_stamp(store))
@@ -59,6 +67,19 @@ def open_graph(
     if not read_only:
         graph.refresh()
     return graph
+
+
+def restore_graph(
+    source: Uri,
+    target: Uri,
+    *,
+    settings: Settings | None = None,
+) -> BackupReport:
+    """Put a backup back at an empty address: where the graph was, or anywhere else."""
+    from omnigraph.maintain.backup import restore
+
+    chosen = settings or Settings()
+    return restore(open_store(source, chosen), open_store(target, chosen))
 
 
 def _stamp(store: Store) -> int:

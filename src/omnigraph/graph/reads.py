@@ -1,4 +1,7 @@
-"""Reads on one snapshot."""
+"""Reads of one snapshot: a state of a branch, the entities of a type, a blob.
+
+Nothing that writes a graph is imported here, because reads must start quickly.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,21 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.errors import InvalidArgument
+from omnigraph.catalog.model import EdgeType
+from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
+from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.scalars import BlobType
 
 
 def snapshot(engine: Engine, branch: str, at: str | None) -> Snapshot:
     if at is not None:
         return engine.commits.snapshot_at(at, branch)
     return engine.reader.snapshot(*engine.reader.branch(branch))
-
-
-def format_version(engine: Engine) -> int:
-    return engine.reader.format_version
 
 
 def read_type(
@@ -47,3 +50,26 @@ def _id_array(ids: Sequence[str]) -> pa.Array:
     if isinstance(ids, str) or not all(isinstance(i, str) for i in ids):
         raise InvalidArgument(f"ids must be a list of strings, got {ids!r}")
     return pa.array(list(ids), pa.string())
+
+
+def blob(
+    engine: Engine, snapshot: Snapshot, kind: str, type_name: str, entity_id: str, name: str
+) -> StoredBlob:
+    """The blob property `name` of one entity; `kind` is `node` or `edge`."""
+    entity = snapshot.catalog.resolve(type_name)
+    found = EntityKind.EDGE if isinstance(entity, EdgeType) else EntityKind.NODE
+    if kind != found.value:
+        raise InvalidArgument(f"{type_name} is a type of {found.value}s, not of {kind}s")
+    declared = next((p for p in entity.properties if p.name == name), None)
+    if declared is None or not isinstance(declared.type, BlobType):
+        blobs = ", ".join(p.name for p in entity.properties if isinstance(p.type, BlobType))
+        raise InvalidArgument(f"{type_name} has no blob {name!r}; it has: {blobs or 'none'}")
+    stored = find_blob(engine.store.open(snapshot.pin(entity.table_key).at), entity_id, name)
+    if stored is None:
+        raise NotFound(
+            f"{type_name} {entity_id!r} is not there or has no {name!r}",
+            type=type_name,
+            id=entity_id,
+            property=name,
+        )
+    return stored

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from omnigraph.commit.intents import Intent
-from omnigraph.errors import NotFound, SnapshotReclaimed, StorageFailure
+from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed, StorageFailure
 from omnigraph.lance_store.dataset_files import (
     LineageFiles,
     fork_points,
@@ -42,6 +42,7 @@ from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.values.clock import ulid_micros
+from omnigraph.values.temporal import duration_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ class Retention:
     """The newest so many commits; None: all, unless `older_than_micros` is given."""
     older_than_micros: int | None
     """Those that were the head less long ago than this."""
+
+    @classmethod
+    def of(cls, keep: object, older_than: object) -> Retention:
+        """From the arguments of a caller; `older_than` is a timedelta or a text like `7d`."""
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise InvalidArgument(f"keep is a number of commits from 1 on, got {keep!r}")
+        return cls(keep, None if older_than is None else duration_micros(older_than))
 
     def keeps(self, position: int, superseded_at: int | None, now: int) -> bool:
         """`position` counts from 0, the head; `superseded_at` is when the next commit came."""

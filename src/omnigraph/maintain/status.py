@@ -1,4 +1,4 @@
-"""How a graph stands: fragments, deletions, index coverage, history, pending writers, bytes."""
+"""The state of a graph: `graph_status` of all branches and tables, `index_status` of one branch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages
+from omnigraph.lance_store.search.indexes import coverage
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.table_upkeep import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState
@@ -17,6 +19,7 @@ from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.indexes import IndexKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,21 @@ class GraphStatus:
     history_bytes: int
     schemas: int
     bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """One declared index and the rows that it covers; pending rows are searched without it."""
+
+    type_name: str
+    property: str
+    kind: str
+    built: bool
+    covered_rows: int
+    pending_rows: int
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -159,3 +177,30 @@ def _table_status(
         bytes=lineage.size if owned and lineage else 0,
         due=owned and is_due(layout, settings),
     )
+
+
+_KIND_NAMES = {
+    IndexKind.SORTED: "btree",
+    IndexKind.FULL_TEXT: "full_text",
+    IndexKind.SUBSTRING: "ngram",
+    IndexKind.LIST: "label_list",
+    IndexKind.VECTOR: "vector",
+}
+
+
+def index_status(reader: ManifestReader, branch: str) -> list[IndexStatus]:
+    snapshot = reader.snapshot(*reader.branch(branch))
+    return [
+        IndexStatus(
+            type_name=entity.name,
+            property=index.column,
+            kind=_KIND_NAMES[index.kind],
+            built=index.built,
+            covered_rows=index.covered_rows,
+            pending_rows=index.pending_rows,
+        )
+        for entity in snapshot.catalog.entity_types()
+        for index in coverage(
+            reader.store.open(snapshot.pin(entity.table_key).at), wanted_indexes(entity)
+        )
+    ]

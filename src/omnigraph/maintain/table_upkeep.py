@@ -1,7 +1,13 @@
-"""Physical upkeep of single tables through the one write path; no answer changes."""
+"""Compact tables and build their indexes, through the one write path; no answer changes.
+
+`Upkeep` looks after the tables of branches; `optimize_table` and `index_table` after one table.
+`TableWork` is the part that takes long: rewriting files and building indexes, in this process or
+on Spark. `look_at` and `is_due` tell whether a table needs it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,16 +16,18 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
-from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.errors import ExpectedVersionMismatch, NotFound
 from omnigraph.lance_store.reads.scan import TableShape, table_shape
 from omnigraph.lance_store.search.indexes import coverage
 from omnigraph.lance_store.staging.compaction import plan_compaction, run_compaction
 from omnigraph.lance_store.staging.index_builds import build_indexes, inherits_indexes, plan_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
 from omnigraph.settings.models import MaintenanceSettings
-from omnigraph.values.identifiers import TableKey
+from omnigraph.values.identifiers import MAIN, TableKey
 from omnigraph.values.indexes import BuiltIndex, IndexBuild
 from omnigraph.writes.changeset import (
     AdoptCompaction,
@@ -28,9 +36,14 @@ from omnigraph.writes.changeset import (
     LeaveInheritedIndexes,
 )
 
+_FEWEST_DELETED = 1000
+
+
+_INDEX_ATTEMPTS = 5
+
 
 class TableWork(Protocol):
-    """Makes files that belong to nobody yet; what becomes of them is decided by a commit."""
+    """Writes files that no version of a table names yet; a commit adopts them or drops them."""
 
     def compact(self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
         """`run_compaction` of each task."""
@@ -56,50 +69,89 @@ class LocalWork:
 HERE = LocalWork()
 
 
-_FEWEST_DELETED = 1000
-
-
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """`unindexed_rows` are those outside the index that lags most."""
+class Upkeep:
+    """Upkeep of the tables of branches, as one actor.
 
-    shape: TableShape
-    indexes: int
-    unindexed_rows: int
+    A writer that commits to a table at the same time wins. The methods return the names of the
+    types that were left undone because of that.
+    """
 
+    reader: ManifestReader
+    transaction: Transaction
+    actor: str | None
+    work: TableWork = HERE
 
-def look_at(
-    store: Store, pin: TablePin, entity: EntityType, settings: MaintenanceSettings
-) -> Layout:
-    dataset = store.open(pin.at)
-    wanted = coverage(dataset, wanted_indexes(entity))
-    return Layout(
-        table_shape(dataset, settings.compacted_rows),
-        sum(c.built for c in wanted),
-        max((c.pending_rows for c in wanted if c.built), default=0),
-    )
+    def optimize(self, branch: str | None, types: Sequence[str] | None) -> list[str]:
+        """Compact and index one branch; None is all branches, with names as `branch: type`."""
+        if branch is not None:
+            return self._optimize_branch(branch, types)
+        behind = []
+        known = False
+        for name in self.reader.branch_refs.names():
+            try:
+                wanted = None if types is None else self._owned(name, types)
+                known = known or types is None or wanted is not None
+                if types is None or wanted:
+                    behind += [f"{name}: {t}" for t in self._optimize_branch(name, wanted)]
+            except NotFound:
+                continue  # the branch was deleted after its name was listed
+        if types is not None and not known:
+            self._tables(MAIN, types)  # raises NotFound with the name of the unknown type
+        return behind
 
+    def ensure_indices(self, branch: str, types: Sequence[str] | None) -> list[str]:
+        behind = []
+        pace = Pace(work=self.work)
+        for key in self._tables(branch, types):
+            attempts = (
+                index_table(self.transaction, branch, key, self.actor, pace)
+                for _ in range(_INDEX_ATTEMPTS)
+            )
+            if not any(attempts):
+                behind.append(key.type_name)
+        return behind
 
-def is_due(layout: Layout, settings: MaintenanceSettings) -> bool:
-    shape = layout.shape
-    much_deleted = shape.deleted_rows > max(
-        _FEWEST_DELETED, shape.stored_rows * settings.deleted_share
-    )
-    return (
-        shape.small_fragments >= settings.fragments
-        or much_deleted
-        or layout.unindexed_rows >= settings.unindexed_rows
-    )
+    def _optimize_branch(self, branch: str, types: Sequence[str] | None) -> list[str]:
+        pace = Pace(work=self.work)
+        behind = []
+        for key in self._tables(branch, types):
+            tell(f"optimizing {key.type_name} on {branch}")
+            if not optimize_table(self.transaction, branch, key, self.actor, pace):
+                behind.append(key.type_name)
+        return behind
+
+    def _tables(self, branch: str, types: Sequence[str] | None) -> list[TableKey]:
+        """The tables of these types; None is every table that the branch owns.
+
+        Tables that a branch shares are left out, because upkeep of one would fork it.
+        """
+        ref, state = self.reader.branch(branch)
+        if types is None:
+            return [key for key, pin in state.tables.items() if pin.owner == ref.incarnation]
+        catalog = self.reader.snapshot(ref, state).catalog
+        return [catalog.resolve(name).table_key for name in types]
+
+    def _owned(self, branch: str, types: Sequence[str]) -> list[str] | None:
+        """Those of `types` whose table the branch owns; None when it knows none of them."""
+        named = []
+        for name in types:
+            try:
+                named += self._tables(branch, [name])
+            except NotFound:
+                continue  # only the schema of another branch has it
+        owned = set(self._tables(branch, None))
+        return [key.type_name for key in named if key in owned] if named else None
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How thoroughly, who does the work, and whether writers of this host wait meanwhile."""
+    """How thorough upkeep is, where the work is done, and whether writers wait for it."""
 
     rows_per_fragment: int | None = None
-    """Larger fragments are left alone; None: all that can be merged are."""
+    """Fragments of more rows are left alone; None merges all that can be merged."""
     in_turn: bool = False
-    """Queue up like a write: nobody gets in between, for as long as it takes."""
+    """Wait in the queue of this host like a write; other writers then wait for the whole pass."""
     work: TableWork = HERE
 
 
@@ -113,10 +165,11 @@ def optimize_table(
     actor_id: str | None,
     pace: Pace = THOROUGH,
 ) -> bool:
-    """Extend the indexes, then compact; False when a writer got in between and won.
+    """Extend the indexes, then compact; False when another writer committed first.
 
-    Indexes first: Lance does not compact fragments of different index coverage together. And once
-    more afterwards: on a branch the first compaction needs the inherited ones out of its way.
+    Indexes come first, because Lance does not compact fragments of different index coverage
+    together. They come again at the end, because on a branch the first compaction has to drop the
+    inherited ones.
     """
     request = _request("optimize", branch, key, actor_id, pace)
     store = transaction.store
@@ -150,7 +203,7 @@ def index_table(
     actor_id: str | None,
     pace: Pace = THOROUGH,
 ) -> bool:
-    """Build what the schema declares and is not there yet; False as above."""
+    """Build the declared indexes that are missing; False when another writer committed first."""
     store = transaction.store
 
     def build(snapshot: Snapshot) -> ChangeSet:
@@ -184,3 +237,36 @@ def _run(transaction: Transaction, request: WriteRequest, build: Build) -> bool:
     except ExpectedVersionMismatch:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a table; `unindexed_rows` are those outside the index that covers fewest."""
+
+    shape: TableShape
+    indexes: int
+    unindexed_rows: int
+
+
+def look_at(
+    store: Store, pin: TablePin, entity: EntityType, settings: MaintenanceSettings
+) -> Layout:
+    dataset = store.open(pin.at)
+    wanted = coverage(dataset, wanted_indexes(entity))
+    return Layout(
+        table_shape(dataset, settings.compacted_rows),
+        sum(c.built for c in wanted),
+        max((c.pending_rows for c in wanted if c.built), default=0),
+    )
+
+
+def is_due(layout: Layout, settings: MaintenanceSettings) -> bool:
+    shape = layout.shape
+    much_deleted = shape.deleted_rows > max(
+        _FEWEST_DELETED, shape.stored_rows * settings.deleted_share
+    )
+    return (
+        shape.small_fragments >= settings.fragments
+        or much_deleted
+        or layout.unindexed_rows >= settings.unindexed_rows
+    )

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import omnigraph
-from omnigraph.graph.built_once import built_once
+from omnigraph.graph.engine import built_once
 
 
 class Whole:

@@ -1,0 +1,86 @@
+"""`Graph.load` and `Graph.export`: entities in and out in bulk, in this process or on Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.export.export_graph import Exporter, ExportReceipt
+from omnigraph.graph.engine import Engine
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import shown, somebody_watches
+from omnigraph.values.known_names import LOCAL, SPARK, require_engine
+
+if TYPE_CHECKING:
+    from omnigraph.load.options import LoadOptions, LoadReceipt
+
+
+def load(
+    parts: Engine,
+    data: Any,
+    options: LoadOptions,
+    *,
+    from_branch: str | None,
+    engine: str,
+    progress: bool | Callable[[int, int], None] | None,
+) -> LoadReceipt:
+    """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
+    from omnigraph.load.progress import watch_with
+    from omnigraph.spark.engine_choice import choose_engine
+
+    choice = choose_engine(engine, data, options.type_name, parts.settings.pipeline)
+    created = from_branch is not None and _is_missing(parts, options.branch)
+    branch = (
+        parts.lifecycle.fresh(options.branch, from_branch, options.actor)
+        if from_branch is not None and created
+        else nullcontext()
+    )
+    visible = progress is True or (progress is None and somebody_watches())
+    with branch, shown("loading") if visible else nullcontext():
+        loader = parts.loader if choice.engine == LOCAL else parts.spark_loader
+        receipt = loader.load(data, options, watch_with(progress))
+    return replace(
+        receipt,
+        base_branch=from_branch,
+        branch_created=created,
+        engine_reason=choice.reason,
+    )
+
+
+def _is_missing(parts: Engine, branch: str) -> bool:
+    try:
+        parts.reader.branch(branch)
+    except NotFound:
+        return True
+    return False
+
+
+def export(
+    parts: Engine,
+    snapshot: Snapshot,
+    target: str | os.PathLike[str] | BinaryIO | None,
+    types: Sequence[str] | None,
+    *,
+    file_format: str,
+    engine: str,
+) -> ExportReceipt:
+    """Write a snapshot to a path or a stream; None is stdout."""
+    require_engine(engine, "export")
+    if engine == SPARK:
+        if not isinstance(target, str | os.PathLike):
+            raise InvalidArgument("Spark exports to a directory; give a path")
+        from omnigraph.spark.export import SparkExporter
+
+        on_spark = SparkExporter(parts.store, snapshot, parts.settings.pipeline, types)
+        return on_spark.to_directory(os.fspath(target), file_format)
+    exporter = Exporter(parts.store, snapshot, parts.settings.load, types)
+    if isinstance(target, str | os.PathLike):
+        return exporter.to_path(target, file_format)
+    if file_format != "ndjson":
+        raise InvalidArgument("a stream gets ndjson; give a directory for parquet")
+    return exporter.to_stream(sys.stdout.buffer if target is None else target)

@@ -1,0 +1,80 @@
+"""`Graph.apply`: edits of several types, made into one change set and one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import InvalidArgument, NotFound, ValidationFailed
+from omnigraph.graph.engine import Engine
+from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.validate import claims_of, validate_changes
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.writes.changeset import ChangeSet
+from omnigraph.writes.derived import fill_edits
+from omnigraph.writes.shape import Edit, shape_edits
+
+
+def apply_edits(
+    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], terms: CommitTerms
+) -> WriteReceipt:
+    typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
+    shaped = _ShapedEdits(typed)
+    known, _ = engine.reader.by_known_schema(terms.branch, shaped.by, (NotFound, ValidationFailed))
+    # Before the transaction, because a provider may take seconds and other writers would wait.
+    shaped.filled(known, engine.provider)
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        changes = shaped.filled(snapshot.catalog, engine.provider)
+        complete = with_cascades(snapshot, engine.store, changes)
+        validate_changes(snapshot, engine.store, complete, cascaded=True)
+        return complete
+
+    request = terms.request(
+        "apply",
+        shaped.claims(known),
+        repreparable=not any(len(edit.delete) for edit in typed.values()),
+        claims_by=shaped.claims,
+    )
+    return engine.transaction.run(request, build)
+
+
+def _as_edit(type_name: str, edit: Edit | Mapping[str, object]) -> Edit:
+    if isinstance(edit, Edit):
+        return edit
+    if not isinstance(edit, Mapping):
+        raise InvalidArgument(f"{type_name}: expected an Edit or a dict of insert, upsert, delete")
+    unknown = set(edit) - {"insert", "upsert", "delete"}
+    if unknown:
+        raise InvalidArgument(f"{type_name}: {sorted(unknown)} is none of insert, upsert, delete")
+    return Edit(**edit)  # type: ignore[arg-type]
+
+
+class _ShapedEdits:
+    """Edits as changes under a schema; the result for the last schema is kept.
+
+    A transaction asks several times, and the schema seldom changes in between.
+    """
+
+    def __init__(self, edits: Mapping[str, Edit]) -> None:
+        self._edits = edits
+        self._shaped: tuple[Catalog, ChangeSet] | None = None
+        self._filled: tuple[Catalog, ChangeSet] | None = None
+
+    def by(self, catalog: Catalog) -> ChangeSet:
+        if self._shaped is None or self._shaped[0] is not catalog:
+            changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid)
+            self._shaped = catalog, changes
+        return self._shaped[1]
+
+    def filled(self, catalog: Catalog, provider: EmbeddingProvider) -> ChangeSet:
+        """With the vectors that the provider makes of the texts."""
+        if self._filled is None or self._filled[0] is not catalog:
+            self._filled = catalog, fill_edits(catalog, self.by(catalog), provider)
+        return self._filled[1]
+
+    def claims(self, catalog: Catalog) -> Claims:
+        return claims_of(catalog, self.by(catalog))
