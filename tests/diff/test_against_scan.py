@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.diff.change import ChangeFilter
 from omnigraph.diff.snapshot_diff import snapshot_changes
-from omnigraph.graph import history
+from omnigraph.graph import commit_history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.settings.models import HistorySettings, Settings
@@ -52,7 +52,7 @@ def test_recorded_ids_equal_a_scan_and_a_diff_applied_gives_the_other_side(
         for a, b in zip(commits, reversed(commits), strict=True):
             sides = (graph.snapshot(at=a), graph.snapshot(at=b))
             engine, everything = graph.engine, ChangeFilter()
-            lineage = history.lineage(engine, *sides)
+            lineage = commit_history.lineage(engine, *sides)
             found = list(snapshot_changes(engine.store, lineage, sides, everything))
             assert found == list(snapshot_changes(engine.store, None, sides, everything))
             rows = {row["id"]: row for row in graph.read("Person", at=a).to_pylist()}

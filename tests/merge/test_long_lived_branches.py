@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.diff.change import ChangeFilter
 from omnigraph.diff.snapshot_diff import snapshot_changes
 from omnigraph.errors import MergeConflicts
-from omnigraph.graph import history
+from omnigraph.graph import commit_history
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.merge import tables
@@ -123,7 +123,7 @@ def test_over_merges_recorded_ids_equal_a_scan(steps: list[Any]) -> None:
         heads = play(graph, steps)
         for a, b in zip(heads, reversed(heads), strict=True):
             sides = (graph.snapshot(at=a), graph.snapshot(at=b))
-            lineage = history.lineage(graph.engine, *sides)
+            lineage = commit_history.lineage(graph.engine, *sides)
             store, everything = graph.engine.store, ChangeFilter()
             found = list(snapshot_changes(store, lineage, sides, everything))
             assert found == list(snapshot_changes(store, None, sides, everything))

@@ -106,9 +106,9 @@ class Commits:
 
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
-        from omnigraph.graph import history
+        from omnigraph.graph import commit_history
 
-        return history.draw(history.newest_commits(self._engine, branch, limit))
+        return commit_history.draw(commit_history.newest_commits(self._engine, branch, limit))
 
     def changes(
         self,
@@ -122,10 +122,10 @@ class Commits:
     ) -> ChangePage:
         """What a commit changed against its first parent; pages like `Graph.diff`."""
         from omnigraph.diff.change import ChangeFilter
-        from omnigraph.graph import history
+        from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        return history.commit_changes(self._engine, commit_id, wanted, limit, cursor)
+        return commit_history.commit_changes(self._engine, commit_id, wanted, limit, cursor)
 
 
 class Schema:

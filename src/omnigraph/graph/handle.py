@@ -474,10 +474,10 @@ class Graph:
             >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
         """
         from omnigraph.diff.change import ChangeFilter
-        from omnigraph.graph import history
+        from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        return history.diff(self._engine, a, b, wanted, limit, cursor)
+        return commit_history.diff(self._engine, a, b, wanted, limit, cursor)
 
     def changes(
         self,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from omnigraph.graph.history import DrawnCommit, draw
+from omnigraph.graph.commit_history import DrawnCommit, draw
 
 
 def lines(*commits: tuple[str, str]) -> list[str]:
