@@ -40,7 +40,7 @@ def test_spark_workers_ask_a_service_and_a_run_that_fails_is_resumed(
         graph = omnigraph.init(uri, SCHEMA, settings=settings)
         rows = [{"name": f"d{i:02}", "text": f"text {i}"} for i in range(40)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnigraph.graph.writes.fill_edits", lambda _, changes, __: changes)
+            patch.setattr("omnigraph.graph.edits.fill_edits", lambda _, changes, __: changes)
             graph.apply({"Doc": Edit(insert=rows)})
         head = graph.snapshot().graph_commit_id
         service.refuse_after(12)
