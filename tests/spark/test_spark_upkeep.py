@@ -191,5 +191,5 @@ def test_an_index_that_a_writer_outran_is_not_adopted(docs: Graph, monkeypatch: 
 
 
 def test_other_engines_are_refused(scattered: Graph) -> None:
-    with pytest.raises(InvalidArgument, match="there is: local, spark"):
+    with pytest.raises(InvalidArgument, match="known engines: local, spark"):
         scattered.optimize(engine="flink")

@@ -1,4 +1,4 @@
-"""Entity type -> the Arrow schema of its table, system columns included."""
+"""The Arrow schema of an entity type's table, and the values of its `@default` annotations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from omnigraph.values.arrow_types import arrow_field
 from omnigraph.values.coercion import coerce
 
 
+def table_schema(entity: EntityType) -> pa.Schema:
+    """`id` (for edges also `src` and `dst`), then the properties in the order of declaration."""
+    system = [ID, SOURCE, TARGET] if isinstance(entity, EdgeType) else [ID]
+    fields = [pa.field(name, pa.string(), nullable=False) for name in system]
+    fields += [arrow_field(p.name, p.type, nullable=p.nullable) for p in entity.properties]
+    return pa.schema(fields)
+
+
 def default_values(entity: EntityType) -> dict[str, Any]:
     """The typed values of the properties that have a default."""
     literals = ((p, default_of(p)) for p in entity.properties)
@@ -18,18 +26,13 @@ def default_values(entity: EntityType) -> dict[str, Any]:
 
 
 def default_column(entity: EntityType, field: pa.Field, rows: int) -> pa.Array:
-    """A column that the input does not have."""
+    """The column of a property that the input leaves out: its default, else NULL.
+
+    A NULL that the input contains stays NULL; a default replaces only what is left out.
+    """
     value = default_values(entity).get(field.name)
     return (
         pa.repeat(pa.scalar(value, field.type), rows)
         if value is not None
         else pa.nulls(rows, field.type)
     )
-
-
-def table_schema(entity: EntityType) -> pa.Schema:
-    """`id` (+ `src`, `dst`) then the properties in declaration order."""
-    system = [ID, SOURCE, TARGET] if isinstance(entity, EdgeType) else [ID]
-    fields = [pa.field(name, pa.string(), nullable=False) for name in system]
-    fields += [arrow_field(p.name, p.type, nullable=p.nullable) for p in entity.properties]
-    return pa.schema(fields)

@@ -1,4 +1,8 @@
-"""Rename-stable ids of types and properties, and the schema fingerprint."""
+"""Identities of types and properties, which survive renames, and the schema fingerprint.
+
+A new schema text has names only. `carry_identities` gives its types and properties the identities
+of the old catalog; `with_identities` gives the first identities.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,51 @@ from omnigraph.catalog.serialize import catalog_to_json
 from omnigraph.values.identifiers import fnv1a64_hex
 
 _T = TypeVar("_T", NodeType, EdgeType, Property)
+_FINGERPRINT = "_fingerprint"
+
+
+def with_identities(catalog: Catalog) -> Catalog:
+    """Give every type and property without an identity one that is derived from its name."""
+    return replace(
+        catalog,
+        nodes=tuple(_identify_node(node) for node in catalog.nodes),
+        edges=tuple(_identify_edge(edge) for edge in catalog.edges),
+    )
+
+
+def fingerprint(catalog: Catalog) -> str:
+    """A hash of the catalog; equal catalogs have equal fingerprints."""
+    # Kept beside the frozen fields, because the cache of compiled queries needs it on every call.
+    known: str | None = catalog.__dict__.get(_FINGERPRINT)
+    if known is None:
+        canonical = json.dumps(catalog_to_json(catalog), sort_keys=True, separators=(",", ":"))
+        known = hashlib.sha256(canonical.encode()).hexdigest()
+        catalog.__dict__[_FINGERPRINT] = known
+    return known
+
+
+def _identify_node(node: NodeType) -> NodeType:
+    return replace(
+        node,
+        identity=node.identity or fnv1a64_hex(f"node:{node.name}"),
+        properties=_identify_properties(node.properties),
+    )
+
+
+def _identify_edge(edge: EdgeType) -> EdgeType:
+    return replace(
+        edge,
+        identity=edge.identity or fnv1a64_hex(f"edge:{edge.name}"),
+        properties=_identify_properties(edge.properties),
+    )
+
+
+def _identify_properties(properties: tuple[Property, ...]) -> tuple[Property, ...]:
+    return tuple(replace(p, identity=p.identity or fnv1a64_hex(p.name)) for p in properties)
 
 
 def counterpart(new: _T, old: Sequence[_T]) -> _T | None:
-    """What `new` was called before: by `@rename_from` when that still exists, else by name."""
+    """What `new` was in the old catalog: the one of the same name, else that of `@rename_from`."""
     by_name = {item.name: item for item in old}
     source = renamed_from(new.annotations)
     if new.name in by_name:
@@ -33,7 +78,7 @@ def counterpart(new: _T, old: Sequence[_T]) -> _T | None:
 
 
 def carry_identities(old: Catalog, new: Catalog) -> Catalog:
-    """`new` with the identities of `old` for everything that is the same thing renamed or not."""
+    """`new`, with the identities of `old` for all types and properties that `old` has."""
     return replace(
         new,
         nodes=tuple(_carry_node(n, counterpart(n, old.nodes), old) for n in new.nodes),
@@ -73,7 +118,7 @@ def _carry_properties(new: tuple[Property, ...], old: tuple[Property, ...]) -> t
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    """A new thing under a name that was used before is still a new thing."""
+    """An identity for a new type or property; never one that an old one of that name has."""
     identity, attempt = fnv1a64_hex(name), 1
     while identity in taken:
         attempt += 1
@@ -84,7 +129,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 def _keep_key_order(
     new: NodeType, before: NodeType | None, properties: tuple[Property, ...]
 ) -> tuple[Constraint, ...]:
-    """Ids spell key members in the order fixed at creation, whatever they are called now."""
+    """Ids spell the key in the order fixed at creation, so the old order stays after a rename."""
     if before is None:
         return new.constraints
     identity = {p.name: p.identity for p in before.properties}
@@ -94,46 +139,3 @@ def _keep_key_order(
         Key(tuple(old_order)) if isinstance(c, Key) and set(c.properties) == set(old_order) else c
         for c in new.constraints
     )
-
-
-_FINGERPRINT = "_fingerprint"
-
-
-def with_identities(catalog: Catalog) -> Catalog:
-    """Give every type and property without an identity the one derived from its name now."""
-    return replace(
-        catalog,
-        nodes=tuple(_identify_node(node) for node in catalog.nodes),
-        edges=tuple(_identify_edge(edge) for edge in catalog.edges),
-    )
-
-
-def fingerprint(catalog: Catalog) -> str:
-    """Equal for equal catalogs, whatever text they came from."""
-    # Kept beside the frozen fields: the compiled-query cache asks for it on every call.
-    known: str | None = catalog.__dict__.get(_FINGERPRINT)
-    if known is None:
-        canonical = json.dumps(catalog_to_json(catalog), sort_keys=True, separators=(",", ":"))
-        known = hashlib.sha256(canonical.encode()).hexdigest()
-        catalog.__dict__[_FINGERPRINT] = known
-    return known
-
-
-def _identify_node(node: NodeType) -> NodeType:
-    return replace(
-        node,
-        identity=node.identity or fnv1a64_hex(f"node:{node.name}"),
-        properties=_identify_properties(node.properties),
-    )
-
-
-def _identify_edge(edge: EdgeType) -> EdgeType:
-    return replace(
-        edge,
-        identity=edge.identity or fnv1a64_hex(f"edge:{edge.name}"),
-        properties=_identify_properties(edge.properties),
-    )
-
-
-def _identify_properties(properties: tuple[Property, ...]) -> tuple[Property, ...]:
-    return tuple(replace(p, identity=p.identity or fnv1a64_hex(p.name)) for p in properties)

@@ -1,4 +1,4 @@
-"""Entity type -> the indexes its table wants. A pure function of the catalog."""
+"""The indexes that the table of an entity type wants; a pure function of the catalog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
     types = {p.name: p.type for p in entity.properties}
     for constraint in entity.constraints:
         if isinstance(constraint, Unique):
-            # Writes look for the values they bring: without an index that is a scan of the column.
+            # Every write looks up its values here; without an index it would scan the column.
             for name in constraint.properties:
                 if name in types and _is_looked_up(types[name]):
                     spec = IndexSpec(name, IndexKind.SORTED)
@@ -31,7 +31,7 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
             continue
         options = dict(constraint.options) if isinstance(constraint, Index) else {}
         for name in constraint.properties:
-            # `@index(src)` on an edge names a system column, which is indexed anyway.
+            # `@index(src)` on an edge names a system column, which always has an index.
             for kind in _kinds(types[name], options) if name in types else ():
                 recall = float(options.get("recall", DEFAULT_RECALL))
                 if (name, kind) not in wanted or "recall" in options:
@@ -40,7 +40,7 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
 
 
 def _is_looked_up(value_type: ValueType) -> bool:
-    """Values of this type are found through a filter; others are compared after reading them."""
+    """A filter can find values of this type; values of other types are compared after reading."""
     match value_type:
         case ScalarType() | EnumType():
             return True

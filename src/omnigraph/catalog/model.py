@@ -1,4 +1,7 @@
-"""What a graph is made of: frozen, compared by value, independent of text and storage."""
+"""The catalog: types, properties, constraints and annotations of a graph.
+
+All of it is frozen, compared by value, and independent of schema text and storage.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,39 @@ from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import LiteralValue, ValueType
 
+ID = "id"
+SOURCE = "src"
+TARGET = "dst"
+"""System columns: every table has `id`, the table of an edge type has `src` and `dst` too."""
+
+ENDPOINT_COLUMNS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
+"""The words for the endpoints of an edge in queries and constraints, and their columns."""
+
+_SPELLED = {SOURCE: "from", TARGET: "to"}
+
+
+def spelled(column: str) -> str:
+    """A column as users write it; `src` and `dst` are reserved, so they are always endpoints."""
+    return _SPELLED.get(column, column)
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Names the node: `id` is the canonical spelling of these properties, in this order."""
+    """Identifies a node: its `id` is spelled from these properties, in this order."""
 
     properties: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """No two entities share this tuple; tuples with a NULL are ignored."""
+    """No two entities have equal values in all of these properties; a NULL equals nothing."""
 
     properties: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The user wants lookups and search on these properties to be fast."""
+    """Lookups and searches on these properties use an index."""
 
     properties: tuple[str, ...]
     options: tuple[tuple[str, str | int | float | bool], ...] = ()
@@ -36,7 +54,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Inclusive bounds; None is open."""
+    """Inclusive bounds of a value; None leaves that side open."""
 
     property: str
     minimum: int | float | str | None
@@ -62,21 +80,9 @@ class Cardinality:
 Constraint = Key | Unique | Index | Range | Check
 
 
-ID = "id"
-SOURCE = "src"
-TARGET = "dst"
-
-_SPELLED = {SOURCE: "from", TARGET: "to"}
-
-
-def spelled(column: str) -> str:
-    """A column as users write it: `src` and `dst` are reserved, so they are always the ends."""
-    return _SPELLED.get(column, column)
-
-
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """`@name(arguments, option=value)`; unknown ones are kept, not judged."""
+    """`@name(arguments, option=value)`. Annotations with an unknown name are kept."""
 
     name: str
     arguments: tuple[LiteralValue, ...] = ()
@@ -85,7 +91,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One typed property. `identity` survives renames."""
+    """One typed property. `identity` stays the same after a rename."""
 
     name: str
     type: ValueType
@@ -96,7 +102,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceType:
-    """Properties that several node types share; no table of its own."""
+    """Properties that several node types share; an interface has no table."""
 
     name: str
     properties: tuple[Property, ...]
@@ -106,7 +112,7 @@ class InterfaceType:
 
 @dataclass(frozen=True)
 class NodeType:
-    """A node type with its interfaces' properties already copied in."""
+    """A node type; the properties of its interfaces are among its own."""
 
     name: str
     properties: tuple[Property, ...] = ()
@@ -121,7 +127,7 @@ class NodeType:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """Key members in id order; empty when ids are ULIDs."""
+        """Properties of the key, in the order of the id; empty when ids are ULIDs."""
         return next((c.properties for c in self.constraints if isinstance(c, Key)), ())
 
 
@@ -179,7 +185,7 @@ class Catalog:
         return found
 
     def resolve(self, type_name: str) -> EntityType:
-        """A type by its bare name; node and edge types share one namespace."""
+        """The type of this name; node and edge types share one namespace."""
         found = self.node_types.get(type_name) or self.edge_types.get(type_name)
         if found is None:
             hint = did_you_mean(type_name, (t.name for t in self.entity_types()))
@@ -191,7 +197,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """`@embed("bio", model="…")`: which property a vector is made from, and by which model."""
+    """`@embed("bio", model="…")`: the property that a vector is made from, and the model."""
 
     source: str
     model: str | None
@@ -202,13 +208,13 @@ def find_annotation(annotations: tuple[Annotation, ...], name: str) -> Annotatio
 
 
 def default_of(declared: Property) -> LiteralValue:
-    """The literal of `@default`, None when there is none: NULL is the default then anyway."""
+    """The literal of `@default`; None without one, because NULL is then the default."""
     found = find_annotation(declared.annotations, "default")
     return found.arguments[0] if found else None
 
 
 def renamed_from(annotations: tuple[Annotation, ...]) -> str | None:
-    """The name of `@rename_from`."""
+    """The old name that `@rename_from` gives."""
     found = find_annotation(annotations, "rename_from")
     return str(found.arguments[0]) if found and found.arguments else None
 

@@ -1,4 +1,4 @@
-"""Catalog <-> persisted JSON."""
+"""The catalog as the JSON that a graph stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 def catalog_to_json(catalog: Catalog) -> Json:
     return {
-        "interfaces": [_interface_to_json(i) for i in catalog.interfaces],
+        "interfaces": [_common_to_json(i) for i in catalog.interfaces],
         "nodes": [
             {**_common_to_json(n), "implements": list(n.implements), "identity": n.identity}
             for n in catalog.nodes
@@ -75,10 +75,6 @@ def catalog_from_json(data: Json) -> Catalog:
         ),
         interfaces=tuple(InterfaceType(**_common_from_json(i)) for i in data["interfaces"]),
     )
-
-
-def _interface_to_json(interface: InterfaceType) -> Json:
-    return _common_to_json(interface)
 
 
 def _common_to_json(entity: NodeType | EdgeType | InterfaceType) -> Json:

@@ -17,7 +17,7 @@ from omnigraph.catalog.arrow_schema import default_values, table_schema
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.values.coercion import coerce, describe
-from omnigraph.values.json_values import MANAGED, parse_blob
+from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
 
@@ -111,7 +111,7 @@ class BlobBases:
         self._bases = [_base(base) for base in bases]
 
     def read(self, text: str) -> bytes:
-        path = None if text.startswith(MANAGED) else self._allowed(text)
+        path = None if text.startswith(BLOB_PREFIX) else self._allowed(text)
         if path is None:
             return parse_blob(text)
         try:

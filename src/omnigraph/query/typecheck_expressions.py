@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from omnigraph.catalog.model import SOURCE, TARGET
+from omnigraph.catalog.model import ENDPOINT_COLUMNS
 from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import (
@@ -28,8 +28,6 @@ from omnigraph.values.scalars import (
     ScalarKind,
     ScalarType,
 )
-
-_ENDPOINT_COLUMNS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
 
 _FOREIGN_WORDS = {
     "where": "a filter stands in the match block without `where`",
@@ -176,8 +174,8 @@ class ExpressionChecker:
             return None
         if name == "id":
             return ex.PropertyOf(variable, "id", ex.STRING, variable.nullable)
-        if variable.kind is ex.VariableKind.EDGE and name in _ENDPOINT_COLUMNS:
-            return ex.PropertyOf(variable, _ENDPOINT_COLUMNS[name], ex.STRING, variable.nullable)
+        if variable.kind is ex.VariableKind.EDGE and name in ENDPOINT_COLUMNS:
+            return ex.PropertyOf(variable, ENDPOINT_COLUMNS[name], ex.STRING, variable.nullable)
         return self._stored(variable, ref)
 
     def _stored(self, variable: ex.Variable, ref: ast.PropertyExpr) -> ex.Expression | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.catalog.model import (
+    ENDPOINT_COLUMNS,
     ID,
     SOURCE,
     TARGET,
@@ -22,8 +23,6 @@ from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
-
-_ENDPOINTS = {"from": SOURCE, "src": SOURCE, "to": TARGET, "dst": TARGET}
 
 
 class WriteChecker:
@@ -98,8 +97,8 @@ class WriteChecker:
         def resolve(ref: ast.NameExpr) -> ex.Expression | None:
             if ref.name == ID:
                 return ex.RowProperty(ID, ex.STRING)
-            if isinstance(entity, EdgeType) and ref.name in _ENDPOINTS:
-                return ex.RowProperty(_ENDPOINTS[ref.name], ex.STRING)
+            if isinstance(entity, EdgeType) and ref.name in ENDPOINT_COLUMNS:
+                return ex.RowProperty(ENDPOINT_COLUMNS[ref.name], ex.STRING)
             declared = _property(entity, ref.name)
             if declared is None:
                 self._unknown_property(entity, Name(ref.name, ref.span))
@@ -149,14 +148,18 @@ class WriteChecker:
         return tuple(complete) if len(complete) == len(built) else None
 
     def _is_column(self, entity: EntityType, name: str) -> bool:
-        is_end = isinstance(entity, EdgeType) and name in _ENDPOINTS
+        is_end = isinstance(entity, EdgeType) and name in ENDPOINT_COLUMNS
         return is_end or name == ID or _property(entity, name) is not None
 
     def _column_of(self, entity: EntityType, name: Name) -> str | None:
         if not self._is_column(entity, name.text):
             self._unknown_property(entity, name)
             return None
-        return _ENDPOINTS.get(name.text, name.text) if isinstance(entity, EdgeType) else name.text
+        return (
+            ENDPOINT_COLUMNS.get(name.text, name.text)
+            if isinstance(entity, EdgeType)
+            else name.text
+        )
 
     def _assignment(
         self,
@@ -200,7 +203,7 @@ class WriteChecker:
         key = entity.key if isinstance(entity, NodeType) else ()
         for assignment in written.assignments:
             name = assignment.name.text
-            is_end = isinstance(entity, EdgeType) and name in _ENDPOINTS
+            is_end = isinstance(entity, EdgeType) and name in ENDPOINT_COLUMNS
             if name == ID or name in key or is_end:
                 what = "the key" if name in key else "an endpoint" if is_end else "the id"
                 self._found.error(
@@ -225,7 +228,7 @@ class WriteChecker:
             and embedding_of(p) is None
         ]
         if isinstance(entity, EdgeType):
-            ends = {_ENDPOINTS[name] for name in given if name in _ENDPOINTS}
+            ends = {ENDPOINT_COLUMNS[name] for name in given if name in ENDPOINT_COLUMNS}
             missing += [
                 word for word, column in (("from", SOURCE), ("to", TARGET)) if column not in ends
             ]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from omnigraph.catalog.model import (
-    SOURCE,
-    TARGET,
+    ENDPOINT_COLUMNS,
     Cardinality,
     Check,
     Constraint,
@@ -34,7 +33,6 @@ from omnigraph.values.scalars import (
 )
 
 PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
-_ENDPOINTS = {"src": SOURCE, "dst": TARGET, "from": SOURCE, "to": TARGET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +138,8 @@ def _property_name(
             _SHAPES[annotation.name],
         )
         return None
-    if body.on_edge and name in _ENDPOINTS:
-        return _ENDPOINTS[name]
+    if body.on_edge and name in ENDPOINT_COLUMNS:
+        return ENDPOINT_COLUMNS[name]
     if name not in body.properties:
         found.error(
             codes.UNKNOWN_PROPERTY,

@@ -1,4 +1,6 @@
-"""The operator's file: who acts, which graph is meant when none is named, and the settings.
+"""The config file: the actor, the graph for commands that name none, and the settings.
+
+A wrong value is reported with the file and the key. Example:
 
 operator:
   actor: alice
@@ -24,102 +26,8 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.settings.models import Settings
 from omnigraph.values.known_names import did_you_mean
 
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-_LONGEST_SHOWN = 60
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigPlace:
-    """A key of a config file, or the whole of it."""
-
-    file: Path
-    key: str = ""
-
-    def below(self, name: str) -> ConfigPlace:
-        return ConfigPlace(self.file, f"{self.key}.{name}" if self.key else name)
-
-    def refuse(self, problem: str) -> NoReturn:
-        what = f"`{self.key}`" if self.key else "the file"
-        details = {"key": self.key} if self.key else {}
-        raise InvalidArgument(f"{self.file}: {what} {problem}", file=str(self.file), **details)
-
-    def mapping(self, value: Any, known: Iterable[str] | None) -> dict[str, Any]:
-        """`key: value` lines, nothing counting as none of them; `known` None is any key."""
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.refuse("must hold `key: value` lines")
-        for key in value:
-            if known is not None and key not in known:
-                place = self.below(str(key))
-                hint = did_you_mean(str(key), known)
-                raise InvalidArgument(
-                    f"{self.file}: unknown key `{place.key}`; {hint}",
-                    file=str(self.file),
-                    key=place.key,
-                )
-        return value
-
-    def value(self, value: Any, wanted: Any) -> Any:
-        """`value` as the type of a setting: `bool`, `int | None`, `Literal[…]`, `tuple[str, …]`."""
-        options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
-        if value is None and NoneType in options:
-            return None
-        wanted = next(option for option in options if option is not NoneType)
-        match get_origin(wanted):
-            case found if found is Literal:
-                return self._choice(value, get_args(wanted))
-            case found if found is tuple:
-                return self._several(value, get_args(wanted)[0])
-        return self._scalar(value, wanted)
-
-    def seen_from_file(self, path: str) -> str:
-        """Relative paths start at the config file, `~` is the home directory."""
-        if not path or "://" in path:
-            return path
-        return str(self.file.absolute().parent / os.path.expanduser(path))  # noqa: PTH111 - never raises
-
-    def _scalar(self, value: Any, wanted: Any) -> Any:
-        if wanted is float and type(value) is int:
-            value = float(value)
-        if type(value) is not wanted or (wanted is str and "\0" in value):
-            self.refuse(f"must be {_NAMES[wanted]}, got {_shown(value)}")
-        if wanted is float and not math.isfinite(value):
-            self.refuse(f"must be a finite number, got {value!r}")
-        return value
-
-    def _choice(self, value: Any, known: tuple[str, ...]) -> str:
-        if not isinstance(value, str) or value not in known:
-            self.refuse(f"must be one of {', '.join(known)}, got {_shown(value)}")
-        return value
-
-    def _several(self, value: Any, item: Any) -> tuple[Any, ...]:
-        if get_origin(item) is tuple:
-            return tuple(
-                (str(name), self.below(str(name)).spelt(setting))
-                for name, setting in self.mapping(value, None).items()
-            )
-        if not isinstance(value, list):
-            self.refuse(f"must be a list, got {_shown(value)}")
-        return tuple(
-            ConfigPlace(self.file, f"{self.key}[{at}]").value(element, item)
-            for at, element in enumerate(value)
-        )
-
-    def spelt(self, value: Any) -> str:
-        """A text for somebody else's settings: YAML's numbers and booleans as they are written."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int | float):
-            return str(value)
-        return str(self._scalar(value, str))
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-
-
+_TEXTS = {"operator": ("actor",), "defaults": ("store",)}
+_SETTINGS = "settings"
 _PATHS = frozenset(
     ("cache_directory", "spill_directory", "temp_directory", "journal_dir", "log_file")
 )
@@ -143,54 +51,13 @@ _MAY_BE_ZERO = frozenset(
     )
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def settings_of(body: Any, place: ConfigPlace) -> Settings:
-    """Every part and every field by its name; what is not there keeps its default."""
-    parts = get_type_hints(Settings)
-    given = place.mapping(body, parts)
-    return Settings(
-        **{name: _part_of(given[name], parts[name], place.below(name)) for name in given}
-    )
-
-
-def _part_of(body: Any, part: type, place: ConfigPlace) -> Any:
-    types = get_type_hints(part)
-    given = place.mapping(body, [field.name for field in fields(part)])
-    return part(
-        **{name: _field_of(name, given[name], types[name], place.below(name)) for name in given}
-    )
-
-
-def _field_of(name: str, value: Any, wanted: Any, place: ConfigPlace) -> Any:
-    if name == "api_key_env" and isinstance(value, str) and not _VARIABLE.fullmatch(value):
-        # Whatever stands there may be the key itself, so it is not repeated.
-        place.refuse("must be the name of an environment variable; the key itself stays out of it")
-    found = place.value(value, wanted)
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        _check_size(name, found, place)
-    if name in _PATHS and found is not None:
-        return place.seen_from_file(found)
-    if name == "blob_bases":
-        return tuple(place.seen_from_file(base) for base in found)
-    return found
-
-
-def _check_size(name: str, number: float, place: ConfigPlace) -> None:
-    least = 0 if name in _MAY_BE_ZERO else 1 if isinstance(number, int) else None
-    if least is None and number <= 0:
-        place.refuse(f"must be more than 0, got {number}")
-    if least is not None and number < least:
-        place.refuse(f"must be at least {least}, got {number}")
-
-
-_TEXTS = {"operator": ("actor",), "defaults": ("store",)}
-_SETTINGS = "settings"
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorConfig:
-    """What the file says; whatever it leaves out is as without a file."""
+    """The content of a config file; a key that it leaves out has its default."""
 
     actor: str | None = None
     store: str | None = None
@@ -198,7 +65,7 @@ class OperatorConfig:
 
 
 def read_config(path: str | os.PathLike[str]) -> OperatorConfig:
-    """Read and check a config file; `NotFound` when there is none."""
+    """Read and check a config file; raises `NotFound` when the file does not exist."""
     file = Path(path)
     try:
         data = file.read_bytes()
@@ -210,7 +77,8 @@ def read_config(path: str | os.PathLike[str]) -> OperatorConfig:
 
 
 def _parse(data: bytes, path: Path) -> Any:
-    # Most machines have no config file, and the parser costs as much as the rest of the start.
+    # Imported here, because most machines have no config file and the import takes as long as the
+    # rest of the start.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -246,3 +114,134 @@ def _text(value: Any, place: ConfigPlace) -> str | None:
         place.refuse("is empty")
     text: str | None = place.value(value, str | None)
     return text
+
+
+def settings_of(body: Any, place: ConfigPlace) -> Settings:
+    """The `settings:` part. Its keys are the field names of `Settings` and of its parts."""
+    parts = get_type_hints(Settings)
+    given = place.mapping(body, parts)
+    return Settings(
+        **{name: _part_of(given[name], parts[name], place.below(name)) for name in given}
+    )
+
+
+def _part_of(body: Any, part: type, place: ConfigPlace) -> Any:
+    types = get_type_hints(part)
+    given = place.mapping(body, [field.name for field in fields(part)])
+    return part(
+        **{name: _field_of(name, given[name], types[name], place.below(name)) for name in given}
+    )
+
+
+def _field_of(name: str, value: Any, wanted: Any, place: ConfigPlace) -> Any:
+    if name == "api_key_env" and isinstance(value, str) and not _VARIABLE.fullmatch(value):
+        # The value may be the API key itself, so the message does not repeat it.
+        place.refuse("must be the name of an environment variable, not the API key itself")
+    found = place.value(value, wanted)
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        _check_size(name, found, place)
+    if name in _PATHS and found is not None:
+        return place.seen_from_file(found)
+    if name == "blob_bases":
+        return tuple(place.seen_from_file(base) for base in found)
+    return found
+
+
+def _check_size(name: str, number: float, place: ConfigPlace) -> None:
+    least = 0 if name in _MAY_BE_ZERO else 1 if isinstance(number, int) else None
+    if least is None and number <= 0:
+        place.refuse(f"must be more than 0, got {number}")
+    if least is not None and number < least:
+        place.refuse(f"must be at least {least}, got {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPlace:
+    """One key of a config file, or the whole file: the place that an error names."""
+
+    file: Path
+    key: str = ""
+
+    def below(self, name: str) -> ConfigPlace:
+        return ConfigPlace(self.file, f"{self.key}.{name}" if self.key else name)
+
+    def refuse(self, problem: str) -> NoReturn:
+        what = f"`{self.key}`" if self.key else "the file"
+        details = {"key": self.key} if self.key else {}
+        raise InvalidArgument(f"{self.file}: {what} {problem}", file=str(self.file), **details)
+
+    def mapping(self, value: Any, known: Iterable[str] | None) -> dict[str, Any]:
+        """`value` as a mapping; no value is an empty one. `known` None allows every key."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.refuse("must hold `key: value` lines")
+        for key in value:
+            if known is not None and key not in known:
+                place = self.below(str(key))
+                hint = did_you_mean(str(key), known)
+                raise InvalidArgument(
+                    f"{self.file}: unknown key `{place.key}`; {hint}",
+                    file=str(self.file),
+                    key=place.key,
+                )
+        return value
+
+    def value(self, value: Any, wanted: Any) -> Any:
+        """`value` as the type of a setting: `bool`, `int | None`, `Literal[…]`, `tuple[str, …]`."""
+        options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+        if value is None and NoneType in options:
+            return None
+        wanted = next(option for option in options if option is not NoneType)
+        match get_origin(wanted):
+            case found if found is Literal:
+                return self._choice(value, get_args(wanted))
+            case found if found is tuple:
+                return self._several(value, get_args(wanted)[0])
+        return self._scalar(value, wanted)
+
+    def seen_from_file(self, path: str) -> str:
+        """A path of the file: relative to the file's directory, `~` is the home directory."""
+        if not path or "://" in path:
+            return path
+        return str(self.file.absolute().parent / os.path.expanduser(path))  # noqa: PTH111 - never raises
+
+    def _scalar(self, value: Any, wanted: Any) -> Any:
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted or (wanted is str and "\0" in value):
+            self.refuse(f"must be {_NAMES[wanted]}, got {_shown(value)}")
+        if wanted is float and not math.isfinite(value):
+            self.refuse(f"must be a finite number, got {value!r}")
+        return value
+
+    def _choice(self, value: Any, known: tuple[str, ...]) -> str:
+        if not isinstance(value, str) or value not in known:
+            self.refuse(f"must be one of {', '.join(known)}, got {_shown(value)}")
+        return value
+
+    def _several(self, value: Any, item: Any) -> tuple[Any, ...]:
+        if get_origin(item) is tuple:
+            return tuple(
+                (str(name), self.below(str(name)).as_text(setting))
+                for name, setting in self.mapping(value, None).items()
+            )
+        if not isinstance(value, list):
+            self.refuse(f"must be a list, got {_shown(value)}")
+        return tuple(
+            ConfigPlace(self.file, f"{self.key}[{at}]").value(element, item)
+            for at, element in enumerate(value)
+        )
+
+    def as_text(self, value: Any) -> str:
+        """A value for the settings of another tool (Spark): numbers and booleans become text."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float):
+            return str(value)
+        return str(self._scalar(value, str))
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""How much memory this process may have: the machine's, or less where a container says so."""
+"""The memory that this process may use: that of the machine, or of its container if less."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 _ASSUMED = 8 * 1024**3
-"""Where nobody can be asked."""
+"""The size on systems that do not report their memory."""
 
 _LEAST_SHARE = 64 * 1024**2
 
@@ -21,7 +21,7 @@ def machine_memory() -> int:
 
 
 def memory_share(part: int, most: int) -> int:
-    """One `part`-th of the memory, `most` at most: what is left is for everything else."""
+    """One `part`-th of the memory, `most` at most."""
     return max(_LEAST_SHARE, min(most, machine_memory() // part))
 
 
@@ -33,7 +33,7 @@ def _installed() -> int:
 
 
 def _container_limits(membership: Path, root: Path) -> Iterator[int]:
-    """Limits of the control groups we are in, and of all around them (Linux; else none)."""
+    """Limits of this process's control groups and their parents; none outside Linux."""
     for line in _text(membership).splitlines():
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
@@ -43,7 +43,7 @@ def _container_limits(membership: Path, root: Path) -> Iterator[int]:
             top, file = root / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # Seen from inside a container a group may lie above what is mounted.
+        # Inside a container the path of a group may lead outside the mounted directory.
         inner = top if ".." in group else top / group.strip("/")
         for folder in (inner, *inner.parents):
             limit = _text(folder / file).strip()

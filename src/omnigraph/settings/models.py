@@ -1,4 +1,4 @@
-"""Typed settings of the engine, frozen."""
+"""Every setting of the engine with its type, default and meaning. All classes are frozen."""
 
 from __future__ import annotations
 
@@ -8,126 +8,16 @@ from typing import Literal
 from omnigraph.settings.machine_memory import memory_share
 
 ProviderName = Literal["local", "mock", "openai-compatible", "gemini"]
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingSettings:
-    """`local` needs nothing; the others say where and which model."""
-
-    provider: ProviderName = "local"
-
-    model: str | None = None
-    """What `@embed(model=…)` must say; None takes the provider's default."""
-
-    width: int | None = None
-    """Numbers per vector; needed for models the provider does not know."""
-
-    base_url: str | None = None
-    """Of an OpenAI-compatible or Gemini endpoint; None is the vendor's own."""
-
-    api_key_env: str | None = None
-    """Name of the environment variable with the key; None is the vendor's usual one."""
-
-    batch_size: int = 64
-    """Texts per request."""
-
-    deadline_seconds: float = 30.0
-    """For one `embed` call, retries and waits included."""
-
-    attempts: int = 5
-    """Per request, for failures that may pass: network, overload, 5xx."""
-
-    backoff_seconds: float = 0.5
-    """First wait between attempts; it doubles, a `Retry-After` overrides it."""
-
-    parallel_requests: int = 4
-    """Requests in flight while a branch is embedded."""
-
-    requests_per_minute: float | None = None
-    """The most requests `embed` starts in a minute, over all threads; None: no limit."""
-
-    journal_dir: str | None = None
-    """Where vectors wait for their commit, so that a run can be resumed; None is `~/.cache`."""
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceSettings:
-    """Cleanup's caution and the reconciler's thresholds."""
-
-    minimum_age_seconds: float = 3600.0
-    """What was current, or was written, less long ago is never removed: longer than any read."""
-
-    automatic: bool = True
-    """Tables this process writes are compacted and indexed in the background."""
-
-    look_every_commits: int = 8
-    """Commits to a table between two looks at its layout."""
-
-    fragments: int = 32
-    """Fragments smaller than `compacted_rows` that a table may gather before it is compacted.
-
-    `python -m bench maintenance`: CPU of a commit, upkeep included, is 1.5 times as much with 8,
-    1.2 with 16 and the same with 32 to 128; that of a read between commits rises from 32 on.
-    """
-
-    compacted_rows: int = 65_536
-    """Fragments of this size are left alone: a background pass never rewrites more than it must."""
-
-    deleted_share: float = 0.2
-    """Share of stored rows that may be deleted before they are dropped from storage."""
-
-    unindexed_rows: int = 20_000
-    """Rows an index may not know before it is extended; they are found, only slower."""
-
-    keep_commits: int | None = None
-    """Clean up in the background too, keeping this many commits readable on every branch."""
-
-    cleanup_every_commits: int = 1000
-    """Commits of this process between two background cleanups."""
-
-    orphan_tag_days: float = 7.0
-    """How long an unpublished version pushed aside by recovery stays for whoever investigates."""
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSettings:
-    """The Spark session of this process, and when work is worth one."""
-
-    master: str = "local[*,4]"
-    """`local[n,tries]`, `local-cluster[…]`, `spark://host:port`, or `sc://host` (Spark Connect)."""
-
-    driver_memory: str | None = None
-    """Heap of the embedded JVM, as Spark spells it (`4g`); None takes a share of the machine."""
-
-    conf: tuple[tuple[str, str], ...] = ()
-    """Further `spark.*` settings; they win over ours."""
-
-    log_file: str | None = None
-    """What the JVM prints; None is a file in the temporary directory, named when it fails."""
-
-    spark_from_bytes: int = 2 * 1024**3
-    """`engine="auto"` takes Spark for inputs of this size; from half of it when one is up.
-
-    `python -m bench pipeline --scale full`: both are equally fast at 1.4 GiB of NDJSON on two cores
-    and at 0.9 on four; below that the local engine needs less memory and no JVM.
-    """
-
-    spark_merge_from_rows: int = 20_000_000
-    """A merge with `engine="auto"` takes Spark for so many changed rows, if a session is up."""
-
-    task_bytes: int = 64 * 1024**2
-    """Input of one task: how finely a load is spread over the workers."""
-
-
 _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """How one write behaves among others."""
+    """How a write behaves while other writers are active."""
 
     lease_seconds: float = 10.0
-    """An intent without a new epoch for this long, on the observer's clock, is dead."""
+    """A writer counts as dead when its intent gets no new epoch for this long. The process that
+    waits for it measures the time on its own clock."""
 
     reprepare_limit: int = 5
     """How often an insert, upsert or load is prepared again after a conflict."""
@@ -136,15 +26,16 @@ class WriteSettings:
     """How long a write waits for overlapping live writers before it gives up."""
 
     durability: Literal["process", "fsync"] = "process"
-    """`process`: acknowledged survives process death. `fsync`: power loss too (local disks)."""
+    """`process`: an acknowledged write survives the death of the process. `fsync`: it survives a
+    power loss too (local disks)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """How much of the commit history sits in the head, and how the rest is packed."""
+    """How much of the commit history is in the head, and how the rest is packed."""
 
     window_low: int = 32
-    """Commit rows left in the head after older ones moved to a `__history` segment."""
+    """Commit rows that stay in the head when older ones move to a `__history` segment."""
 
     window_high: int = 64
     """Commit rows in the head that trigger the move."""
@@ -159,7 +50,7 @@ class HistorySettings:
     """Changed ids kept in the commit row; more go to a `__history` file."""
 
     kept_manifest_versions: int = 64
-    """Old manifest versions left for readers in flight when a publish trims."""
+    """Old manifest versions that a publish leaves, because active readers may still use them."""
 
     idempotency_days: int = 7
     """How long a repeated idempotency key returns the first receipt."""
@@ -167,51 +58,171 @@ class HistorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """What queries may use."""
+    """Memory, disk and time that queries may use."""
 
     cache_bytes: int = field(default_factory=lambda: memory_share(6, 4 * _GIB))
     """Columns, adjacency and vectors kept in memory between queries; by default a sixth of the
     memory of the machine or container, 4 GiB at most."""
 
     cache_directory: str | None = None
-    """Where sorted ids and adjacency are kept between processes. None: `OMNIGRAPH_CACHE_DIR`, else
-    `~/.cache/omnigraph`; an empty text: nowhere."""
+    """Directory for sorted ids and adjacency, which later processes use again. None takes
+    `OMNIGRAPH_CACHE_DIR`, else `~/.cache/omnigraph`; an empty text turns the files off."""
 
     cache_file_bytes: int = 16 * 1024**3
-    """What the files there may take; those used longest ago go first."""
+    """Bytes that the files in `cache_directory` may take; the least recently used are removed."""
 
     memory_bytes: int = field(default_factory=lambda: memory_share(3, 8 * _GIB))
-    """Rows one query may hold at once; sorts and groups of more use the disk, all else is an
-    error. By default a third of the memory of the machine or container, 8 GiB at most."""
+    """Bytes of rows that one query may hold at once. Sorting and grouping use the disk beyond it,
+    every other operator fails with an error. By default a third of the memory of the machine or
+    container, 8 GiB at most."""
 
     spill_directory: str | None = None
-    """Where rows of a query wait that do not fit; the system's own by default."""
+    """Directory for rows of a query that do not fit into memory; None is the system's temporary
+    directory."""
 
     spill_bytes: int = 64 * 1024**3
-    """What the rows of one query may take there."""
+    """Bytes that one query may write to `spill_directory`."""
 
     timeout_seconds: float | None = None
-    """How long a query may run unless it is given a timeout of its own."""
+    """How long a query may run when its call names no timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """What a local load may use."""
+    """Memory and directories that a local load may use."""
 
     memory_bytes: int = field(default_factory=lambda: memory_share(6, 2 * _GIB))
-    """For the batch-wide checks; what does not fit is on disk. By default a sixth of the memory of
-    the machine or container, 2 GiB at most."""
+    """Memory for the checks over the whole input; the rest goes to disk. By default a sixth of the
+    memory of the machine or container, 2 GiB at most."""
 
     temp_directory: str | None = None
-    """Where rows wait until they are checked; the system's own by default."""
+    """Directory for rows that are not checked yet; None is the system's temporary directory."""
 
     blob_bases: tuple[str, ...] = ()
-    """Directories whose files a blob property may name instead of `base64:…`; they are copied."""
+    """Directories whose files a blob value may name instead of `base64:…`; a load copies them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """The embedding provider of a graph. API keys are named by their variable, never held.
+
+    The provider `local` needs no further setting; the others need an endpoint and a model.
+    """
+
+    provider: ProviderName = "local"
+
+    model: str | None = None
+    """The model that `@embed(model=…)` must name; None takes the provider's default."""
+
+    width: int | None = None
+    """Numbers per vector; needed for a model that the provider does not know."""
+
+    base_url: str | None = None
+    """URL of an OpenAI-compatible or Gemini endpoint; None is the vendor's URL."""
+
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key; None is the vendor's usual name."""
+
+    batch_size: int = 64
+    """Texts per request."""
+
+    deadline_seconds: float = 30.0
+    """Time limit of one `embed` call, retries and waits included."""
+
+    attempts: int = 5
+    """Attempts per request after failures that may pass: network, overload, 5xx."""
+
+    backoff_seconds: float = 0.5
+    """Wait after the first failed attempt. It doubles each time; a `Retry-After` overrides it."""
+
+    parallel_requests: int = 4
+    """Requests in flight while a branch is embedded."""
+
+    requests_per_minute: float | None = None
+    """The most requests that `embed` starts in a minute, over all threads; None is no limit."""
+
+    journal_dir: str | None = None
+    """Directory that holds vectors until they are committed, so that a run can be resumed; None is
+    `~/.cache`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """The Spark session of this process, and the sizes from which Spark is chosen."""
+
+    master: str = "local[*,4]"
+    """`local[n,tries]`, `local-cluster[…]`, `spark://host:port`, or `sc://host` (Spark Connect)."""
+
+    driver_memory: str | None = None
+    """Heap of the embedded JVM in Spark's notation (`4g`); None takes a share of the memory."""
+
+    conf: tuple[tuple[str, str], ...] = ()
+    """Further `spark.*` settings; they override those of OmniGraph."""
+
+    log_file: str | None = None
+    """File for the output of the JVM; None is a file in the temporary directory, which the error
+    names when the JVM fails."""
+
+    spark_from_bytes: int = 2 * 1024**3
+    """`engine="auto"` chooses Spark from this input size on; from half of it when a session runs.
+
+    Measured with `python -m bench pipeline --scale full`: both engines are equally fast at 1.4 GiB
+    of NDJSON on two cores and at 0.9 GiB on four; below that the local engine needs less memory and
+    no JVM.
+    """
+
+    spark_merge_from_rows: int = 20_000_000
+    """A merge with `engine="auto"` chooses Spark from this many changed rows on, if a session
+    runs."""
+
+    task_bytes: int = 64 * 1024**2
+    """Input bytes of one task of a load."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    """What cleanup never removes, and when the background upkeep starts."""
+
+    minimum_age_seconds: float = 3600.0
+    """Cleanup never removes a file or version that was written, or was current, within this time.
+    The time must be longer than any read."""
+
+    automatic: bool = True
+    """Tables that this process writes are compacted and indexed in the background."""
+
+    look_every_commits: int = 8
+    """Commits to a table between two checks of its layout."""
+
+    fragments: int = 32
+    """Fragments smaller than `compacted_rows` that a table may gather before it is compacted.
+
+    Measured with `python -m bench maintenance`: the CPU time of a commit, upkeep included, is 1.5
+    times as much with 8 and 1.2 times with 16 as with 32 to 128. The CPU time of a read between
+    commits rises from 32 on.
+    """
+
+    compacted_rows: int = 65_536
+    """Fragments of this size are not compacted again, so that a background pass stays small."""
+
+    deleted_share: float = 0.2
+    """Share of a table's rows that may be deleted before compaction removes them from storage."""
+
+    unindexed_rows: int = 20_000
+    """Rows outside an index before it is extended. Queries find them too, but more slowly."""
+
+    keep_commits: int | None = None
+    """Cleans up in the background too and keeps this many commits readable on every branch."""
+
+    cleanup_every_commits: int = 1000
+    """Commits of this process between two background cleanups."""
+
+    orphan_tag_days: float = 7.0
+    """How long a tag keeps an unpublished version that recovery has set aside, for inspection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the engine can be told."""
+    """All settings of the engine."""
 
     write: WriteSettings = WriteSettings()
     history: HistorySettings = HistorySettings()

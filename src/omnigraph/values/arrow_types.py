@@ -1,4 +1,4 @@
-"""Value type -> Arrow type, the one table."""
+"""Value types in Arrow: the type and field of a property, and timestamps cut to milliseconds."""
 
 from __future__ import annotations
 
@@ -17,22 +17,6 @@ from omnigraph.values.scalars import (
 )
 from omnigraph.values.temporal import FIRST_MILLI, LAST_MILLI
 
-
-def cut_to_millis(column: pa.Array) -> pa.Array:
-    """Timestamps of any unit and zone as those of a `DateTime`: UTC, later digits cut off.
-
-    What is beyond the calendar stays there, so that a row rule finds it.
-    """
-    stored = column.cast(pa.timestamp(column.type.unit)).view(pa.int64())
-    numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False)
-    if column.type.unit == "s":
-        # In milliseconds they might not fit 64 bits.
-        numbers = np.clip(numbers, FIRST_MILLI // 1000 - 1, LAST_MILLI // 1000 + 1) * 1000
-    per_milli = {"us": 1_000, "ns": 1_000_000}.get(column.type.unit, 1)
-    cut = pa.array(np.floor_divide(numbers, per_milli))
-    return pc.if_else(stored.is_valid(), cut, None).view(pa.timestamp("ms"))
-
-
 SCALAR_ARROW: dict[ScalarKind, pa.DataType] = {
     ScalarKind.STRING: pa.string(),
     ScalarKind.BOOL: pa.bool_(),
@@ -45,13 +29,11 @@ SCALAR_ARROW: dict[ScalarKind, pa.DataType] = {
     ScalarKind.DATE: pa.date32(),
     ScalarKind.DATETIME: pa.timestamp("ms"),
 }
-
-
 _BLOB = {b"omnigraph:blob": b"true"}
 
 
 def arrow_field(name: str, value_type: ValueType, *, nullable: bool) -> pa.Field:
-    """The column of one property; blob columns are marked, so that storage knows them."""
+    """The column of one property. Blob columns carry a mark by which storage recognises them."""
     metadata = _BLOB if isinstance(value_type, BlobType) else None
     return pa.field(name, arrow_type(value_type), nullable=nullable, metadata=metadata)
 
@@ -61,7 +43,6 @@ def is_blob(field: pa.Field) -> bool:
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:
-    """The Arrow type of one property value."""
     match value_type:
         case ScalarType(kind):
             return SCALAR_ARROW[kind]
@@ -73,3 +54,18 @@ def arrow_type(value_type: ValueType) -> pa.DataType:
             return pa.string()
         case BlobType():
             return pa.large_binary()
+
+
+def cut_to_millis(column: pa.Array) -> pa.Array:
+    """Timestamps of any unit and zone as `DateTime` values: UTC, cut to milliseconds.
+
+    Values outside the calendar stay outside, so that the row checks report them.
+    """
+    stored = column.cast(pa.timestamp(column.type.unit)).view(pa.int64())
+    numbers = pc.fill_null(stored, 0).to_numpy(zero_copy_only=False)
+    if column.type.unit == "s":
+        # Clipped first, because the product might not fit 64 bits.
+        numbers = np.clip(numbers, FIRST_MILLI // 1000 - 1, LAST_MILLI // 1000 + 1) * 1000
+    per_milli = {"us": 1_000, "ns": 1_000_000}.get(column.type.unit, 1)
+    cut = pa.array(np.floor_divide(numbers, per_milli))
+    return pc.if_else(stored.is_valid(), cut, None).view(pa.timestamp("ms"))

@@ -1,4 +1,4 @@
-"""Time and ULIDs, passed in so that tests own them."""
+"""Time and new ids, passed in so that tests control them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from typing import Protocol
 
 from ulid import ULID
 
+from omnigraph.values.temporal import EPOCH
+
 
 class Clock(Protocol):
-    """Where wall time, waiting time and new ids come from."""
+    """The source of wall time, waiting time and new ids."""
 
     def now_micros(self) -> int:
         """Microseconds since the Unix epoch."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump; the only clock leases are judged by."""
+        """Seconds that never jump. Leases are judged by this clock only."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block the calling thread."""
 
     def new_ulid(self) -> str:
-        """A fresh id, increasing within this process."""
+        """A new id, larger than all earlier ids of this process."""
 
 
 class SystemClock:
-    """The real one."""
+    """The clock of the machine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,19 +47,17 @@ class SystemClock:
     def new_ulid(self) -> str:
         fresh = int(ULID())
         with self._lock:
-            # Two ids of one millisecond are random: make them increase, so that ids of one
-            # process sort by creation.
+            # Two ids of one millisecond are random. They are made to increase, so that the ids
+            # of one process sort by creation.
             self._last = fresh = max(fresh, self._last + 1)
         return str(ULID.from_int(fresh))
 
 
 SYSTEM_CLOCK = SystemClock()
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
 
 def ulid_micros(text: str) -> int | None:
-    """When an id was made; None for what is no ULID."""
+    """Microseconds since the epoch at which an id was made; None for a text that is no ULID."""
     try:
         return int(ULID.from_str(text).milliseconds) * 1000
     except ValueError:
@@ -65,5 +65,5 @@ def ulid_micros(text: str) -> int | None:
 
 
 def micros_to_rfc3339(micros: int) -> str:
-    moment = _EPOCH + dt.timedelta(microseconds=micros)
+    moment = EPOCH + dt.timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -37,9 +37,9 @@ _PLAIN = frozenset({bool, int, float, str, dt.date, dt.datetime})
 
 
 def coerce(value: object, wanted: ValueType) -> Any:
-    """The value as `wanted`, or `InvalidArgument` saying what it should have been.
+    """The value as `wanted`; raises `InvalidArgument` with the expected form.
 
-    64-bit integers also come as text, because JavaScript cannot hold them as numbers.
+    64-bit integers may also be given as text, because JavaScript cannot hold them as numbers.
     """
     match wanted:
         case ScalarType(kind):
@@ -65,22 +65,22 @@ def coerce_scalar(value: object, kind: ScalarKind) -> Any:
 
 
 def _as_plain(value: object) -> object:
-    """Values of decimal and numpy, which is not imported for it, as the ones Python has."""
+    """Decimals and numpy values as plain Python values; numpy itself is not imported."""
     if isinstance(value, Decimal):
-        # What has more digits than any of our integers is not spelled out.
+        # A decimal with more digits than any of our integers is not spelled out.
         whole = value.is_finite() and value.adjusted() < 40 and value == value.to_integral_value()
         return int(value) if whole else float(value)
     kind, item = getattr(getattr(value, "dtype", None), "kind", None), getattr(value, "item", None)
     if item is None or kind not in ("b", "i", "u", "f", "M"):
         return value
     plain = item()
-    if kind == "M" and isinstance(plain, int):  # nanoseconds, which Python has no moments of
+    if kind == "M" and isinstance(plain, int):  # nanoseconds, which `datetime` cannot hold
         plain = value.astype("datetime64[us]").item()  # type: ignore[attr-defined]
     return plain
 
 
 def describe(value: object) -> str:
-    """A value as people see it in an error: short, with its JSON kind."""
+    """A value as an error message shows it: short, with its JSON kind."""
     match value:
         case int() if value.bit_length() > _SPELLED_BITS:
             return f"an integer of {value.bit_length()} bits"
@@ -126,7 +126,7 @@ def _coerce_float(value: object, kind: ScalarKind) -> float:
 
 
 def round_to_f32(value: float) -> float:
-    """The nearest float32, as the double Python has; beyond them all, the value itself."""
+    """The nearest float32 as a Python float; a value beyond the float32 range is unchanged."""
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -175,10 +175,10 @@ def _coerce_moment(value: object) -> dt.datetime:
 
 
 def _cut_moment(value: dt.datetime) -> dt.datetime | None:
-    """In UTC, which is also what a moment without a zone means: results come back that way."""
+    """The moment in UTC, cut to milliseconds. A moment without a zone is in UTC, as in results."""
     try:
         utc = value.astimezone(dt.UTC) if value.tzinfo else value
-        # Anew: pandas has moments of its own, with nanoseconds, and one that is none.
+        # Built again, because a pandas Timestamp has nanoseconds, and NaT is a `datetime` too.
         return dt.datetime(*utc.timetuple()[:6], utc.microsecond // 1000 * 1000, dt.UTC)
     except (OverflowError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""The canonical spelling of key values: what makes a key into an entity id."""
+"""Ids of entities: spelled from the key of a keyed type, or fresh ULIDs for a type without one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.values.temporal import EPOCH, EPOCH_DAY
 
-_EPOCH_DAY = dt.date(1970, 1, 1)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LENGTH = 26
+_COUNTED_PAIRS = 4
+"""Pairs of base-32 digits that count up. The digits before them hold the time and the randomness
+of the column."""
+
+_PAIRS = np.frombuffer(bytes(c for a in _ALPHABET for b in _ALPHABET for c in (a, b)), np.uint16)
+"""The numbers 0 to 1023, each as two digits."""
 
 
 def canonical_text(value: object) -> str:
-    """Spell one key value; equal values spell alike whatever type width carried them."""
+    """The canonical text of one key value. Equal numbers have the same text in every type."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -31,9 +38,9 @@ def canonical_text(value: object) -> str:
             return _canonical_float(value)
         case dt.datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-            return str((moment - _EPOCH) // dt.timedelta(milliseconds=1))
+            return str((moment - EPOCH) // dt.timedelta(milliseconds=1))
         case dt.date():
-            return str((value - _EPOCH_DAY).days)
+            return str((value - EPOCH_DAY).days)
         case _:
             raise InvalidArgument(f"{value!r} cannot be part of a key", value=repr(value))
 
@@ -51,24 +58,15 @@ def _canonical_float(value: float) -> str:
 
 
 def entity_id(values: Sequence[object]) -> str:
-    """The id of a keyed entity; `values` are in the key's fixed member order."""
+    """The id of a keyed entity; `values` are in the order in which the key names its properties."""
     texts = [canonical_text(value) for value in values]
     if len(texts) == 1:
         return texts[0]
     return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
 
 
-_ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_LENGTH = 26
-_COUNTED_PAIRS = 4
-"""Pairs of base-32 digits that count up; before them are time and randomness of the column."""
-
-_PAIRS = np.frombuffer(bytes(c for a in _ALPHABET for b in _ALPHABET for c in (a, b)), np.uint16)
-"""0..1023 as two digits."""
-
-
 def new_ulids(count: int) -> pa.Array:
-    """`count` distinct ULIDs of this moment, ascending."""
+    """A column of `count` distinct ULIDs of this moment, ascending."""
     pairs = np.empty((count, _LENGTH // 2), dtype=np.uint16)
     pairs[:] = np.frombuffer(str(ULID()).encode(), dtype=np.uint16)
     start = secrets.randbelow(1 << (10 * _COUNTED_PAIRS - 1))

@@ -1,4 +1,4 @@
-"""Names and ids: small frozen types, parsed once at the edge."""
+"""Names of tables, branches and tags: small frozen types, checked once where they come in."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_ref_name(name: str, what: str = "branch") -> str:
 
 @lru_cache(maxsize=1024)
 def _checked_ref_name(name: str, what: str) -> str:
-    """Every read of a branch asks; a name that is allowed stays so."""
+    """Cached, because every read of a branch checks its name."""
     normal = unicodedata.normalize("NFC", name)
     segments = normal.split("/")
     well_formed = (
@@ -86,7 +86,7 @@ def _checked_ref_name(name: str, what: str) -> str:
 
 
 def encode_ref_name(name: str) -> str:
-    """File name of a ref: '/' cannot occur in one, and '~' cannot occur in a name."""
+    """The file name of a ref. '/' cannot occur in a file name, and '~' cannot occur in a ref."""
     return name.replace("/", "~")
 
 

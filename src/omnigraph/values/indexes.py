@@ -1,4 +1,4 @@
-"""Kinds of indexes, what one wanted index is, and what building it takes."""
+"""Indexes as data: their kinds, one index that a table wants, and the work of building it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class IndexKind(StrEnum):
-    """Index families; the value ends the name of the stored index."""
+    """Index families. The value is the suffix of the stored index's name."""
 
     SORTED = "idx"
     FULL_TEXT = "fts"
@@ -21,7 +21,7 @@ DEFAULT_RECALL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class IndexSpec:
-    """One wanted index. `recall` (at 10) matters for vectors only."""
+    """One index that a table wants. `recall` (at 10) applies to vectors only."""
 
     column: str
     kind: IndexKind
@@ -30,25 +30,28 @@ class IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuild:
-    """Fragments of one dataset version that an index does not cover yet; any process can do it."""
+    """Fragments of one dataset version that an index does not cover yet.
+
+    Any process can build them: nothing here depends on the process that planned the build.
+    """
 
     spec: IndexSpec
     name: str
     fragments: tuple[int, ...]
     rows: tuple[int, ...]
-    """Of each fragment, without deleted ones."""
+    """Rows of each fragment, deleted rows not counted."""
     extends: bool = False
-    """The index is there; what is built becomes a further segment of it."""
+    """The index exists; the build adds a segment to it."""
     starts_over: bool = False
-    """What is built replaces everything that the index has."""
+    """The build replaces all segments of the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
-    """A build and the segments that were made for it, over all of its fragments.
+    """A build and the segments made for all of its fragments.
 
-    Each is what `lance_store.index_builds.build_segment` returned. None at all: its rows hold
-    nothing that the index could know.
+    Each segment is a result of `build_segment` of `lance_store`. There are no segments when the
+    rows hold no value that can be indexed.
     """
 
     build: IndexBuild

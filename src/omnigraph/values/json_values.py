@@ -1,4 +1,7 @@
-"""Values in the JSON forms that data files use; what is printed can be loaded again."""
+"""Property values in JSON: blobs as text, dates and moments in ISO form.
+
+Data files and printed results use the same forms, so a printed result can be loaded again.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,7 @@ from typing import Any
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.temporal import write_moment
 
-MANAGED = "base64:"
-
-
-def parse_blob(text: str) -> bytes:
-    """The bytes of a managed `base64:…` value; an external URI is refused with the way out."""
-    if not text.startswith(MANAGED):
-        shown = text if len(text) <= 60 else f"{text[:60]}…"
-        raise InvalidArgument(
-            f"a blob is written as {MANAGED!r} and its bytes; {shown!r} would be an external URI, "
-            "which this graph does not allow",
-            uri=shown,
-        )
-    try:
-        return base64.b64decode(text[len(MANAGED) :], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidArgument(f"a blob's {MANAGED!r} text is not base64: {error}") from None
-
-
-def write_blob(content: bytes) -> str:
-    """The managed text of these bytes; `parse_blob` reads it back."""
-    return MANAGED + base64.b64encode(content).decode("ascii")
+BLOB_PREFIX = "base64:"
 
 
 def json_value(value: Any) -> Any:
@@ -48,15 +31,15 @@ def json_value(value: Any) -> Any:
 
 
 def json_form(value: Any) -> Any:
-    """One value that `json` itself cannot write; fit for `json.dumps(default=…)`."""
+    """One value that `json` itself cannot write; meant for `json.dumps(default=…)`."""
     match value:
         case dt.datetime():
-            # Arrow gives moments without a zone; they are UTC.
+            # Arrow returns moments without a zone; they are in UTC.
             return write_moment(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
         case dt.date():
             return value.isoformat()
         case bytes():
-            return "base64:" + base64.b64encode(value).decode("ascii")
+            return write_blob(value)
         case _ if callable(getattr(value, "to_dict", None)):
             return value.to_dict()
         case set() | frozenset():
@@ -66,7 +49,7 @@ def json_form(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """The same value with NaN and infinities, for which JSON has no word, as null."""
+    """The same value with NaN and infinities as null, because JSON cannot write them."""
     match value:
         case float():
             return value if math.isfinite(value) else None
@@ -76,3 +59,23 @@ def finite(value: Any) -> Any:
             return [finite(item) for item in value]
         case _:
             return value
+
+
+def parse_blob(text: str) -> bytes:
+    """The bytes of a `base64:…` value. Any other text is refused as an external URI."""
+    if not text.startswith(BLOB_PREFIX):
+        shown = text if len(text) <= 60 else f"{text[:60]}…"
+        raise InvalidArgument(
+            f"a blob is written as {BLOB_PREFIX!r} and its bytes; {shown!r} would be an "
+            "external URI, which this graph does not allow",
+            uri=shown,
+        )
+    try:
+        return base64.b64decode(text[len(BLOB_PREFIX) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidArgument(f"a blob's {BLOB_PREFIX!r} text is not base64: {error}") from None
+
+
+def write_blob(content: bytes) -> str:
+    """The `base64:…` text of these bytes; `parse_blob` reads it back."""
+    return BLOB_PREFIX + base64.b64encode(content).decode("ascii")

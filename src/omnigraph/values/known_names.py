@@ -1,4 +1,4 @@
-"""The name somebody may have meant."""
+"""Names out of a known set: a hint for an unknown name, and the names of the engines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 from omnigraph.errors import InvalidArgument
 
+LOCAL, SPARK, AUTO = "local", "spark", "auto"
+"""What runs a load, a query, a merge or upkeep: this process, Spark, or a choice by size."""
+
 _LISTED = 14
 _LONGEST_NAME = 100  # comparing very long texts takes long
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """`did you mean 'x'?`, or what there is when nothing is close."""
+    """`did you mean 'x'?`, or a list of the candidates when none is close."""
     known = sorted(set(candidates))
     name = name[:_LONGEST_NAME]
     folded = {candidate.casefold(): candidate for candidate in known}
@@ -25,12 +28,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"known here: {listed}"
 
 
-LOCAL, SPARK, AUTO = "local", "spark", "auto"
-
-
 def require_engine(name: str, work: str, known: tuple[str, ...] = (LOCAL, SPARK)) -> None:
-    """Refuse an engine that does not do this `work`."""
+    """Refuse an engine that cannot do this `work`."""
     if name not in known:
         raise InvalidArgument(
-            f"no {work} engine {name!r}; there is: {', '.join(known)}", engine=name
+            f"no {work} engine {name!r}; known engines: {', '.join(known)}", engine=name
         )

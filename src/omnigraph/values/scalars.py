@@ -69,7 +69,7 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
-    """A string out of a closed set; two enums with the same values are equal in any order."""
+    """A string out of a closed set. The order of the values does not matter for equality."""
 
     values: tuple[str, ...]
 
@@ -82,7 +82,7 @@ class EnumType:
 
 @dataclass(frozen=True, slots=True)
 class BlobType:
-    """Bytes kept beside the row, or an external URI."""
+    """Bytes that are stored outside the row."""
 
     def __str__(self) -> str:
         return "Blob"

@@ -1,4 +1,4 @@
-"""Dates and moments: the one place that reads their text forms."""
+"""Dates, moments and durations: the only module that reads and writes their text forms."""
 
 from __future__ import annotations
 
@@ -7,30 +7,11 @@ import re
 
 from omnigraph.errors import InvalidArgument
 
-_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_LONGEST_SECONDS = 100 * 365 * 86_400
-
-
-def duration_micros(value: object) -> int:
-    """Microseconds of a span that is not negative and not absurd."""
-    if isinstance(value, dt.timedelta):
-        seconds = value.total_seconds()
-    else:
-        match = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise InvalidArgument(f"{value!r} is no span of time: write 90s, 30m, 12h, 7d or 2w")
-        seconds = float(match[1]) * _SECONDS[match[2]]
-    if not 0 <= seconds <= _LONGEST_SECONDS:
-        raise InvalidArgument(f"{value!r} is no span of time between nothing and a hundred years")
-    return int(seconds * 1_000_000)
-
-
 EPOCH_DAY = dt.date(1970, 1, 1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
-"""Epoch days of the years 1 to 9999: more neither texts nor Python's calendar can say."""
+"""Epoch days of the years 1 to 9999, the only years that texts and Python's calendar hold."""
 _MILLIS_A_DAY = 86_400_000
 FIRST_MILLI = FIRST_DAY * _MILLIS_A_DAY
 LAST_MILLI = (LAST_DAY + 1) * _MILLIS_A_DAY - 1
@@ -39,10 +20,13 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:\d{2})"
 )
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LONGEST_DURATION = 100 * 365 * 86_400
 
 
 def parse_date(text: str) -> dt.date | None:
-    """`2026-04-14`, else None."""
+    """The date of `2026-04-14`; None for any other text."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -52,7 +36,7 @@ def parse_date(text: str) -> dt.date | None:
 
 
 def parse_moment(text: str) -> dt.datetime | None:
-    """RFC 3339 with an offset, in UTC, cut to milliseconds; else None."""
+    """The moment of an RFC 3339 text with an offset, in UTC, cut to milliseconds; else None."""
     found = _MOMENT.fullmatch(text)
     if not found:
         return None
@@ -66,7 +50,7 @@ def parse_moment(text: str) -> dt.datetime | None:
 
 
 def date_from_days(days: int) -> dt.date | None:
-    """Epoch days, else None when no calendar year holds them."""
+    """The date of these epoch days; None outside the years 1 to 9999."""
     try:
         return EPOCH_DAY + dt.timedelta(days=days)
     except OverflowError:
@@ -74,7 +58,7 @@ def date_from_days(days: int) -> dt.date | None:
 
 
 def moment_from_millis(millis: int) -> dt.datetime | None:
-    """Epoch milliseconds, else None when no calendar year holds them."""
+    """The moment of these epoch milliseconds; None outside the years 1 to 9999."""
     try:
         return EPOCH + dt.timedelta(milliseconds=millis)
     except OverflowError:
@@ -82,7 +66,21 @@ def moment_from_millis(millis: int) -> dt.datetime | None:
 
 
 def write_moment(moment: dt.datetime) -> str:
-    """`2026-04-14T10:00:00Z`, with milliseconds only when there are some."""
+    """`2026-04-14T10:00:00Z`, with milliseconds only where they are not zero."""
     utc = moment.astimezone(dt.UTC)
     spec = "milliseconds" if utc.microsecond else "seconds"
     return utc.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
+def duration_micros(value: object) -> int:
+    """Microseconds of a `timedelta` or a text such as `90s`, `30m`, `12h`, `7d`, `2w`."""
+    if isinstance(value, dt.timedelta):
+        seconds = value.total_seconds()
+    else:
+        match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise InvalidArgument(f"{value!r} is not a duration: write 90s, 30m, 12h, 7d or 2w")
+        seconds = float(match[1]) * _UNIT_SECONDS[match[2]]
+    if not 0 <= seconds <= _LONGEST_DURATION:
+        raise InvalidArgument(f"{value!r} is not a duration between 0 and 100 years")
+    return int(seconds * 1_000_000)

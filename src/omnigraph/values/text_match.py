@@ -1,4 +1,4 @@
-"""Text predicates and BM25 on Arrow columns, exactly by the rule of `text_terms`."""
+"""Text predicates and BM25 on Arrow columns, by the term rule of `text_terms`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TextFunction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """One text predicate without its column. `edits` None: by the length of each term."""
+    """One text predicate without its column. `edits` None: the length of each term decides."""
 
     function: TextFunction
     terms: tuple[str, ...]
@@ -43,14 +43,14 @@ class TextQuery:
 
 
 def text_query(function: str, query: str, edits: int | None = None) -> TextQuery:
-    """Split the query text; order and repeats of terms do not matter."""
+    """The predicate of a query text; order and repetition of its terms do not matter."""
     if edits is not None and not 0 <= edits <= MAX_EDITS:
         raise InvalidArgument(f"{function}: edits are 0 to {MAX_EDITS}, not {edits}", edits=edits)
     return TextQuery(TextFunction(function), tuple(sorted(set(terms(query)))), edits)
 
 
 def text_mask(column: pa.Array | pa.ChunkedArray, query: TextQuery) -> pa.BooleanArray:
-    """Which texts match; NULL where the text is NULL."""
+    """True where the text matches, NULL where the text is NULL."""
     texts = _one_chunk(column)
     if not query.terms:
         return pc.if_else(pc.is_valid(texts), False, None)
@@ -101,7 +101,7 @@ def bm25_scores(column: pa.Array | pa.ChunkedArray, query: str) -> np.ndarray[An
 def _by_script(
     texts: pa.Array, plain: Callable[[pa.Array], pa.Array], exact: Callable[[set[str]], bool]
 ) -> pa.BooleanArray:
-    """ASCII texts by one vectorised call on their lower-cased form, the others one by one."""
+    """Match ASCII texts in one vectorised call on their lower-cased form, the others one by one."""
     ascii_only = pc.fill_null(pc.string_is_ascii(texts), True)
     if pc.all(ascii_only).as_py() is not False:
         return plain(_plain(texts))
@@ -112,7 +112,7 @@ def _by_script(
 
 
 def _plain(texts: pa.Array) -> pa.Array:
-    """Lower case, and `_` out of the way: a word boundary of RE2 is then exactly ours."""
+    """Lower case, and `_` replaced, so that a word boundary of RE2 is a boundary of our terms."""
     return pc.replace_substring(pc.ascii_lower(texts), "_", " ")
 
 
@@ -130,7 +130,7 @@ def _all(masks: Any) -> pa.BooleanArray:
 
 
 def _fuzzy_mask(texts: pa.Array, query: TextQuery) -> pa.BooleanArray:
-    """Judge each distinct term once, then look which rows hold an accepted one."""
+    """Compare each distinct term with the query once, then find the rows with a matching term."""
     accepted: dict[str, bool] = {}
 
     def accept(term: str) -> bool:
@@ -147,7 +147,7 @@ def _fuzzy_mask(texts: pa.Array, query: TextQuery) -> pa.BooleanArray:
 
 
 def _count(texts: pa.Array, term: str | None) -> np.ndarray[Any, Any]:
-    """Occurrences of a term in each text, or of any term; 0 for NULL."""
+    """How often a term occurs in each text (None: all terms together); 0 for NULL."""
     ascii_only = pc.fill_null(pc.string_is_ascii(texts), True)
     pattern = _ASCII_WORD if term is None else _any_of((term,))
     plain = _plain(pc.if_else(ascii_only, texts, ""))

@@ -13,9 +13,9 @@
 query term is at most `edits`, by default `default_edits(term)`. A query without a term matches
 nothing, and so does NULL text.
 
-The rule is that of Lance's `simple` tokenizer with `lower_case` and everything else off, so that an
-index and a scan agree. Python's tables know fewer characters than Lance's (Unicode 17); the
-difference is listed here.
+This is the rule of Lance's `simple` tokenizer with `lower_case` on and every other option off, so
+that an index and a scan agree. Python's character tables (Unicode 14) know fewer characters than
+Lance's (Unicode 17); this module lists the difference.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ MAX_EDITS = 2
 
 
 def default_edits(term: str) -> int:
-    """How far `fuzzy` may stray when the query does not say: short words must be exact."""
+    """The edits that `fuzzy` allows when the query names none; short words must match exactly."""
     return 0 if len(term) <= 2 else 1 if len(term) <= 5 else 2
 
 

@@ -302,5 +302,5 @@ def test_cleanup_waits_for_files_that_nothing_names_yet(
 
 def test_other_engines_are_refused(tmp_path: Path) -> None:
     graph = two_branches(tmp_path / "g")
-    with pytest.raises(InvalidArgument, match="there is: auto, local, spark"):
+    with pytest.raises(InvalidArgument, match="known engines: auto, local, spark"):
         graph.merge("work", engine="flink")

@@ -187,7 +187,7 @@ def test_what_spark_does_not_have_is_told_before_a_session_starts(things: Graph)
 
 
 def test_other_engines_are_refused(graph: Graph) -> None:
-    with pytest.raises(InvalidArgument, match="there is: local, spark"):
+    with pytest.raises(InvalidArgument, match="known engines: local, spark"):
         graph.query("query q() { match { $a: Thing } return { $a } }", engine="flink")
 
 
