@@ -16,7 +16,7 @@ from omnigraph.graph.open import open_graph
 def rival_of(graph: Graph) -> Graph:
     """As a process on another host: nothing is shared but the storage, no queue either."""
     rival = open_graph(graph.uri, actor="rival", settings=graph.engine.settings)
-    rival.engine.transaction._queues._root = None  # noqa: SLF001 - no API wants it
+    rival.engine.transaction._processes._root = None  # noqa: SLF001 - no API wants it
     return rival
 
 

@@ -7,12 +7,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import lance
+import pyarrow as pa
+
 from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.merge import operation, output, tables
 from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Settings, WriteSettings
+from omnigraph.values.identifiers import node_table
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
 from omnigraph_testing.engine_parts import with_parts
@@ -144,6 +148,19 @@ def create_graph(report: Report, uri: str) -> None:
 def only_open(report: Report, uri: str) -> None:
     open_graph(uri, actor="recoverer", settings=settings())
     report("open")
+
+
+def repair_all(report: Report, uri: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(len(graph.repair(confirm=True).drift))
+
+
+def leave_orphan_head(graph: Graph, branch: str = "main") -> None:
+    """Append a row to the table of notes as a foreign program would: no intent, no publication."""
+    pin = graph.snapshot(branch).tables[node_table("Note")]
+    rows = pa.table({"id": ["orphan"], "text": ["orphan"]}, schema=graph.read("Note").schema)
+    place = graph.engine.store.dataset_uri(pin.location, pin.branch)
+    lance.write_dataset(rows, place, mode="append")
 
 
 def optimize_all(report: Report, uri: str) -> None:

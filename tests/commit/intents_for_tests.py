@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ulid import ULID
 
-from omnigraph.commit.intents import Intent, IntentKind
+from omnigraph.commit.intents import Intent, IntentKind, Resources
 from omnigraph.manifest.publication import CommitDraft, Publication, TableMove
 from omnigraph.manifest.records import MAIN_REF, TablePin
 from omnigraph.values.identifiers import node_table
@@ -40,8 +40,7 @@ def intent(
         operation_id=ulid(operation or number),
         kind=kind,
         branch=MAIN_REF,
-        exclusive=frozenset(exclusive.split()),
-        shared=frozenset(shared.split()),
+        resources=Resources(frozenset(exclusive.split()), frozenset(shared.split())),
         lease_seconds=LEASE,
         actor_id="ada",
         publication=publication if kind is IntentKind.WRITE else None,

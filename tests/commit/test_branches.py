@@ -189,7 +189,7 @@ def test_who_waited_for_a_rename_does_not_touch_the_renamed_branch(
         "rename": lambda: graph.branches.rename("old", "third"),
     }[late]
     when_passing(monkeypatch, "commit.before_arm", lambda: rival.branches.rename("old", "new"))
-    with pytest.raises(NotFound, match="by now"):
+    with pytest.raises(NotFound, match="was renamed to"):
         call()
     for handle in (graph, rival):
         assert names(handle) == ["main", "new"]

@@ -215,19 +215,10 @@ def test_killed_init_can_be_repeated(uri: str, point: str) -> None:
 def test_killed_while_undoing_itself(graph: Graph, uri: str, point: str) -> None:
     """An orphan HEAD makes the writer restore the pin; it dies in the middle of that."""
     before = content(graph)
-    leave_orphan_head(graph)
+    workloads.leave_orphan_head(graph)
     kill_at(point, "write_three_tables", uri=uri)
     reopened = open_graph(uri, settings=workloads.settings())
     assert content(reopened) == before
     assert_at_rest(reopened)
     reopened.apply(workloads.THREE_TABLES)
     assert_at_rest(reopened)
-
-
-def leave_orphan_head(graph: Graph) -> None:
-    import lance
-    import pyarrow as pa
-
-    pin = graph.snapshot().tables[next(k for k in graph.snapshot().tables if k.type_name == "Note")]
-    rows = pa.table({"id": ["orphan"], "text": ["orphan"]}, schema=graph.read("Note").schema)
-    lance.write_dataset(rows, f"{graph.uri}/{pin.location}", mode="append")

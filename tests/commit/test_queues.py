@@ -4,23 +4,24 @@ import threading
 
 import pytest
 
-from omnigraph.commit.queues import Gates
+from omnigraph.commit.intents import Resources
+from omnigraph.commit.queues import ThreadQueue
 
-NONE: frozenset[str] = frozenset()
+A = Resources(frozenset("a"))
 
 
 class Visitor(threading.Thread):
-    """Enters the gates, says so, and stays until told to go."""
+    """Enters the queue, says so, and stays until told to go."""
 
-    def __init__(self, gates: Gates, exclusive: str = "", shared: str = "") -> None:
+    def __init__(self, queue: ThreadQueue, exclusive: str = "", shared: str = "") -> None:
         super().__init__(daemon=True)
-        self._gates = gates
-        self._wants = frozenset(exclusive.split()), frozenset(shared.split())
+        self._queue = queue
+        self._wants = Resources(frozenset(exclusive.split()), frozenset(shared.split()))
         self.inside, self.go = threading.Event(), threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._gates.enter(*self._wants):
+        with self._queue.turn(self._wants):
             self.inside.set()
             self.go.wait(10)
 
@@ -38,8 +39,8 @@ def inside(visitor: Visitor) -> bool:
 
 
 def test_disjoint_visitors_run_side_by_side() -> None:
-    gates = Gates()
-    visitors = [Visitor(gates, exclusive=name) for name in "abc"]
+    queue = ThreadQueue()
+    visitors = [Visitor(queue, exclusive=name) for name in "abc"]
     assert all(inside(v) for v in visitors)
     for visitor in visitors:
         visitor.leave()
@@ -57,10 +58,10 @@ def test_disjoint_visitors_run_side_by_side() -> None:
     ],
 )
 def test_who_excludes_whom(first: dict, second: dict, excludes: bool) -> None:
-    gates = Gates()
-    one = Visitor(gates, **first)
+    queue = ThreadQueue()
+    one = Visitor(queue, **first)
     assert inside(one)
-    other = Visitor(gates, **second)
+    other = Visitor(queue, **second)
     assert waiting(other) if excludes else inside(other)
     one.leave()
     assert inside(other)
@@ -69,14 +70,14 @@ def test_who_excludes_whom(first: dict, second: dict, excludes: bool) -> None:
 
 def test_first_come_first_served() -> None:
     """A late sharer does not overtake a waiting exclusive visitor: nobody starves."""
-    gates = Gates()
-    reader = Visitor(gates, shared="a")
+    queue = ThreadQueue()
+    reader = Visitor(queue, shared="a")
     assert inside(reader)
-    writer = Visitor(gates, exclusive="a")
+    writer = Visitor(queue, exclusive="a")
     assert waiting(writer)
-    late = Visitor(gates, shared="a")
+    late = Visitor(queue, shared="a")
     assert waiting(late)
-    bystander = Visitor(gates, exclusive="b")
+    bystander = Visitor(queue, exclusive="b")
     assert inside(bystander)
     reader.leave()
     assert inside(writer)
@@ -88,27 +89,27 @@ def test_first_come_first_served() -> None:
 
 
 def test_an_error_inside_lets_the_next_one_in() -> None:
-    gates = Gates()
-    with pytest.raises(RuntimeError), gates.enter(frozenset("a"), NONE):
+    queue = ThreadQueue()
+    with pytest.raises(RuntimeError), queue.turn(A):
         raise RuntimeError
-    with gates.enter(frozenset("a"), NONE):
+    with queue.turn(A):
         pass
 
 
 def test_an_interrupted_wait_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C behind a slow writer: the ticket goes, or nobody gets in any more."""
-    gates = Gates()
-    slow = Visitor(gates, exclusive="a")
+    queue = ThreadQueue()
+    slow = Visitor(queue, exclusive="a")
     assert inside(slow)
 
     def interrupted(*_: object) -> bool:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(gates._condition, "wait_for", interrupted)
-        with pytest.raises(KeyboardInterrupt), gates.enter(frozenset("a"), NONE):
+        patch.setattr(queue._condition, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), queue.turn(A):
             pytest.fail("it was not our turn")
     slow.leave()
-    after = Visitor(gates, exclusive="a")
+    after = Visitor(queue, exclusive="a")
     assert inside(after)
     after.leave()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from intents_for_tests import intent
 
-from omnigraph.commit.arming import StagingHold
+from omnigraph.commit.arming import IntentHold
 from omnigraph.commit.intents import IntentBoard
 from omnigraph_testing.fakes import FakeClock, FakeFiles
 
@@ -19,7 +19,7 @@ def test_an_interrupt_on_the_way_in_or_out_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     files = FakeFiles()
-    hold = StagingHold(IntentBoard(files, FakeClock()), intent(5))
+    hold = IntentHold(IntentBoard(files, FakeClock()), intent(5))
     monkeypatch.setattr(hold._renewer, step, interrupted)
     with pytest.raises(KeyboardInterrupt), hold:
         assert (step, len(files.objects)) == ("join", 1)

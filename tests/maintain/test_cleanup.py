@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from omnigraph import failpoints
 from omnigraph.cli.main import app
-from omnigraph.commit.arming import StagingHold, staging_intent
+from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.commit.intents import GC
 from omnigraph.errors import Contention, InvalidArgument, ReadOnlyGraph, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
@@ -167,9 +167,9 @@ def test_a_killed_cleanup_harms_nothing_and_is_finished_by_the_next(graph: Graph
 
 def test_cleanup_and_long_staging_exclude_each_other(graph: Graph) -> None:
     engine = graph.engine
-    intent = staging_intent(MAIN_REF, None, "01HZZZZZZZZZZZZZZZZZZZZZZ0", AT_ONCE.write)
-    assert GC in intent.shared
-    with StagingHold(engine.board, intent), pytest.raises(Contention):
+    intent = hold_intent(MAIN_REF, None, "01HZZZZZZZZZZZZZZZZZZZZZZ0", AT_ONCE.write)
+    assert GC in intent.resources.shared
+    with IntentHold(engine.board, intent), pytest.raises(Contention):
         graph.cleanup(keep=1, confirm=True)
     graph.cleanup(keep=1, confirm=True)
 

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lance
-import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
-from omnigraph.commit.arming import StagingHold, staging_intent
+from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.errors import CorruptIntent, RecoveryRequired
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
@@ -16,15 +14,9 @@ from omnigraph.manifest.layout import QUARANTINE, RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.models import WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.workloads import leave_orphan_head
 
 INTENT = "01HZZZZZZZZZZZZZZZZZZZZZZZ"
-
-
-def append_foreign_rows(graph: Graph, branch: str = "main") -> None:
-    pins = graph.snapshot(branch).tables
-    pin = next(p for k, p in pins.items() if k.type_name == "Note")
-    place = graph.engine.store.dataset_uri(pin.location, pin.branch)
-    lance.write_dataset(pa.table({"id": ["x"], "text": ["foreign"]}), place, mode="append")
 
 
 def test_a_sound_graph(graph: Graph) -> None:
@@ -37,7 +29,7 @@ def test_drift_is_shown_then_put_right(graph: Graph, branch: str) -> None:
     graph.branches.create("b")
     graph.apply({"Note": {"insert": [{"id": "n1", "text": "b"}]}}, "b")
     before = content(graph, branch)
-    append_foreign_rows(graph, branch)
+    leave_orphan_head(graph, branch)
     files = {p: p.stat().st_mtime_ns for p in Path(graph.uri).rglob("*")}
     (table,) = open_graph(graph.uri, read_only=True).repair().drift
     assert (table.branch, table.table) == (branch, "node:Note")
@@ -64,9 +56,9 @@ def test_an_unreadable_intent_needs_force_and_is_kept(graph: Graph) -> None:
 
 
 def test_writers_in_flight_are_not_disturbed(graph: Graph) -> None:
-    append_foreign_rows(graph)
-    hold = staging_intent(MAIN_REF, None, INTENT, WriteSettings())
-    with StagingHold(graph.engine.board, hold):
+    leave_orphan_head(graph)
+    hold = hold_intent(MAIN_REF, None, INTENT, WriteSettings())
+    with IntentHold(graph.engine.board, hold):
         assert len(graph.repair().pending) == 1
         with pytest.raises(RecoveryRequired):
             graph.repair(confirm=True)
@@ -75,7 +67,7 @@ def test_writers_in_flight_are_not_disturbed(graph: Graph) -> None:
 
 
 def test_the_command(graph: Graph) -> None:
-    append_foreign_rows(graph)
+    leave_orphan_head(graph)
     graph.engine.store.files.put(f"{RECOVERY}/{INTENT}.json", b"rubbish")
     shown = CliRunner().invoke(app, ["repair", graph.uri])
     assert shown.exit_code == 0

@@ -1,4 +1,4 @@
-"""Arm an intent: post it, then go on only when no other live intent overlaps."""
+"""Put an intent on the board: armed for one write, or held and renewed for long work."""
 
 from __future__ import annotations
 
@@ -10,37 +10,147 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from omnigraph import failpoints
-from omnigraph.commit.intents import GC, Intent, IntentBoard, IntentKind, PostedIntent, SeenIntent
-from omnigraph.commit.request import Build
+from omnigraph.commit.intents import (
+    GC,
+    Intent,
+    IntentBoard,
+    IntentKind,
+    PostedIntent,
+    Resources,
+    SeenIntent,
+    guard_intent,
+)
 from omnigraph.errors import Contention, StorageFailure, WriterFenced
 from omnigraph.manifest.records import BranchRef
-from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import WriteSettings
 from omnigraph.values.clock import Clock
-from omnigraph.writes.changeset import ChangeSet
 
+logger = logging.getLogger(__name__)
+
+_SHORTEST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.1
 _RENEWALS_PER_LEASE = 4
 
+RecoverDead = Callable[[SeenIntent], bool]
 
-def staging_intent(
+
+@dataclass(frozen=True, slots=True)
+class Arming:
+    """Posts an intent, then goes on only when no other live intent overlaps it.
+
+    Each writer posts before it lists the board, so of two racing writers at least one sees the
+    other.
+    """
+
+    board: IntentBoard
+    clock: Clock
+    recover_dead: RecoverDead
+    wait_limit_seconds: float
+
+    def arm(self, intent: Intent) -> PostedIntent:
+        """Post `intent` and wait until no other intent overlaps it.
+
+        Of two writers the older operation keeps its place and waits for the younger one, which
+        withdraws and posts again under a new id. An intent waits on the board for at most a third
+        of its lease, because other processes would take it for dead after that.
+        """
+        deadline = self.clock.monotonic() + self.wait_limit_seconds
+        failpoints.hit("commit.before_arm")
+        while True:
+            posted = self.board.post(intent)
+            try:
+                blocking = self._wait_on_board(intent)
+                if not blocking:
+                    failpoints.hit("commit.after_arm")
+                    return posted
+            except BaseException:
+                self.withdraw(posted)
+                raise
+            self.withdraw(posted)
+            self._wait_until_clear(intent, deadline)
+            intent = _renamed(intent, self.clock.new_ulid())
+
+    def withdraw(self, posted: PostedIntent) -> None:
+        """Remove an intent that moves nothing any more."""
+        try:
+            self.board.remove(posted.intent)
+        except StorageFailure as error:
+            # The work is done or was refused, and the caller must learn which. The next recovery
+            # finds a dead intent and removes it.
+            logger.warning("intent %s could not be removed: %s", posted.intent.intent_id, error)
+        finally:
+            posted.release()
+
+    def _wait_until_clear(self, intent: Intent, deadline: float) -> None:
+        """Wait off the board: recover dead intents, and wait for the live ones to go."""
+        pause = _SHORTEST_PAUSE
+        while blocking := self._recover_dead(self._overlapping(intent)):
+            if self.clock.monotonic() > deadline:
+                names = [seen.intent.intent_id for seen in blocking]
+                raise Contention(
+                    f"other writers hold what this write needs for too long: {', '.join(names)}",
+                    intents=names,
+                )
+            pause = self._sleep(pause)
+
+    def _wait_on_board(self, intent: Intent) -> list[SeenIntent]:
+        """Wait for younger intents to withdraw; the intents that still overlap after that."""
+        patience = self.clock.monotonic() + intent.lease_seconds / 3
+        pause = _SHORTEST_PAUSE
+        while True:
+            blocking = self._overlapping(intent)
+            older = any(s.intent.operation_id < intent.operation_id for s in blocking)
+            dead = any(self.board.is_dead(s) for s in blocking)
+            if not blocking or older or dead or self.clock.monotonic() > patience:
+                return blocking
+            pause = self._sleep(pause)
+
+    def _overlapping(self, intent: Intent) -> list[SeenIntent]:
+        return [s for s in self.board.others(intent.intent_id) if s.intent.overlaps(intent)]
+
+    def _recover_dead(self, blocking: list[SeenIntent]) -> list[SeenIntent]:
+        """The live ones."""
+        living = []
+        for seen in blocking:
+            if self.board.is_dead(seen):
+                self.recover_dead(seen)
+            else:
+                living.append(seen)
+        return living
+
+    def _sleep(self, pause: float) -> float:
+        """Sleep for about `pause`; the next pause."""
+        self.clock.sleep(pause * random.uniform(0.5, 1.5))
+        return min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _renamed(intent: Intent, intent_id: str) -> Intent:
+    """The same attempt under another id; its publication carries the id, too."""
+    publication = intent.publication
+    if publication is not None:
+        publication = replace(publication, intent_id=intent_id)
+    return replace(intent, intent_id=intent_id, publication=publication)
+
+
+def hold_intent(
     ref: BranchRef, actor_id: str | None, operation_id: str, settings: WriteSettings
 ) -> Intent:
-    """One per operation, under the operation's own id: no attempt of it is posted under that."""
-    return Intent(
+    """An intent that keeps cleanup away from files that no manifest names yet.
+
+    It has the id of its operation. The attempts of the operation are posted under other ids.
+    """
+    return guard_intent(
+        IntentKind.HOLD,
+        ref,
+        Resources(shared=frozenset({GC})),
         intent_id=operation_id,
-        operation_id=operation_id,
-        kind=IntentKind.HOLD,
-        branch=ref,
-        exclusive=frozenset(),
-        shared=frozenset({GC}),
         lease_seconds=settings.lease_seconds,
         actor_id=actor_id,
-        publication=None,
     )
 
 
-class StagingHold:
-    """Posted on entry, renewed by a thread, removed on exit."""
+class IntentHold:
+    """An intent for long work: posted on entry, renewed by a thread, removed on exit."""
 
     def __init__(
         self,
@@ -48,7 +158,7 @@ class StagingHold:
         intent: Intent,
         post: Callable[[Intent], PostedIntent] | None = None,
     ) -> None:
-        """`post` puts the intent on the board; given, it may wait for others first."""
+        """`post` puts the intent on the board; `Arming.arm` waits for other writers first."""
         self._board = board
         self._intent = intent
         self._post = post or board.post
@@ -56,15 +166,16 @@ class StagingHold:
         self._epoch = 0
         self._lost = False
         self._stop = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, name="staging-hold", daemon=True)
+        self._renewer = threading.Thread(target=self._renew, name="intent-hold", daemon=True)
 
-    def __enter__(self) -> StagingHold:
+    def __enter__(self) -> IntentHold:
         self._posted = self._post(self._intent)
         self._intent = self._posted.intent
         try:
             self._renewer.start()
         except BaseException:
-            self._stop.set()  # nobody calls `__exit__` for what was not entered
+            # Python does not call `__exit__` when `__enter__` fails.
+            self._stop.set()
             self._withdraw()
             raise
         return self
@@ -79,36 +190,27 @@ class StagingHold:
         try:
             self._renewer.join()
         finally:
-            # An interrupted join too: what nobody renews would keep a cleanup waiting for a lease.
+            # Also after an interrupted join: an intent that stays would make a cleanup wait until
+            # the lease ends.
             self._withdraw()
 
-    def _withdraw(self) -> None:
-        try:
-            self._board.remove(self._intent, self._epoch)
-        except StorageFailure as failure:
-            # The write is settled either way; the next sweep finds a dead hold and drops it.
-            logger.warning("hold %s could not be removed: %s", self._intent.intent_id, failure)
-        finally:
-            if self._posted is not None:
-                self._posted.release()
-
-    def guarding(self, build: Build) -> Build:
-        """The same build, refused at its end when somebody took this process for dead meanwhile."""
-
-        def guarded(snapshot: Snapshot) -> ChangeSet:
-            changes = build(snapshot)
-            self.check()
-            return changes
-
-        return guarded
-
     def check(self) -> None:
-        """Raise when somebody took this process for dead."""
+        """Raise when another process took this one for dead."""
         if self._lost:
             raise WriterFenced(
                 "this write outlived its lease, so its files may have been cleaned up; repeat it",
                 operation_id=self._intent.intent_id,
             )
+
+    def _withdraw(self) -> None:
+        try:
+            self._board.remove(self._intent, self._epoch)
+        except StorageFailure as failure:
+            # The work is settled either way; the next recovery drops the dead intent.
+            logger.warning("hold %s could not be removed: %s", self._intent.intent_id, failure)
+        finally:
+            if self._posted is not None:
+                self._posted.release()
 
     def _renew(self) -> None:
         pause = self._intent.lease_seconds / _RENEWALS_PER_LEASE
@@ -116,7 +218,7 @@ class StagingHold:
             try:
                 renewed = self._board.renew(self._intent, self._epoch + 1)
             except StorageFailure as failure:
-                # A lease has room for several tries.
+                # One failure does no harm: a lease has room for several renewals.
                 logger.warning("hold %s not renewed: %s", self._intent.intent_id, failure)
                 continue
             if renewed is None:
@@ -126,99 +228,3 @@ class StagingHold:
             earlier, self._posted = self._posted, renewed
             if earlier is not None:
                 earlier.release()
-
-
-logger = logging.getLogger(__name__)
-
-_SHORTEST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.1
-
-RecoverDead = Callable[[SeenIntent], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Arming:
-    """How intents get on the board. Of two racers at least the later lister sees the other."""
-
-    board: IntentBoard
-    clock: Clock
-    recover_dead: RecoverDead
-    wait_limit_seconds: float
-
-    def arm(self, intent: Intent) -> PostedIntent:
-        """Post `intent` (under a fresh id when it had to step back) and wait until it stands alone.
-
-        The older operation keeps its place and waits for younger ones to vanish; the younger one
-        withdraws. Waiting never outlasts a third of the lease on the board, so that nobody takes a
-        patient writer for a dead one.
-        """
-        deadline = self.clock.monotonic() + self.wait_limit_seconds
-        failpoints.hit("commit.before_arm")
-        while True:
-            posted = self.board.post(intent)
-            try:
-                blocking = self._stand(intent)
-                if not blocking:
-                    failpoints.hit("commit.after_arm")
-                    return posted
-            except BaseException:
-                self.withdraw(posted)
-                raise
-            self.withdraw(posted)
-            self.wait_until_clear(intent, deadline)
-            intent = _renamed(intent, self.clock.new_ulid())
-
-    def withdraw(self, posted: PostedIntent) -> None:
-        """Take an intent off the board that moves nothing any more."""
-        try:
-            self.board.remove(posted.intent)
-        except StorageFailure as error:
-            # What it guarded is done or was refused, and the caller must learn which; the next
-            # heal finds a dead intent and removes it.
-            logger.warning("intent %s could not be removed: %s", posted.intent.intent_id, error)
-        finally:
-            posted.release()
-
-    def wait_until_clear(self, intent: Intent, deadline: float) -> None:
-        """Off the board: recover the dead, outwait the living."""
-        pause = _SHORTEST_PAUSE
-        while blocking := self._blocking(intent):
-            if self.clock.monotonic() > deadline:
-                names = ", ".join(s.intent.intent_id for s in blocking)
-                raise Contention(
-                    f"other writers hold what this write needs for too long: {names}",
-                    intents=[s.intent.intent_id for s in blocking],
-                )
-            self.clock.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-
-    def _stand(self, intent: Intent) -> list[SeenIntent]:
-        """Who still blocks us after the younger ones had their chance to vanish."""
-        patience = self.clock.monotonic() + intent.lease_seconds / 3
-        pause = _SHORTEST_PAUSE
-        while True:
-            blocking = [s for s in self.board.others(intent.intent_id) if s.intent.overlaps(intent)]
-            older = any(s.intent.operation_id < intent.operation_id for s in blocking)
-            dead = any(self.board.is_dead(s) for s in blocking)
-            if not blocking or older or dead or self.clock.monotonic() > patience:
-                return blocking
-            self.clock.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-
-    def _blocking(self, intent: Intent) -> list[SeenIntent]:
-        blocking = [s for s in self.board.others(intent.intent_id) if s.intent.overlaps(intent)]
-        living = []
-        for seen in blocking:
-            if self.board.is_dead(seen):
-                self.recover_dead(seen)
-            else:
-                living.append(seen)
-        return living
-
-
-def _renamed(intent: Intent, intent_id: str) -> Intent:
-    """The same attempt under another id, inside and out."""
-    publication = intent.publication
-    if publication is not None:
-        publication = replace(publication, intent_id=intent_id)
-    return replace(intent, intent_id=intent_id, publication=publication)

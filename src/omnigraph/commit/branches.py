@@ -1,4 +1,4 @@
-"""Create and delete graph branches and tags: names that point, guarded by intents."""
+"""Create, rename and delete branches, and create tags, each under an intent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming, StagingHold
-from omnigraph.commit.intents import GC, Intent, IntentKind, branch_resource
+from omnigraph.commit.arming import Arming, IntentHold
+from omnigraph.commit.intents import (
+    GC,
+    Intent,
+    IntentKind,
+    Resources,
+    branch_resource,
+    guard_intent,
+)
 from omnigraph.errors import (
     AlreadyExists,
     CommitRejected,
@@ -31,9 +38,15 @@ from omnigraph.settings.models import WriteSettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import MAIN, check_ref_name
 
+_KEEPS_CLEANUP_AWAY = Resources(shared=frozenset({GC}))
+
 
 class BranchLifecycle:
-    """Branches cost the same for one type and for five hundred: tables fork when first written."""
+    """Branches and tags of one graph.
+
+    A new branch costs the same for one type and for five hundred, because a table is forked only
+    when the branch first writes it.
+    """
 
     def __init__(
         self,
@@ -59,36 +72,25 @@ class BranchLifecycle:
 
     @contextmanager
     def fresh(self, name: str, source: str, actor_id: str | None) -> Iterator[BranchRef]:
-        """A branch for one write: it goes again when that fails or its process dies.
+        """A branch for one write: it is deleted when the write fails or its process dies.
 
-        The intent is there before the branch is, and recovery of a dead one removes the branch
-        unless something was committed to it.
+        The intent is posted before the branch is created. When the process dies, recovery deletes
+        the branch unless something was committed to it.
         """
         source_ref, ref = self._new_ref(name, source, actor_id)
-        intent_id = self._clock.new_ulid()
-        intent = Intent(
-            intent_id=intent_id,
-            operation_id=intent_id,
-            kind=IntentKind.FRESH_BRANCH,
-            branch=ref,
-            exclusive=frozenset(),
-            shared=frozenset({GC}),
-            lease_seconds=self._settings.lease_seconds,
-            actor_id=actor_id,
-            publication=None,
-        )
-        with StagingHold(self._arming.board, intent):
+        intent = self._intent(IntentKind.FRESH_BRANCH, ref, _KEEPS_CLEANUP_AWAY, actor_id)
+        with IntentHold(self._arming.board, intent):
             forked_at = self._fork(source_ref, ref, actor_id)
             try:
                 yield ref
             except BaseException:
-                # Others have committed to it, renamed or deleted it: it is theirs now.
+                # A branch that others committed to, renamed or deleted is left alone.
                 with suppress(CommitRejected, NotFound):
                     self._delete(ref, actor_id, forked_at)
                 raise
 
     def _new_ref(self, name: str, source: str, actor_id: str | None) -> tuple[BranchRef, BranchRef]:
-        """(where it comes from, the branch that is to be)."""
+        """(the source branch, the new branch)."""
         checked = _new_name(name)
         self._refuse_taken(checked, actor_id)
         source_ref = self._source(source)
@@ -103,7 +105,7 @@ class BranchLifecycle:
             if not self._is_older_state(name):
                 raise
         raise InvalidArgument(
-            f"{name!r} is no branch, and a branch starts at the head of another one: read an "
+            f"{name!r} is not a branch, and a branch starts at the head of another one: read an "
             "older state with `at`, undo commits with `revert`",
             source=name,
         )
@@ -117,7 +119,7 @@ class BranchLifecycle:
 
     def _fork(self, source_ref: BranchRef, ref: BranchRef, actor_id: str | None) -> str:
         """Make the branch; the commit it starts from."""
-        with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
+        with self._holding(IntentKind.HOLD, MAIN_REF, _KEEPS_CLEANUP_AWAY, actor_id):
             state = self._reader.state(source_ref)
             if state.deleted:
                 name = source_ref.name
@@ -126,7 +128,7 @@ class BranchLifecycle:
             create_branch(self._store, at, ref.incarnation)
             failpoints.hit("branch.create_after_physical")
             if state.name is not None:
-                # The head it starts from says what its source is called since a rename.
+                # The head was copied from the source and still holds the source's new name.
                 self._publisher.publish(ref, self._naming(ref.name, state))
             if not self._reader.branch_refs.create(ref):
                 raise AlreadyExists(f"branch {ref.name!r} exists already", branch=ref.name)
@@ -135,11 +137,11 @@ class BranchLifecycle:
         return state.head_commit_id
 
     def rename(self, name: str, new_name: str, actor_id: str | None) -> BranchRef:
-        """Another name for the same branch; commits, tables and cursors stay as they are.
+        """Give a branch another name. Its commits, tables and cursors do not change.
 
-        The head says which name counts, so handles that know the old one notice; it counts from
-        the moment its ref is there. Cut short before that, nothing has happened; after that, the
-        old ref is left, which counts no more and goes with the next cleanup.
+        The new name is written into the head, so that handles with the old name notice. It becomes
+        valid when its ref is created. A rename that is interrupted before that has no effect; one
+        that is interrupted after it leaves an invalid old ref, which the next cleanup removes.
         """
         if name == MAIN:
             raise InvalidName("main cannot be renamed", name=name)
@@ -150,15 +152,15 @@ class BranchLifecycle:
         renamed = replace(ref, name=checked)
         if self._reader.branch_refs.find(checked) != renamed:
             self._refuse_taken(checked, actor_id)
-        exclusive = frozenset({branch_resource(ref)})
-        with self._holding(IntentKind.HOLD, ref, exclusive, frozenset({GC}), actor_id):
+        resources = Resources(frozenset({branch_resource(ref)}), frozenset({GC}))
+        with self._holding(IntentKind.HOLD, ref, resources, actor_id):
             state = self._state_by_this_name(ref)
             try:
                 self._publisher.publish(ref, self._naming(checked, state))
                 failpoints.hit("branch.rename_after_mark")
                 self._take_name(renamed)
             except BaseException:
-                with suppress(OmnigraphError):  # the old name counts anyway while it has a ref
+                with suppress(OmnigraphError):  # the old name stays valid without this, too
                     self._publisher.publish(ref, self._naming(ref.name, state))
                 raise
             failpoints.hit("branch.rename_after_ref")
@@ -167,16 +169,16 @@ class BranchLifecycle:
         return renamed
 
     def _take_name(self, ref: BranchRef) -> None:
-        """An earlier rename that was cut short may have left exactly this ref."""
+        """Create the ref, unless an interrupted rename has left exactly this one."""
         refs = self._reader.branch_refs
         if refs.find(ref.name) != ref and not refs.create(ref):
             raise AlreadyExists(f"branch {ref.name!r} exists already", branch=ref.name)
 
     def _state_by_this_name(self, ref: BranchRef) -> BranchState:
-        """The head, unless somebody renamed the branch while we waited for it."""
+        """The head; raises when another process renamed the branch while this one waited."""
         state = self._reader.state(ref)
         if not state.deleted and self._reader.goes_by_another_name(ref, state):
-            raise NotFound(f"branch {ref.name!r} is {state.name!r} by now", branch=ref.name)
+            raise NotFound(f"branch {ref.name!r} was renamed to {state.name!r}", branch=ref.name)
         return state
 
     def _naming(self, name: str, state: BranchState) -> Publication:
@@ -185,15 +187,15 @@ class BranchLifecycle:
     def delete(self, name: str, actor_id: str | None, only_at: str | None = None) -> None:
         """Mark the head deleted, then remove the name. Branches forked from it live on.
 
-        With `only_at` a branch whose head is another commit by now is left alone.
+        With `only_at` a branch whose head is another commit is left alone.
         """
         if name == MAIN:
             raise InvalidName("main cannot be deleted", name=name)
         self._delete(self._reader.branch(name)[0], actor_id, only_at)
 
     def _delete(self, ref: BranchRef, actor_id: str | None, only_at: str | None) -> None:
-        exclusive = frozenset({branch_resource(ref)})
-        with self._holding(IntentKind.BRANCH_DELETE, ref, exclusive, frozenset(), actor_id):
+        resources = Resources(frozenset({branch_resource(ref)}))
+        with self._holding(IntentKind.BRANCH_DELETE, ref, resources, actor_id):
             state = self._state_by_this_name(ref)
             marked = Publication(
                 self._clock.new_ulid(), state.version, marks_deleted=True, if_commit=only_at
@@ -208,7 +210,7 @@ class BranchLifecycle:
     def create_tag(self, name: str, target: str, actor_id: str | None) -> Tag:
         """Name a commit: by branch (its head), commit id, tag or moment."""
         checked = _new_name(name, "tag")
-        with self._holding(IntentKind.HOLD, MAIN_REF, frozenset(), frozenset({GC}), actor_id):
+        with self._holding(IntentKind.HOLD, MAIN_REF, _KEEPS_CLEANUP_AWAY, actor_id):
             try:
                 ref, state = self._reader.branch(target)
                 snapshot = self._reader.snapshot(ref, state)
@@ -231,7 +233,10 @@ class BranchLifecycle:
         return tag
 
     def _refuse_reclaimed(self, snapshot: Snapshot) -> None:
-        """A tag must not name what cleanup has removed; our own handles may outlive the files."""
+        """Raise when cleanup has removed files of the snapshot.
+
+        Opened anew, because a handle that this process keeps may outlive its files.
+        """
         for pin in snapshot.tables.values():
             self._store.open_private(pin.at)
 
@@ -242,10 +247,10 @@ class BranchLifecycle:
         try:
             self._reader.branch(name)
         except NotFound:
-            # A delete or a rename is at it, or was killed between mark and name: the name is free
-            # once nobody is about to remove it any more.
-            exclusive = frozenset({branch_resource(existing)})
-            with self._holding(IntentKind.HOLD, existing, exclusive, frozenset(), actor_id):
+            # A delete or a rename runs now, or was killed before it removed this ref. With the
+            # branch taken exclusively no other process is about to remove it.
+            resources = Resources(frozenset({branch_resource(existing)}))
+            with self._holding(IntentKind.HOLD, existing, resources, actor_id):
                 self._reader.branch_refs.remove(existing)
         else:
             raise AlreadyExists(f"branch {name!r} exists already", branch=name)
@@ -255,33 +260,29 @@ class BranchLifecycle:
         self,
         kind: IntentKind,
         ref: BranchRef,
-        exclusive: frozenset[str],
-        shared: frozenset[str],
+        resources: Resources,
         actor_id: str | None,
     ) -> Iterator[None]:
-        intent_id = self._clock.new_ulid()
-        posted = self._arming.arm(
-            Intent(
-                intent_id=intent_id,
-                operation_id=intent_id,
-                kind=kind,
-                branch=ref,
-                exclusive=exclusive,
-                shared=shared,
-                lease_seconds=self._settings.lease_seconds,
-                actor_id=actor_id,
-                publication=None,
-            )
-        )
+        posted = self._arming.arm(self._intent(kind, ref, resources, actor_id))
         try:
             yield
         finally:
             self._arming.withdraw(posted)
 
+    def _intent(
+        self, kind: IntentKind, ref: BranchRef, resources: Resources, actor_id: str | None
+    ) -> Intent:
+        return guard_intent(
+            kind,
+            ref,
+            resources,
+            intent_id=self._clock.new_ulid(),
+            lease_seconds=self._settings.lease_seconds,
+            actor_id=actor_id,
+        )
+
 
 def _new_name(name: str, what: str = "branch") -> str:
     if name == MAIN:
-        raise InvalidName(
-            "main is the branch there is from the start: choose another name", name=name
-        )
+        raise InvalidName("every graph has a branch main: choose another name", name=name)
     return check_ref_name(name, what)

@@ -1,4 +1,8 @@
-"""Create a graph: tables, schema object, then the manifest, whose first version decides."""
+"""Create a graph, the tables of new types, and a branch's own copies of tables.
+
+Each creation first writes under names that are not in use. The new data exists for readers only
+once the manifest names it.
+"""
 
 from __future__ import annotations
 
@@ -28,102 +32,14 @@ from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet, ReplaceRows
 
 
-def create_table(
-    store: Store,
-    entity: EntityType,
-    owner: BranchRef,
-    commit_id: str,
-    clock: Clock,
-    rows: pa.Table | None = None,
-) -> TablePin:
-    """The pin of a table that holds `rows`, or nothing."""
-    indexed = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
-    rows = table_schema(entity).empty_table() if rows is None else rows
-    location = table_location(entity.table_key)
-    try:
-        if store.files.get(reclaimed_marker(location)) is not None:
-            raise AlreadyExists(f"dataset {location} existed", dataset=location)
-        created = create_dataset(store, location, rows, indexed)
-    except AlreadyExists:
-        # A crashed or racing creation, another branch, or a dropped type has the plain path, or
-        # had it: old commits name versions there.
-        created = create_dataset(store, f"{location}-{clock.new_ulid()}", rows, indexed)
-    return TablePin(
-        key=entity.table_key,
-        location=created.location,
-        branch=created.branch,
-        version=created.version,
-        row_count=rows.num_rows,
-        owner=owner.incarnation,
-        content_epoch=commit_id,
-    )
-
-
-def accept_schema(
-    reader: ManifestReader,
-    changes: ChangeSet,
-    owner: tuple[BranchRef, str],
-    publication: Publication,
-    settings: HistorySettings,
-    clock: Clock,
-) -> Publication:
-    """The publication that also accepts `changes.schema`; `owner` is branch and commit id."""
-    change, draft = changes.schema, publication.commit
-    assert change is not None
-    assert draft is not None
-    store = reader.store
-    rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
-    schema_id = clock.new_ulid()
-    reader.schemas.write(schema_id, change.catalog, change.source)
-    created = tuple(
-        create_table(store, entity, *owner, clock, rows.get(entity.table_key))
-        for entity in change.added
-    )
-    first = tuple(
-        record_first_rows(pin.key, rows[pin.key], store, settings, clock)
-        for pin in created
-        if pin.row_count
-    )
-    draft = replace(draft, changes=(*draft.changes, *first))
-    return replace(
-        publication,
-        commit=draft,
-        schema_id=schema_id,
-        created=created,
-        dropped=change.replaced,
-    )
-
-
-def fork_unowned(
-    store: Store,
-    publisher: Publisher,
-    clock: Clock,
-    head: tuple[BranchRef, BranchState],
-    tables: Iterable[TableKey],
-) -> BranchState:
-    """The state in which `ref` owns all of `tables`."""
-    ref, state = head
-    unowned = [p for k in tables if (p := state.tables.get(k)) and p.owner != ref.incarnation]
-    if not unowned:
-        return state
-    moves = tuple(TableMove(pin, _fork(store, clock, ref, pin)) for pin in unowned)
-    failpoints.hit("commit.after_fork_branch")
-    publication = Publication(clock.new_ulid(), state.version, moves=moves)
-    published = publisher.publish(ref, publication)
-    failpoints.hit("commit.after_fork_publish")
-    assert isinstance(published, Published)
-    return published.state
-
-
-def _fork(store: Store, clock: Clock, ref: BranchRef, pin: TablePin) -> TablePin:
-    forked = create_branch(store, pin.at, physical_name(ref.name, clock.new_ulid()))
-    return replace(pin, branch=forked.branch, version=forked.version, owner=ref.incarnation)
-
-
 def create_graph(
     store: Store, catalog: Catalog, source: str, actor_id: str | None, clock: Clock
 ) -> None:
-    """Of several creators one wins; the others leave only unused directories behind."""
+    """Create tables, schema object and manifest, in this order.
+
+    Of several processes that create the graph, the one that writes the manifest wins. The others
+    leave only unused directories.
+    """
     if store.exists(MANIFEST, None):
         raise _taken(store)
     catalog = with_identities(catalog)
@@ -149,4 +65,102 @@ def create_graph(
 
 def _taken(store: Store) -> AlreadyExists:
     uri = store.location.uri
-    return AlreadyExists(f"there is a graph at {uri} already: open it instead", uri=uri)
+    return AlreadyExists(f"a graph exists at {uri}: open it instead", uri=uri)
+
+
+def create_table(
+    store: Store,
+    entity: EntityType,
+    owner: BranchRef,
+    commit_id: str,
+    clock: Clock,
+    rows: pa.Table | None = None,
+) -> TablePin:
+    """Create the dataset of a type, with `rows` or empty; its pin."""
+    indexed = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
+    rows = table_schema(entity).empty_table() if rows is None else rows
+    location = table_location(entity.table_key)
+    try:
+        if store.files.get(reclaimed_marker(location)) is not None:
+            raise AlreadyExists(f"dataset {location} existed", dataset=location)
+        created = create_dataset(store, location, rows, indexed)
+    except AlreadyExists:
+        # The plain path is or was in use: by a creation that crashed or runs now, by another
+        # branch, or by a dropped type. Old commits name versions there.
+        created = create_dataset(store, f"{location}-{clock.new_ulid()}", rows, indexed)
+    return TablePin(
+        key=entity.table_key,
+        location=created.location,
+        branch=created.branch,
+        version=created.version,
+        row_count=rows.num_rows,
+        owner=owner.incarnation,
+        content_epoch=commit_id,
+    )
+
+
+def accept_schema(
+    reader: ManifestReader,
+    changes: ChangeSet,
+    publication: Publication,
+    *,
+    ref: BranchRef,
+    commit_id: str,
+    settings: HistorySettings,
+    clock: Clock,
+) -> Publication:
+    """Write the schema object and the tables of new types; the publication that names them."""
+    change, draft = changes.schema, publication.commit
+    assert change is not None
+    assert draft is not None
+    store = reader.store
+    rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
+    schema_id = clock.new_ulid()
+    reader.schemas.write(schema_id, change.catalog, change.source)
+    created = tuple(
+        create_table(store, entity, ref, commit_id, clock, rows.get(entity.table_key))
+        for entity in change.added
+    )
+    first = tuple(
+        record_first_rows(pin.key, rows[pin.key], store, settings, clock)
+        for pin in created
+        if pin.row_count
+    )
+    draft = replace(draft, changes=(*draft.changes, *first))
+    return replace(
+        publication,
+        commit=draft,
+        schema_id=schema_id,
+        created=created,
+        dropped=change.replaced,
+    )
+
+
+def fork_unowned(
+    store: Store,
+    publisher: Publisher,
+    clock: Clock,
+    ref: BranchRef,
+    state: BranchState,
+    tables: Iterable[TableKey],
+) -> BranchState:
+    """Give a branch its own physical branch of each table; the state in which it owns `tables`.
+
+    This is published before the write itself. Of two first writers of a table one wins the swap
+    of the manifest, and cleanup removes the physical branch of the other.
+    """
+    unowned = [p for k in tables if (p := state.tables.get(k)) and p.owner != ref.incarnation]
+    if not unowned:
+        return state
+    moves = tuple(TableMove(pin, _fork(store, clock, ref, pin)) for pin in unowned)
+    failpoints.hit("commit.after_fork_branch")
+    publication = Publication(clock.new_ulid(), state.version, moves=moves)
+    published = publisher.publish(ref, publication)
+    failpoints.hit("commit.after_fork_publish")
+    assert isinstance(published, Published)
+    return published.state
+
+
+def _fork(store: Store, clock: Clock, ref: BranchRef, pin: TablePin) -> TablePin:
+    forked = create_branch(store, pin.at, physical_name(ref.name, clock.new_ulid()))
+    return replace(pin, branch=forked.branch, version=forked.version, owner=ref.incarnation)

@@ -1,7 +1,11 @@
-"""Intents: what a writer in flight takes and holds, posted where every process sees it.
+"""Intents: each writer in flight posts one where every process sees it.
 
-One object per attempt in `__recovery/`, plus `.epoch.<n>` objects for which renewal and takeover
-compete. An intent is complete: whoever finds it can finish or undo the write it describes.
+An intent is one object `__recovery/<intent id>.json`. It names the resources that its writer takes
+and the publication that it prepares. It is complete: the process that finds it can finish or undo
+the write. A renewal or a takeover adds an object `<intent id>.epoch.<n>`; only one process can
+create the next epoch, so renewal and takeover exclude each other.
+
+`Intent` is the data, `IntentBoard` does all I/O on `__recovery/`.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from omnigraph.errors import CorruptIntent, StorageFailure
 from omnigraph.lance_store.objects.control_files import ControlFiles
@@ -23,33 +27,14 @@ from omnigraph.manifest.records import BranchRef
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 
-
-class Claim(Protocol):
-    """Names of tables, branches and schemas; see `intents` for how they are spelled."""
-
-    @property
-    def exclusive(self) -> frozenset[str]: ...
-
-    @property
-    def shared(self) -> frozenset[str]: ...
-
-
-def overlap(a: Claim, b: Claim) -> bool:
-    """Shared claims live side by side; an exclusive one stands alone."""
-    return not (
-        a.exclusive.isdisjoint(b.exclusive)
-        and a.exclusive.isdisjoint(b.shared)
-        and a.shared.isdisjoint(b.exclusive)
-    )
-
-
 _FORMAT = 1
 
 GC = "gc"
+"""The resource of cleanup, which takes it exclusively. Shared, it keeps cleanup away."""
 
 
 class IntentKind(StrEnum):
-    """What recovery may do with a dead one."""
+    """Decides what recovery does with a dead intent."""
 
     WRITE = "write"
     """Content: rolled forward when every table has advanced, else back."""
@@ -64,27 +49,67 @@ class IntentKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Resources:
+    """Names of tables, branches and schemas that a writer takes exclusively or shares."""
+
+    exclusive: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+
+    def overlaps(self, other: Resources) -> bool:
+        """Writers that share a resource run side by side; an exclusive one excludes all others."""
+        return not (
+            self.exclusive.isdisjoint(other.exclusive)
+            and self.exclusive.isdisjoint(other.shared)
+            and self.shared.isdisjoint(other.exclusive)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """One attempt of one writer."""
 
     intent_id: str
     operation_id: str
-    """Stable over the attempts of one write, so that it gets older, not starved."""
+    """Stable over the attempts of one write: a write that has to repeat grows older and wins."""
     kind: IntentKind
     branch: BranchRef
-    exclusive: frozenset[str]
-    shared: frozenset[str]
+    resources: Resources
     lease_seconds: float
     actor_id: str | None
     publication: Publication | None
 
     def overlaps(self, other: Intent) -> bool:
-        return overlap(self, other)
+        return self.resources.overlaps(other.resources)
+
+
+def guard_intent(
+    kind: IntentKind,
+    branch: BranchRef,
+    resources: Resources,
+    *,
+    intent_id: str,
+    lease_seconds: float,
+    actor_id: str | None,
+) -> Intent:
+    """An intent that takes resources and publishes nothing."""
+    return Intent(
+        intent_id=intent_id,
+        operation_id=intent_id,
+        kind=kind,
+        branch=branch,
+        resources=resources,
+        lease_seconds=lease_seconds,
+        actor_id=actor_id,
+        publication=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PostedIntent:
-    """Our own intent, visible to others until `release` (which leaves the object) or removal."""
+    """An intent of this process on the board.
+
+    `release` gives up the lock that proves that its writer lives, and leaves the object.
+    """
 
     intent: Intent
     release: Callable[[], None]
@@ -109,8 +134,8 @@ def intent_to_bytes(intent: Intent) -> bytes:
         "operation_id": intent.operation_id,
         "kind": intent.kind.value,
         "branch": asdict(intent.branch),
-        "exclusive": sorted(intent.exclusive),
-        "shared": sorted(intent.shared),
+        "exclusive": sorted(intent.resources.exclusive),
+        "shared": sorted(intent.resources.shared),
         "lease_seconds": intent.lease_seconds,
         "actor_id": intent.actor_id,
         "publication": intent.publication.to_json() if intent.publication else None,
@@ -129,8 +154,7 @@ def intent_from_bytes(data: bytes) -> Intent:
         operation_id=body["operation_id"],
         kind=IntentKind(body["kind"]),
         branch=BranchRef(**body["branch"]),
-        exclusive=frozenset(body["exclusive"]),
-        shared=frozenset(body["shared"]),
+        resources=Resources(frozenset(body["exclusive"]), frozenset(body["shared"])),
         lease_seconds=float(body["lease_seconds"]),
         actor_id=body["actor_id"],
         publication=Publication.from_json(publication) if publication else None,
@@ -139,14 +163,14 @@ def intent_from_bytes(data: bytes) -> Intent:
 
 _NAME = re.compile(r"(?P<id>[0-9A-HJKMNP-TV-Z]{26})\.(?:json|epoch\.(?P<epoch>\d+))")
 
-# What reading rubbish as an intent may raise.
+# Errors of `intent_from_bytes` when the bytes are no intent.
 _NO_INTENT = (ValueError, KeyError, TypeError, AttributeError)
 _UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class SeenIntent:
-    """Somebody's intent as a listing showed it; `epoch` 0 means nobody renewed or took it."""
+    """An intent as a listing showed it. Epoch 0: it was neither renewed nor taken over."""
 
     intent: Intent
     epoch: int
@@ -154,7 +178,7 @@ class SeenIntent:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The right to recover a dead intent, until this epoch too grows older than the lease."""
+    """The right to recover a dead intent. It ends when this epoch is older than the lease."""
 
     intent: Intent
     epoch: int
@@ -163,7 +187,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class PendingIntent:
-    """A writer in flight, or what a dead one left; an unreadable one has no more than its name."""
+    """A posted intent for status reports. Of an unreadable one only the id is known."""
 
     intent_id: str
     kind: str
@@ -176,7 +200,11 @@ class PendingIntent:
 
 
 class IntentBoard:
-    """One per open graph: remembers since when it has seen each epoch of each intent."""
+    """The posted intents of one graph.
+
+    A board remembers when it first saw each epoch of each intent, because leases are measured on
+    the clock of the observer.
+    """
 
     def __init__(self, files: ControlFiles, clock: Clock) -> None:
         self._files = files
@@ -186,12 +214,13 @@ class IntentBoard:
         self._first_seen: dict[tuple[str, int], float] = {}
 
     def post(self, intent: Intent) -> PostedIntent:
-        """Make the intent visible. When this fails nothing has moved and nothing is left."""
+        """Make the intent visible. A failure here leaves no trace."""
         key = _key(intent.intent_id)
         try:
             release = self._files.put_held(key, intent_to_bytes(intent))
         except StorageFailure:
-            # It may have landed although no answer came back; it would keep others waiting.
+            # The object may have landed although the answer was lost; other writers would wait
+            # for it until its lease ends.
             with suppress(StorageFailure):
                 self._files.delete(key)
             raise
@@ -200,7 +229,7 @@ class IntentBoard:
         return PostedIntent(intent, release)
 
     def others(self, than: str | None = None) -> list[SeenIntent]:
-        """Every posted intent except our own. A listing that fails is loud."""
+        """Every posted intent except the one with id `than`. Raises when the listing fails."""
         epochs = self._list()
         seen = []
         for intent_id, epoch in epochs.items():
@@ -215,7 +244,7 @@ class IntentBoard:
         return seen
 
     def pending(self) -> tuple[PendingIntent, ...]:
-        """Everything that is posted, what cannot be read too: for those who only look."""
+        """Everything that is posted, unreadable intents included: for status reports."""
         found = []
         for name in self._files.list(RECOVERY):
             data = self._files.get(f"{RECOVERY}/{name}") if name.endswith(".json") else None
@@ -232,7 +261,7 @@ class IntentBoard:
         return tuple(found)
 
     def is_dead(self, seen: SeenIntent) -> bool:
-        """Proven dead by its lock, or no new epoch for one lease on our own clock."""
+        """Its lock proves it, or this process saw no new epoch for the time of a lease."""
         name = seen.intent.intent_id
         holder = _key(name) if seen.epoch == 0 else _epoch_key(name, seen.epoch)
         if self._files.holder_is_dead(holder):
@@ -241,7 +270,7 @@ class IntentBoard:
         return since is not None and self._clock.monotonic() - since > seen.intent.lease_seconds
 
     def take_over(self, seen: SeenIntent) -> Takeover | None:
-        """Win the next epoch; None when somebody else did, or the owner finished meanwhile."""
+        """Create the next epoch. None: another process created it, or the owner has finished."""
         name, epoch = seen.intent.intent_id, seen.epoch + 1
         release = self._files.put_held(_epoch_key(name, epoch), self._signature("takeover"))
         if release is None:
@@ -253,24 +282,28 @@ class IntentBoard:
         return Takeover(seen.intent, epoch, PostedIntent(seen.intent, release))
 
     def is_gone_or_taken(self, intent: Intent) -> bool:
-        """Somebody else recovered, or is recovering, this intent of ours."""
+        """Another process has recovered this intent, or is about to."""
         return self._list().get(intent.intent_id, 1) > 0
 
     def renew(self, intent: Intent, epoch: int) -> PostedIntent | None:
-        """Keep a long-lived intent alive; None means somebody took it over: stop."""
+        """Keep a long-lived intent alive. None: another process took it over, so stop."""
         release = self._files.put_held(
             _epoch_key(intent.intent_id, epoch), self._signature("renewal")
         )
         return None if release is None else PostedIntent(intent, release)
 
     def remove(self, intent: Intent, epochs: int = 0) -> None:
-        """The object first: an epoch without its intent is garbage, the reverse is a fresh one."""
+        """Delete the object first, then its epochs.
+
+        An epoch without an object is garbage, but an object without its epochs would look like a
+        new intent.
+        """
         self._files.delete(_key(intent.intent_id))
         for epoch in range(1, epochs + 1):
             self._files.delete(_epoch_key(intent.intent_id, epoch))
 
     def remove_stray_epochs(self) -> None:
-        """Epochs whose intent is gone: a recovery was killed in its very last step."""
+        """Delete epochs whose intent is gone: a process was killed in the middle of `remove`."""
         names = self._files.list(RECOVERY)
         present = {n.removesuffix(".json") for n in names if n.endswith(".json")}
         for name in names:
@@ -279,7 +312,7 @@ class IntentBoard:
                 self._files.delete(f"{RECOVERY}/{name}")
 
     def _signature(self, purpose: str) -> bytes:
-        """Unlike what any competitor for the same epoch writes."""
+        """Unique content, so that a process can tell its own epoch from a competitor's."""
         return f"{purpose} {self._clock.new_ulid()}".encode()
 
     def _list(self) -> dict[str, int]:
@@ -307,11 +340,11 @@ class IntentBoard:
         try:
             intent = intent_from_bytes(data)
             if intent.intent_id != intent_id:
-                raise ValueError(f"it says that it is {intent.intent_id}")
+                raise ValueError(f"its content is intent {intent.intent_id}")
         except _NO_INTENT as error:
             raise CorruptIntent(
-                f"{_key(intent_id)} cannot be read ({error}); it is kept, and writes are refused "
-                "until it is looked at: `omnigraph repair --confirm --force` quarantines it",
+                f"{_key(intent_id)} cannot be read ({error}). It is kept, and writes are refused "
+                "until `omnigraph repair --confirm --force` moves it to quarantine",
                 file=_key(intent_id),
             ) from error
         with self._lock:

@@ -1,4 +1,7 @@
-"""The processes of one host take turns on a branch: contention costs a queue, not retries."""
+"""Writers wait for their turn: the threads of a process, and the processes of a host.
+
+The queues only save retries. Whether two writers exclude each other is decided by their intents.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +10,41 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from omnigraph.commit.intents import overlap
+from omnigraph.commit.intents import Resources
 from omnigraph.lance_store.objects.file_queue import FileQueue
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import LOCKS
 from omnigraph.manifest.records import BranchRef
 from omnigraph.values.clock import Clock
 
+_LOOK_EVERY_SECONDS = 0.25
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Ticket:
-    exclusive: frozenset[str]
-    shared: frozenset[str]
+    """Compared by identity: two threads may wait for the same resources."""
+
+    resources: Resources
 
 
-class Gates:
-    """First come, first served among conflicting tickets."""
+class ThreadQueue:
+    """Threads whose resources overlap enter one after the other, first come, first served."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._line: list[_Ticket] = []
 
     @contextmanager
-    def enter(self, exclusive: frozenset[str], shared: frozenset[str]) -> Iterator[None]:
-        ticket = _Ticket(exclusive, shared)
+    def turn(self, resources: Resources) -> Iterator[None]:
+        ticket = _Ticket(resources)
         try:
             with self._condition:
                 self._line.append(ticket)
                 self._condition.wait_for(lambda: self._is_next(ticket))
             yield
         finally:
-            # Also for a wait that was cut short: a ticket left behind would close the table for
-            # as long as this process lives.
+            # An interrupted wait comes here, too: a ticket that stays in the line would block its
+            # resources for as long as this process lives.
             with self._condition:
                 if ticket in self._line:
                     self._line.remove(ticket)
@@ -48,20 +54,21 @@ class Gates:
         for earlier in self._line:
             if earlier is ticket:
                 return True
-            if overlap(earlier, ticket):
+            if earlier.resources.overlaps(ticket.resources):
                 return False
         return True
 
 
-_LOOK_EVERY_SECONDS = 0.25
-
-
 class BranchQueues:
-    """One lock file per branch on local graphs; nothing on object stores."""
+    """Processes of one host take turns on a branch: a lock file per branch of a local graph.
+
+    On object stores there is no queue: writers meet at their intents.
+    """
 
     def __init__(
         self, store: Store, clock: Clock, limit_seconds: float, observe: Callable[[], object]
     ) -> None:
+        """`observe` looks at the board, see `_enter`."""
         self._root = store.location.path
         self._clock = clock
         self._limit = limit_seconds
@@ -80,7 +87,11 @@ class BranchQueues:
                 queue.leave()
 
     def _enter(self, queue: FileQueue) -> bool:
-        """Waiting here and waiting for a lease overlap: whoever blocks us is watched meanwhile."""
+        """False when the turn did not come within the limit; the writer then goes on without it.
+
+        The board is observed while this process waits, so that the lease of a dead writer runs
+        out during the wait and not after it.
+        """
         deadline = self._clock.monotonic() + self._limit
         while (remaining := deadline - self._clock.monotonic()) > 0:
             if queue.enter(min(remaining, _LOOK_EVERY_SECONDS)):

@@ -1,4 +1,4 @@
-"""What a caller asks the one write path for, and what it gets back."""
+"""The request of a write, the tables that it claims, and the receipt that it returns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.intents import (
     IntentKind,
+    Resources,
     branch_resource,
     schema_resource,
     table_resource,
@@ -19,23 +20,24 @@ from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
 from omnigraph.writes.changeset import ChangeSet
 
 Build = Callable[[Snapshot], ChangeSet]
-"""Called again from scratch with a newer snapshot when a write has to be re-prepared."""
+"""Makes the changes of a write from a snapshot. Called again when the write is prepared again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Tables a write may change, and those its checks read."""
+    """The tables that a write may change, and those that its checks read."""
 
     tables: tuple[TableKey, ...]
     reads: tuple[TableKey, ...] = ()
 
 
 ClaimsBy = Callable[[Catalog], Claims]
+"""The claims of a write under a given schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """One write. `tables` are those it may change, `reads` those its checks rely on."""
+    """One write. It may change `tables`; its checks rely on `reads`."""
 
     branch: str
     operation: str
@@ -47,28 +49,35 @@ class WriteRequest:
     if_commit: str | None = None
     idempotency_key: str | None = None
     repreparable: bool = True
-    """Inserts, upserts and loads may be prepared again; updates and deletes surface a conflict."""
+    """After a conflict: True prepares the write again, False raises the conflict.
+
+    Inserts, upserts and loads are prepared again. Updates and deletes are not, because they were
+    decided on rows that have changed since.
+    """
     changes_schema: bool = False
     on_exact_head: bool = False
-    """The result depends on the whole branch: it is taken exclusively from capture to publish."""
+    """The result depends on the whole branch, which is taken exclusively until the publish."""
     tables_of: Callable[[Snapshot], tuple[TableKey, ...]] | None = None
-    """With `on_exact_head`: which tables it may change, known only once the head is."""
+    """With `on_exact_head`: computes `tables` from the head that the write is made on."""
     claims_by: ClaimsBy | None = None
-    """What it claims by a given schema: `tables` and `reads` were told from the one seen last, and
-    another process may have changed it since."""
+    """Computes the claims again when the write is prepared.
+
+    `tables` and `reads` were computed from the schema that this process saw last, and another
+    process may have changed the schema since.
+    """
     long_build: bool = False
-    """Building takes long: cleanup is held off, and others need not wait meanwhile."""
+    """Building takes long: it holds cleanup off, and other writers do not wait for it."""
     in_turn: bool = False
-    """With `long_build`: others wait all the same, because one of them got in between before."""
+    """With `long_build`: other writers wait, because one of them won against an earlier attempt."""
     staged_since: int | None = None
-    """With `long_build`: since when there are files of this write, if others wrote them before."""
+    """With `long_build`: when the oldest file was written, if tasks wrote files beforehand."""
     stream_batch: StreamBatch | None = None
-    """A batch that its stream's mark has reached already is repeated, not written again."""
+    """A batch at or below the mark of its stream is not written again: the receipt is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTerms:
-    """How the write of a caller lands: where, as whom, and on what condition."""
+    """The terms that a user sets for a write: branch, actor, message and conditions."""
 
     branch: str = MAIN
     actor: str | None = None
@@ -100,14 +109,14 @@ class CommitTerms:
 
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
-    """What a write did. `commit` is None when it changed nothing."""
+    """The result of a write. `commit` is None when it changed nothing."""
 
     branch: str
     commit: Commit | None
     affected_nodes: int = 0
     affected_edges: int = 0
     repeated: bool = False
-    """The idempotency key was used before; this is the first receipt."""
+    """The idempotency key or the batch was committed before; this is the receipt of then."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -120,8 +129,8 @@ class WriteReceipt:
         }
 
 
-class OtherClaims(Exception):
-    """By the schema in force the write needs other tables: queue up again, for those."""
+class ClaimsOutdated(Exception):
+    """Under the current schema the write needs other tables, so it queues again for those."""
 
     def __init__(self, needed: Claims) -> None:
         self.needed = needed
@@ -130,21 +139,21 @@ class OtherClaims(Exception):
 def require_claims(request: WriteRequest, catalog: Catalog) -> None:
     needed = request.claims_by(catalog) if request.claims_by is not None else None
     if needed is not None and needed != Claims(request.tables, request.reads):
-        raise OtherClaims(needed)
+        raise ClaimsOutdated(needed)
 
 
-def resources_of(request: WriteRequest, ref: BranchRef) -> tuple[frozenset[str], frozenset[str]]:
-    """(taken exclusively, held shared)."""
+def resources_of(request: WriteRequest, ref: BranchRef) -> Resources:
+    """The resources that the intent of a write takes."""
     exclusive = {table_resource(ref, key) for key in request.tables}
     shared = {table_resource(ref, key) for key in request.reads} - exclusive
     (exclusive if request.changes_schema else shared).add(schema_resource(ref))
     whole_branch = request.on_exact_head or request.if_commit is not None
     (exclusive if whole_branch else shared).add(branch_resource(ref))
-    return frozenset(exclusive), frozenset(shared)
+    return Resources(frozenset(exclusive), frozenset(shared))
 
 
 def receipt_of(branch: str, commit: Commit | None, *, repeated: bool = False) -> WriteReceipt:
-    """Counts come from the commit itself, so that a repeated key gives the same receipt."""
+    """The counts come from the commit, so that a repeated write gives the same receipt."""
     counts = {EntityKind.NODE: 0, EntityKind.EDGE: 0}
     for change in commit.changes if commit else ():
         counts[change.key.kind] += change.inserted + change.updated + change.deleted

@@ -1,4 +1,14 @@
-"""A living writer that cannot go on undoes its own advances before it lets go of its intent."""
+"""The one undo: write the pinned rows of a table back on top of its HEAD.
+
+A HEAD above its pin holds rows that no publication made visible. Undo does not remove them: it
+writes the pinned version again as the newest one, and a publication moves the pin there. Every
+transaction that was staged before then fails, so a writer that was stopped in between cannot add
+to the table.
+
+Three callers use it. A live writer undoes its own advances (`commit.transaction`), recovery undoes
+those of a dead writer (`commit.recovery.act`), and `DriftRepair` undoes a HEAD that no intent
+explains.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +17,15 @@ from dataclasses import dataclass
 
 from omnigraph import failpoints
 from omnigraph.commit.arming import Arming
-from omnigraph.commit.intents import Intent, IntentKind, branch_resource, table_resource
-from omnigraph.commit.staging import StagedTable
+from omnigraph.commit.intents import (
+    Intent,
+    IntentKind,
+    Resources,
+    branch_resource,
+    table_resource,
+)
 from omnigraph.errors import NotFound
-from omnigraph.lance_store.advance import HeadMoved, restore, tag_version
+from omnigraph.lance_store.advance import restore, tag_version
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publication import Publication, TableMove
@@ -22,44 +37,30 @@ from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 
 
-class LiveRollback:
-    """Restores pinned rows on top and publishes where they are now; no commit, no audit row.
+def restore_pin(store: Store, pin: TablePin) -> TableMove:
+    """Write the pinned rows on top of HEAD. The caller publishes the move that is returned."""
+    return TableMove(pin, pin.moved_to(restore(store, pin.at).version))
 
-    Any failure here leaves the intent on the board, and recovery does the same work again.
+
+def tag_orphan(store: Store, orphan: DatasetVersion, intent: Intent) -> None:
+    """Keep an unpublished version readable, under a tag that names the intent that found it."""
+    tag_version(store, orphan, f"orphan-{intent.intent_id}")
+
+
+def undo_to_pins(
+    reader: ManifestReader, publisher: Publisher, intent: Intent, pins: Sequence[TablePin]
+) -> None:
+    """Restore the pins and publish where their rows are now: no commit and no audit row.
+
+    A failure leaves the intent on the board, and recovery does the same work again.
     """
-
-    def __init__(self, reader: ManifestReader, publisher: Publisher) -> None:
-        self._reader = reader
-        self._store: Store = reader.store
-        self._publisher = publisher
-
-    def undo(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
-        self._restore_pins(intent, [staged.pin for staged in advanced])
-
-    def undo_orphan(
-        self,
-        intent: Intent,
-        moved: HeadMoved,
-        staged: StagedTable,
-        advanced: Sequence[StagedTable],
-    ) -> None:
-        """Also push an unpublished HEAD of `staged`'s table aside, tagged for whoever asks."""
-        version = moved.head - (staged.write.steps if moved.landed_on_top else 0)
-        orphan = DatasetVersion(moved.at.location, moved.at.branch, version)
-        tag_version(self._store, orphan, f"orphan-{intent.intent_id}")
-        self._restore_pins(intent, [*(s.pin for s in advanced), staged.pin])
-
-    def _restore_pins(self, intent: Intent, pins: Sequence[TablePin]) -> None:
-        if not pins:
-            return
-        moves = tuple(
-            TableMove(pin, pin.moved_to(restore(self._store, pin.at).version)) for pin in pins
-        )
-        failpoints.hit("commit.rollback_restored")
-        state = self._reader.state(intent.branch)
-        publication = Publication(intent.intent_id, state.version, moves=moves)
-        self._publisher.publish(intent.branch, publication)
-        failpoints.hit("commit.rollback_published")
+    if not pins:
+        return
+    moves = tuple(restore_pin(reader.store, pin) for pin in pins)
+    failpoints.hit("commit.rollback_restored")
+    state = reader.state(intent.branch)
+    publisher.publish(intent.branch, Publication(intent.intent_id, state.version, moves=moves))
+    failpoints.hit("commit.rollback_published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,10 @@ class DriftedTable:
 
 
 def drifted_tables(store: Store, ref: BranchRef, state: BranchState) -> Iterator[DriftedTable]:
-    """Tables this branch owns; one whose HEAD is behind is damage that `verify` reports."""
+    """Tables of this branch whose HEAD is above the pin.
+
+    A HEAD below its pin is damage, which `verify` reports.
+    """
     for key, pin in state.tables.items():
         if pin.owner != ref.incarnation:
             continue
@@ -86,15 +90,20 @@ def drifted_tables(store: Store, ref: BranchRef, state: BranchState) -> Iterator
             continue
         if head > pin.version:
             rows = store.open(DatasetVersion(pin.location, pin.branch, head)).count_rows()
-            place = store.dataset_uri(pin.location, pin.branch)
             yield DriftedTable(
-                ref.name, str(key), place, pin.version, head, pin.row_count, int(rows)
+                branch=ref.name,
+                table=str(key),
+                dataset=store.dataset_uri(pin.location, pin.branch),
+                pinned_version=pin.version,
+                head_version=head,
+                pinned_rows=pin.row_count,
+                head_rows=int(rows),
             )
 
 
 @dataclass(frozen=True, slots=True)
-class PushAside:
-    """Tags the unexplained HEAD and puts the pinned rows back on top, as a writer would."""
+class DriftRepair:
+    """Tags a HEAD that no intent explains and undoes it, under an intent as any writer."""
 
     reader: ManifestReader
     publisher: Publisher
@@ -112,32 +121,35 @@ class PushAside:
                 operation_id=intent_id,
                 kind=IntentKind.MAINTENANCE,
                 branch=ref,
-                exclusive=frozenset({table_resource(ref, key)}),
-                shared=frozenset({branch_resource(ref)}),
+                resources=Resources(
+                    exclusive=frozenset({table_resource(ref, key)}),
+                    shared=frozenset({branch_resource(ref)}),
+                ),
                 lease_seconds=self.settings.lease_seconds,
                 actor_id=actor_id,
                 publication=self._publication(ref, key, intent_id),
             )
         )
         try:
-            self._restore(ref, key, posted.intent.intent_id)
+            self._undo(posted.intent, key)
         finally:
             self.arming.withdraw(posted)
 
     def _publication(self, ref: BranchRef, key: TableKey, intent_id: str) -> Publication:
-        """Whoever finds the intent restores this pin: the same work again."""
+        """A move from the pin to itself.
+
+        A repair that is killed therefore changes nothing that readers see: recovery finds the pin
+        in its place and drops the intent, and the drift waits for the next writer or repair.
+        """
         state = self.reader.state(ref)
         pin = state.tables[key]
         return Publication(intent_id, state.version, moves=(TableMove(pin, pin),))
 
-    def _restore(self, ref: BranchRef, key: TableKey, intent_id: str) -> None:
+    def _undo(self, intent: Intent, key: TableKey) -> None:
         store = self.reader.store
-        state = self.reader.state(ref)
-        pin = state.tables[key]
+        pin = self.reader.state(intent.branch).tables[key]
         head = head_version(store.open(pin.at))
         if head <= pin.version:
-            return  # a writer was faster
-        tag_version(store, DatasetVersion(pin.location, pin.branch, head), f"orphan-{intent_id}")
-        restored = restore(store, pin.at)
-        move = TableMove(pin, pin.moved_to(restored.version))
-        self.publisher.publish(ref, Publication(intent_id, state.version, moves=(move,)))
+            return  # another writer pushed it aside before this intent was armed
+        tag_orphan(store, DatasetVersion(pin.location, pin.branch, head), intent)
+        undo_to_pins(self.reader, self.publisher, intent, [pin])

@@ -1,7 +1,8 @@
 """The one write path: capture, fork, build, stage, arm, revalidate, advance, publish, disarm.
 
-Everything before *arm* may fail without a trace. From *arm* on the intent owns the write: whoever
-finds it can finish or undo it. Nothing else in the system moves a HEAD or writes the manifest.
+Every change of rows and all maintenance of tables comes through here. A failure before *arm* leaves
+no trace. From *arm* on, the intent describes the write completely, so any process that finds it can
+finish or undo the write.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming, StagingHold, staging_intent
+from omnigraph.commit.arming import Arming, IntentHold, hold_intent
 from omnigraph.commit.creation import accept_schema, fork_unowned
 from omnigraph.commit.intents import Intent, IntentBoard, IntentKind, PostedIntent
-from omnigraph.commit.queues import BranchQueues, Gates
+from omnigraph.commit.queues import BranchQueues, ThreadQueue
 from omnigraph.commit.request import (
     Build,
-    OtherClaims,
+    ClaimsOutdated,
     WriteReceipt,
     WriteRequest,
     receipt_of,
     require_claims,
     resources_of,
 )
-from omnigraph.commit.restore import LiveRollback
+from omnigraph.commit.restore import tag_orphan, undo_to_pins
 from omnigraph.commit.staging import KnownIds, StagedTable, record_changes, stage
 from omnigraph.errors import (
     CommitRejected,
@@ -52,78 +53,19 @@ from omnigraph.values.clock import Clock
 from omnigraph.writes.changed_ids import ChangedIds
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
-
-def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
-    return CommitDraft(
-        commit_id=commit_id,
-        operation=request.operation,
-        actor_id=request.actor_id,
-        message=request.message,
-        idempotency_key=request.idempotency_key,
-        stream_batch=request.stream_batch,
-    )
-
-
-def merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
-    if merged is None:
-        return draft
-    return replace(
-        draft,
-        merged_parent_commit_id=merged.commit_id,
-        merged_history=merged.history,
-        equals_merged=merged.fast_forward,
-        differs_from_merged=merged.differs,
-        not_before=merged.created_at,
-    )
-
-
-_ATTEMPTS = 4
-_PAUSE = 0.2
-
-
-def publish_until_known(
-    publisher: Publisher, ref: BranchRef, publication: Publication, clock: Clock
-) -> Published | Repeated:
-    """The commit id is fixed, so a lost answer is found as our own success on the next try."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            return publisher.publish(ref, publication)
-        except StorageFailure as error:
-            if isinstance(error, StorageFull) and attempt == 1:
-                raise  # certainly not published, and a moment's wait frees no space
-            if attempt == _ATTEMPTS:
-                raise outcome_unknown(publication, error) from error
-            clock.sleep(_PAUSE * attempt)
-    raise AssertionError("unreachable")
-
-
-def outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"the write could be neither published nor undone ({error}); its intent "
-        f"{publication.intent_id} stays and the next writer settles it",
-        commit_id=publication.commit.commit_id if publication.commit else None,
-        operation_id=publication.intent_id,
-    )
-
-
-def outstayed(began_at: int, clock: Clock, settings: Settings) -> bool:
-    """Ask once the intent is on the board: from then on cleanup sees that somebody is at it.
-
-    A process that was stopped for longer than this stages again. Half the minimum age, so that
-    clocks and file times need not agree well.
-    """
-    age = (clock.now_micros() - began_at) / 1_000_000
-    return age > max(settings.maintenance.minimum_age_seconds / 2, settings.write.lease_seconds)
-
-
 logger = logging.getLogger(__name__)
 
 _RESTAGE_LIMIT = 100
 _RECLAIM_LIMIT = 10
+_PUBLISH_ATTEMPTS = 4
+_PUBLISH_PAUSE_SECONDS = 0.2
+
+Observer = Callable[[Commit], None]
+"""Called with every commit that a transaction makes. It must neither fail nor wait."""
 
 
 class _MovedPhysically(Exception):
-    """Same rows at another version: stage again, nobody needs to know."""
+    """The tables have the same rows at another version: stage again, the caller sees no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +90,7 @@ class Transaction:
         arming: Arming,
         settings: Settings,
         clock: Clock,
+        observer: Observer | None = None,
     ) -> None:
         self._reader = reader
         self.store: Store = reader.store
@@ -156,25 +99,44 @@ class Transaction:
         self._arming = arming
         self._settings = settings
         self._clock = clock
-        self._gates = Gates()
+        self._observer = observer
+        self._threads = ThreadQueue()
         self._known_ids = KnownIds()
-        self._queues = BranchQueues(self.store, clock, settings.write.lease_seconds, board.others)
-        self._rollback = LiveRollback(reader, publisher)
+        self._processes = BranchQueues(
+            self.store, clock, settings.write.lease_seconds, board.others
+        )
 
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
-        """Committed, rejected (an error, nothing changed) or `OutcomeUnknown`."""
+        """Commit the write, or raise.
+
+        After `OutcomeUnknown` the write may still be committed by recovery. After any other error
+        nothing has changed.
+        """
         operation_id = self._clock.new_ulid()
-        if not request.long_build:
-            return self._run(request, build, operation_id)
+        run = self._run_holding_cleanup_off if request.long_build else self._run_attempts
+        receipt = run(request, build, operation_id)
+        if self._observer is not None and receipt.commit is not None and not receipt.repeated:
+            self._observer(receipt.commit)
+        return receipt
+
+    def _run_holding_cleanup_off(
+        self, request: WriteRequest, build: Build, operation_id: str
+    ) -> WriteReceipt:
         ref = self._reader.ref(request.branch)
-        intent = staging_intent(ref, request.actor_id, operation_id, self._settings.write)
-        # Old files may be on the list of a cleanup under way: not before it is through with it.
+        intent = hold_intent(ref, request.actor_id, operation_id, self._settings.write)
+        # A running cleanup may have listed old files as garbage: `arm` waits until it has ended.
         since = request.staged_since
         old = since is not None and outstayed(since, self._clock, self._settings)
-        with StagingHold(self._board, intent, self._arming.arm if old else None) as hold:
-            return self._run(request, hold.guarding(build), operation_id)
+        with IntentHold(self._board, intent, self._arming.arm if old else None) as hold:
 
-    def _run(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
+            def guarded(snapshot: Snapshot) -> ChangeSet:
+                changes = build(snapshot)
+                hold.check()
+                return changes
+
+            return self._run_attempts(request, guarded, operation_id)
+
+    def _run_attempts(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
         reprepared = restaged = reclaimed = 0
         while True:
             try:
@@ -185,14 +147,14 @@ class Transaction:
                     raise ExpectedVersionMismatch(
                         "maintenance kept moving the tables of this write; repeat it"
                     ) from None
-            except OtherClaims as other:
+            except ClaimsOutdated as outdated:
                 reclaimed += 1
                 if reclaimed > _RECLAIM_LIMIT:
                     raise ExpectedVersionMismatch(
                         "the schema kept changing while this write was prepared; repeat it",
                         table="schema",
                     ) from None
-                needed = other.needed
+                needed = outdated.needed
                 request = replace(request, tables=needed.tables, reads=needed.reads)
             except ExpectedVersionMismatch:
                 reprepared += 1
@@ -214,10 +176,9 @@ class Transaction:
 
     @contextmanager
     def _turn(self, request: WriteRequest) -> Iterator[None]:
-        """Queue up with the threads of this process, then with the processes of this host."""
+        """Queue with the threads of this process, then with the processes of this host."""
         ref = self._reader.ref(request.branch)
-        exclusive, shared = resources_of(request, ref)
-        with self._gates.enter(exclusive, shared), self._queues.turn(ref):
+        with self._threads.turn(resources_of(request, ref)), self._processes.turn(ref):
             yield
 
     def _prepare(
@@ -225,7 +186,7 @@ class Transaction:
     ) -> _Prepared | WriteReceipt:
         began_at = self._clock.now_micros()
         ref, state = self._reader.branch(request.branch)
-        draft = draft_of(request, operation_id)
+        draft = _draft_of(request, operation_id)
         bare = Publication(
             self._clock.new_ulid(),
             state.version,
@@ -250,7 +211,7 @@ class Transaction:
         recorded = (
             record_changes(s, self.store, self._settings.history, self._clock) for s in staged
         )
-        draft = merging(draft, changes.merged)
+        draft = _merging(draft, changes.merged)
         draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
         publication = replace(
             bare,
@@ -262,19 +223,23 @@ class Transaction:
             publication = accept_schema(
                 self._reader,
                 changes,
-                (ref, operation_id),
                 publication,
-                self._settings.history,
-                self._clock,
+                ref=ref,
+                commit_id=operation_id,
+                settings=self._settings.history,
+                clock=self._clock,
             )
         failpoints.hit("commit.after_stage")
         return _Prepared(ref, request, staged, publication, began_at)
 
     def _fork(self, ref: BranchRef, state: BranchState, request: WriteRequest) -> BranchState:
-        """Own the tables. Nothing was built yet, so whoever was faster only means: look again."""
+        """Make the branch own the tables.
+
+        Nothing was built yet, so when another writer was faster, the attempt just starts again.
+        """
         try:
             return fork_unowned(
-                self.store, self._publisher, self._clock, (ref, state), request.tables
+                self.store, self._publisher, self._clock, ref, state, request.tables
             )
         except ExpectedVersionMismatch as error:
             raise _MovedPhysically from error
@@ -287,7 +252,7 @@ class Transaction:
         effects = [e for e in changes.effects if e.key not in new]
         undeclared = [str(e.key) for e in effects if e.key not in request.tables]
         if undeclared:
-            # Nobody was kept from these tables meanwhile: what is built on them may not hold.
+            # No queue kept other writers off these tables, so they may have changed them.
             raise CommitRejected(
                 f"this {request.operation} did not claim {', '.join(undeclared)}; nothing changed",
                 tables=undeclared,
@@ -295,7 +260,7 @@ class Transaction:
 
         def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
             if request.tables_of is not None:
-                return ids  # made from what is there: most of them exist
+                return ids  # a merge: most of its ids exist
             return self._known_ids.may_exist(
                 pin, ids, state.commits, lambda: read_ids(self.store.open(pin.at))
             )
@@ -305,14 +270,12 @@ class Transaction:
 
     def _conclude(self, prepared: _Prepared, operation_id: str) -> WriteReceipt:
         ref, request = prepared.ref, prepared.request
-        exclusive, shared = resources_of(request, ref)
         intent = Intent(
             intent_id=prepared.publication.intent_id,
             operation_id=operation_id,
             kind=request.kind,
             branch=ref,
-            exclusive=exclusive,
-            shared=shared,
+            resources=resources_of(request, ref),
             lease_seconds=self._settings.write.lease_seconds,
             actor_id=request.actor_id,
             publication=prepared.publication,
@@ -333,15 +296,15 @@ class Transaction:
             failpoints.hit("commit.after_revalidate")
             receipt = self._advance_and_publish(request, prepared, posted)
         finally:
-            # The object stays until the outcome is settled; our hold on it does not, so that
-            # others can recover at once if it is not.
+            # Give up the lock on the intent: when the outcome is not settled, the object is
+            # still there and another process can recover it at once.
             posted.release()
         return receipt
 
     def _revalidate(
         self, request: WriteRequest, ref: BranchRef, posted: PostedIntent
     ) -> WriteReceipt | None:
-        """Nothing has moved yet: on any mismatch the write withdraws."""
+        """Compare the branch with what the write was prepared on. No table has moved yet."""
         state = self._reader.state(ref)
         publication = posted.intent.publication
         assert publication is not None
@@ -365,14 +328,16 @@ class Transaction:
         self._advance_all(prepared, posted)
         failpoints.hit("commit.before_publish")
         try:
-            published = publish_until_known(self._publisher, prepared.ref, publication, self._clock)
+            published = _publish_until_known(
+                self._publisher, prepared.ref, publication, self._clock
+            )
         except (WriterFenced, OutcomeUnknown):
             raise
         except OmnigraphError:
             self._give_up(posted.intent, prepared.staged)
             raise
         if isinstance(published, Repeated):
-            self._rollback.undo(posted.intent, prepared.staged)
+            self._undo(posted.intent, prepared.staged)
         else:
             self._remember_ids(prepared, publication)
         failpoints.hit("commit.after_publish")
@@ -394,14 +359,20 @@ class Transaction:
                 raise
             if isinstance(outcome, HeadMoved):
                 self._stop_if_fenced(posted.intent)
-                # Nobody else may write this table now, so whatever is above the pin was never
-                # published: put the pinned rows back on top and start over from there.
-                self._rollback.undo_orphan(posted.intent, outcome, staged, advanced)
+                # The intent excludes other writers of this table, so the versions above the pin
+                # were never published: restore the pinned rows and start again from there.
+                orphan = outcome.head - (staged.write.steps if outcome.landed_on_top else 0)
+                tag_orphan(self.store, replace(outcome.at, version=orphan), posted.intent)
+                self._undo(posted.intent, [*advanced, staged])
                 self._disarm(posted.intent)
                 raise _MovedPhysically
             advanced.append(staged)
             failpoints.hit("commit.after_advance_first")
         failpoints.hit("commit.after_advance")
+
+    def _undo(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
+        pins = [staged.pin for staged in advanced]
+        undo_to_pins(self._reader, self._publisher, intent, pins)
 
     def _stop_if_fenced(self, intent: Intent) -> None:
         state = self._reader.state(intent.branch)
@@ -415,7 +386,7 @@ class Transaction:
         try:
             self._board.remove(intent)
         except StorageFailure as error:
-            # The write is settled; the next heal finds a finished intent and removes it.
+            # The write is settled; the next recovery finds a finished intent and removes it.
             logger.warning("intent %s could not be removed: %s", intent.intent_id, error)
 
     def _earlier_receipt(
@@ -434,12 +405,12 @@ class Transaction:
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
         try:
             self._stop_if_fenced(intent)
-            self._rollback.undo(intent, advanced)
+            self._undo(intent, advanced)
         except StorageFailure as error:
-            # The intent stays, and recovery may find every table advanced and finish the write:
-            # the caller must not take it for rejected.
+            # The intent stays. Recovery may find every table advanced and finish the write, so
+            # the caller must not be told that it was rejected.
             assert intent.publication is not None
-            raise outcome_unknown(intent.publication, error) from error
+            raise _outcome_unknown(intent.publication, error) from error
         self._disarm(intent)
 
 
@@ -449,16 +420,64 @@ def _require(state: BranchState, publication: Publication, ref: BranchRef) -> No
         raise _MovedPhysically if unmet.physical else unmet.error
 
 
-Observer = Callable[[Commit], None]
+def _draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
+    return CommitDraft(
+        commit_id=commit_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        stream_batch=request.stream_batch,
+    )
 
 
-class ObservedTransaction(Transaction):
-    """Tells one observer about every commit that was made here; it must not fail or wait."""
+def _merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
+    if merged is None:
+        return draft
+    return replace(
+        draft,
+        merged_parent_commit_id=merged.commit_id,
+        merged_history=merged.history,
+        equals_merged=merged.fast_forward,
+        differs_from_merged=merged.differs,
+        not_before=merged.created_at,
+    )
 
-    observer: Observer | None = None
 
-    def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
-        receipt = super().run(request, build)
-        if receipt.commit is not None and not receipt.repeated and self.observer is not None:
-            self.observer(receipt.commit)
-        return receipt
+def _publish_until_known(
+    publisher: Publisher, ref: BranchRef, publication: Publication, clock: Clock
+) -> Published | Repeated:
+    """Publish, and repeat when the answer is lost.
+
+    The commit id is fixed, so the next try finds a commit that landed without an answer.
+    """
+    for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
+        try:
+            return publisher.publish(ref, publication)
+        except StorageFailure as error:
+            if isinstance(error, StorageFull) and attempt == 1:
+                raise  # it was not published, and waiting frees no space
+            if attempt == _PUBLISH_ATTEMPTS:
+                raise _outcome_unknown(publication, error) from error
+            clock.sleep(_PUBLISH_PAUSE_SECONDS * attempt)
+    raise AssertionError("unreachable")
+
+
+def _outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the write could be neither published nor undone ({error}). Its intent "
+        f"{publication.intent_id} stays, and the next writer finishes or undoes it",
+        commit_id=publication.commit.commit_id if publication.commit else None,
+        operation_id=publication.intent_id,
+    )
+
+
+def outstayed(began_at: int, clock: Clock, settings: Settings) -> bool:
+    """Whether files that were staged since `began_at` are so old that cleanup may remove them.
+
+    Ask after the intent was posted, because cleanup leaves files alone while an intent is posted.
+    A process that was stopped for longer than this stages again. The limit is half the age at
+    which cleanup removes files, so that clocks and file times may differ.
+    """
+    age = (clock.now_micros() - began_at) / 1_000_000
+    return age > max(settings.maintenance.minimum_age_seconds / 2, settings.write.lease_seconds)

@@ -122,18 +122,18 @@ class Engine:
 
     @built_once
     def transaction(self) -> Transaction:
-        from omnigraph.commit.transaction import ObservedTransaction
+        from omnigraph.commit.transaction import Transaction
 
-        transaction = ObservedTransaction(
+        return Transaction(
             reader=self.reader,
             publisher=self.publisher,
             board=self.board,
             arming=self.arming,
             settings=self.settings,
             clock=self.clock,
+            # Looked up at each commit, because the reconciler is built on this transaction.
+            observer=lambda commit: self.reconciler.committed(commit),
         )
-        transaction.observer = lambda commit: self.reconciler.committed(commit)
-        return transaction
 
     @built_once
     def lifecycle(self) -> BranchLifecycle:
@@ -192,17 +192,17 @@ class Engine:
 
     @built_once
     def repair(self) -> Repair:
-        from omnigraph.commit.restore import PushAside
+        from omnigraph.commit.restore import DriftRepair
         from omnigraph.maintain.repair import Repair
 
-        push_aside = PushAside(
+        drift = DriftRepair(
             reader=self.reader,
             publisher=self.publisher,
             arming=self.arming,
             settings=self.settings.write,
             clock=self.clock,
         )
-        return Repair(self.reader, self.board, self.recovery, push_aside)
+        return Repair(self.reader, self.board, self.recovery, drift)
 
     @built_once
     def backup(self) -> Backup:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from omnigraph.commit.arming import StagingHold, staging_intent
+from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
@@ -69,8 +69,8 @@ class Backup:
         store = self.reader.store
         _refuse_nested(store.location.uri, target.location.uri)
         _refuse_occupied(target)
-        intent = staging_intent(MAIN_REF, actor_id, self.clock.new_ulid(), self.settings)
-        with StagingHold(self.board, intent) as hold:
+        intent = hold_intent(MAIN_REF, actor_id, self.clock.new_ulid(), self.settings)
+        with IntentHold(self.board, intent) as hold:
             # Tags before branches before files: each may only name what comes after it.
             tags = [f.path for f in store.files.walk(TAG_REFS)]
             heads, names = self._heads()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph import failpoints
-from omnigraph.commit.arming import Arming, StagingHold
-from omnigraph.commit.intents import GC, Intent, IntentBoard, IntentKind
+from omnigraph.commit.arming import Arming, IntentHold
+from omnigraph.commit.intents import GC, IntentBoard, IntentKind, Resources, guard_intent
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.lance_store.dataset_files import lineages
 from omnigraph.lance_store.objects.control_files import StoredFile
@@ -77,19 +77,15 @@ class Cleanup:
 
     def run(self, retention: Retention, actor_id: str | None) -> CleanupReport:
         self._recovery.sweep()
-        intent_id = self._clock.new_ulid()
-        intent = Intent(
-            intent_id=intent_id,
-            operation_id=intent_id,
-            kind=IntentKind.HOLD,
-            branch=MAIN_REF,
-            exclusive=frozenset({GC}),
-            shared=frozenset(),
+        intent = guard_intent(
+            IntentKind.HOLD,
+            MAIN_REF,
+            Resources(exclusive=frozenset({GC})),
+            intent_id=self._clock.new_ulid(),
             lease_seconds=self._settings.write.lease_seconds,
             actor_id=actor_id,
-            publication=None,
         )
-        with StagingHold(self._board, intent, self._arming.arm) as hold:
+        with IntentHold(self._board, intent, self._arming.arm) as hold:
             self._drop_names_that_count_no_more()
             report = self._find(retention, confirmed=True)
             failpoints.hit("cleanup.after_find")
@@ -146,7 +142,7 @@ class Cleanup:
         unnamed = young - {ref.incarnation for ref in named if ref is not None}
         return needed_now(self._reader, retention, intents, sorted(unnamed), now)
 
-    def _remove(self, removal: Removal, hold: StagingHold) -> None:
+    def _remove(self, removal: Removal, hold: IntentHold) -> None:
         if removal.kind == "table":
             self._store.files.put(reclaimed_marker(removal.place), b"")
         for start in range(0, len(removal.files), _BATCH):

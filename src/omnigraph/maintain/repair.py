@@ -11,7 +11,7 @@ from typing import Any
 
 from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.commit.recovery.sweep import Recovery
-from omnigraph.commit.restore import DriftedTable, PushAside, drifted_tables
+from omnigraph.commit.restore import DriftedTable, DriftRepair, drifted_tables
 from omnigraph.errors import CorruptIntent, RecoveryRequired
 from omnigraph.lance_store.objects.base_paths import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store
@@ -45,7 +45,7 @@ class Repair:
     """Previews and repairs one graph."""
 
     def __init__(
-        self, reader: ManifestReader, board: IntentBoard, recovery: Recovery, push: PushAside
+        self, reader: ManifestReader, board: IntentBoard, recovery: Recovery, push: DriftRepair
     ) -> None:
         self._reader = reader
         self._store: Store = reader.store

@@ -12,8 +12,8 @@ from omnigraph.commit.intents import Intent, IntentKind
 from omnigraph.commit.recovery.audit import record_audit
 from omnigraph.commit.recovery.classify import TableState
 from omnigraph.commit.recovery.decide import Decision
+from omnigraph.commit.restore import restore_pin
 from omnigraph.errors import CommitRejected, InvariantViolation
-from omnigraph.lance_store.advance import restore
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.publication import CommitDraft, Publication, TableMove
 from omnigraph.manifest.publisher import Publisher, Repeated
@@ -119,9 +119,7 @@ class RecoveryActions:
         moves = []
         for move in publication.moves:
             # Unmoved tables too: the restore makes a stalled owner's later commit fail.
-            pin = state.tables[move.expected.key]
-            restored = restore(self._store, pin.at)
-            moves.append(TableMove(pin, pin.moved_to(restored.version)))
+            moves.append(restore_pin(self._store, state.tables[move.expected.key]))
             failpoints.hit("recovery.after_restore_first")
         failpoints.hit("recovery.after_restore")
         commit_id = rollback_commit_id(intent)
