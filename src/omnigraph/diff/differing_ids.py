@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.diff.entity_rows import TableAt, same_content, sort_key, tables_by_identity
+from omnigraph.diff.entity_rows import (
+    TableAt,
+    TypeIdentity,
+    same_content,
+    sort_key,
+    tables_by_identity,
+)
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import SnapshotReclaimed
 from omnigraph.lance_store.objects.control_files import ControlFiles
@@ -32,7 +38,7 @@ from omnigraph.writes.changed_ids import recorded_id_batches
 class TablePair:
     """The table of one type in both snapshots; None where the type does not exist."""
 
-    identity: tuple[str, str]
+    identity: TypeIdentity
     before: TableAt | None
     after: TableAt | None
 

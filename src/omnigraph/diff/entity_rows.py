@@ -20,6 +20,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
+TypeIdentity = tuple[str, str]
+"""Kind and id of a type; the id stays the same when the type is renamed."""
+
 IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
 PLACE = [ROW_ID, ROW_ADDRESS]
 
@@ -46,10 +49,13 @@ class AlignedRows:
     """`_rowid` and `_rowaddr` of the rows, where finding them told."""
 
 
-def tables_by_identity(snapshot: Snapshot) -> dict[tuple[str, str], TableAt]:
-    """By kind and rename-stable id of the type."""
+def identity_of(entity: EntityType) -> TypeIdentity:
+    return entity.table_key.kind.value, entity.identity
+
+
+def tables_by_identity(snapshot: Snapshot) -> dict[TypeIdentity, TableAt]:
     return {
-        (entity.table_key.kind.value, entity.identity): TableAt(entity, pin)
+        identity_of(entity): TableAt(entity, pin)
         for entity in snapshot.catalog.entity_types()
         if (pin := snapshot.tables.get(entity.table_key)) is not None
     }

@@ -1,4 +1,4 @@
-"""What two branches disagree about, and what a merge answers."""
+"""Conflicts of a merge, and the results of merges and previews."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from omnigraph.values.json_values import json_value
 
 
 class ConflictKind(StrEnum):
-    """Every way in which two sides can disagree."""
+    """The ways in which two sides can disagree."""
 
     DIVERGENT_INSERT = "DivergentInsert"
     DIVERGENT_UPDATE = "DivergentUpdate"
@@ -25,7 +25,7 @@ class ConflictKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a merge came to."""
+    """What kind of merge it was."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -34,9 +34,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One disagreement. Values are of the property, or whole entities when it names none.
+    """One disagreement of the two branches.
 
-    *ours* is the branch merged into, *theirs* the one merged from.
+    `base`, `ours` and `theirs` are values of the property; without a property they are whole
+    entities. *Ours* is the branch merged into, *theirs* the branch merged from.
     """
 
     entity_kind: str
@@ -67,7 +68,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge did. `commit` is None when the target had everything already."""
+    """What a merge did; `commit` is None when the target already had every commit."""
 
     source: str
     target: str
@@ -75,7 +76,7 @@ class MergeResult:
     commit: Commit | None
     branch_deleted: bool | None = None
     engine: str = "local"
-    """Who merged the rows."""
+    """Where the rows were merged: `local` or `spark`."""
     engine_reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,16 +94,17 @@ class MergeResult:
 
 
 class MergePreview(list[Conflict]):
-    """The conflicts a merge would have, and what it would change if they were settled.
+    """The conflicts that a merge would have, and the changes that it would make.
 
-    Unsettled conflicts are shown in `changes` as if the target's side had been taken. Of very many
-    conflicts the first 10,000 are listed; `conflict_count` is the number of all. Of very many
-    changes the first 10,000 are there, and `more_changes` is true.
+    `changes` shows undecided conflicts as if the target had won. At most 10,000 conflicts are
+    listed; `conflict_count` is the number of all. At most 10,000 changes are listed; `more_changes`
+    is true when there are more.
     """
 
     def __init__(
         self,
-        names: tuple[str, str],
+        source: str,
+        target: str,
         outcome: str,
         conflicts: Iterable[Conflict],
         changes: ChangePage,
@@ -113,7 +115,8 @@ class MergePreview(list[Conflict]):
         super().__init__(conflicts)
         self.more_changes = more_changes
         self.conflict_count = max(conflict_count, len(self))
-        self.source, self.target = names
+        self.source = source
+        self.target = target
         self.outcome = outcome
         self.changes = changes
 

@@ -1,4 +1,4 @@
-"""Who wins: a strategy for everything, resolutions for single conflicts."""
+"""How conflicts are decided: a strategy for all of them, resolutions for single ones."""
 
 from __future__ import annotations
 
@@ -20,28 +20,11 @@ from omnigraph.values.coercion import coerce
 _ENDS = {"from": SOURCE, "to": TARGET, SOURCE: SOURCE, TARGET: TARGET}
 
 
-def given_value(entity: EntityType, name: str, value: object) -> tuple[str, Any]:
-    """(column, typed value) of a property given by its public name."""
-    where = f"resolution of {entity.name}.{name}"
-    if isinstance(entity, EdgeType) and name in _ENDS:
-        if not isinstance(value, str):
-            raise InvalidArgument(f"{where}: {value!r} is no id")
-        return _ENDS[name], value
-    declared = next((p for p in entity.properties if p.name == name), None)
-    if declared is None:
-        raise InvalidArgument(f"{where}: {entity.name} has no such property")
-    if value is None:
-        if not declared.nullable:
-            raise InvalidArgument(f"{where}: it may not be null")
-        return name, None
-    try:
-        return name, coerce(value, declared.type)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{where}: {error.message}") from error
+STRATEGIES = ("fail", "ours", "theirs")
 
 
 class Side(StrEnum):
-    """Whose state an entity or property takes."""
+    """Where an entity or a property is taken from."""
 
     BASE = "base"
     OURS = "ours"
@@ -52,7 +35,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A decision; `value` for Side.VALUE: of the property, or properties by name."""
+    """A decision; with `Side.VALUE`, `value` is the property's value or a dict of properties."""
 
     side: Side
     value: Any = None
@@ -77,15 +60,12 @@ class Resolution:
         return f"{self.type_name} {self.entity_id!r}{name}"
 
 
-STRATEGIES = ("fail", "ours", "theirs")
-
-
 class Decisions:
     """Decides conflicts and remembers which resolutions had something to resolve."""
 
     def __init__(self, strategy: str = "fail", resolutions: Iterable[Resolution] = ()) -> None:
         if strategy not in STRATEGIES:
-            raise InvalidArgument(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+            raise InvalidArgument(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
         self._strategy = None if strategy == "fail" else Take(Side(strategy))
         self._resolutions = tuple(resolutions)
         self._by_entity: dict[tuple[str, str], list[int]] = {}
@@ -96,7 +76,7 @@ class Decisions:
 
     @property
     def uniform(self) -> Side | None:
-        """One winner for everything, so that conflicts need not be looked at singly."""
+        """One winner for every conflict, so that conflicts need not be visited one by one."""
         return self._strategy.side if self._strategy and not self._by_entity else None
 
     def decide(self, conflict: Conflict) -> Take | None:
@@ -108,7 +88,7 @@ class Decisions:
 
     @property
     def used(self) -> frozenset[int]:
-        """Numbers of the resolutions that decided something; a copy elsewhere reports its own."""
+        """Numbers of the resolutions that decided a conflict; workers report theirs."""
         return frozenset(self._used)
 
     def note_used(self, numbers: Iterable[int]) -> None:
@@ -120,7 +100,7 @@ class Decisions:
             names = [str(resolution) for resolution in unused]
             raise InvalidArgument(
                 f"no conflict for the resolution of {', '.join(names[:10])}: "
-                "look at a preview, then name its conflicts",
+                "a resolution must name a conflict that a preview of the merge lists",
                 resolutions=names,
             )
 
@@ -132,7 +112,7 @@ def read_resolutions(given: object) -> list[Resolution]:
     if isinstance(given, str | os.PathLike):
         given = _read_file(Path(given))
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise InvalidArgument("resolutions are a list of entries")
+        raise InvalidArgument("resolutions must be a list of entries")
     return [_resolution(number, entry) for number, entry in enumerate(given, 1)]
 
 
@@ -149,15 +129,15 @@ def _read_file(path: Path) -> object:
 def _resolution(number: int, entry: object) -> Resolution:
     where = f"resolution {number}"
     if not isinstance(entry, Mapping):
-        raise InvalidArgument(f"{where} is no object: {entry!r}")
+        raise InvalidArgument(f"{where} is not an object: {entry!r}")
     unknown = set(entry) - {"type_name", "entity_id", "property", "take", "value"}
     if unknown:
-        raise InvalidArgument(f"{where}: {sorted(map(str, unknown))[0]!r} is not known here")
+        raise InvalidArgument(f"{where} has an unknown field {sorted(map(str, unknown))[0]!r}")
     names = [entry.get("type_name"), entry.get("entity_id"), entry.get("property")]
     if not (isinstance(names[0], str) and isinstance(names[1], str)):
-        raise InvalidArgument(f"{where} needs the texts type_name and entity_id")
+        raise InvalidArgument(f"{where} needs type_name and entity_id, both strings")
     if names[2] is not None and not isinstance(names[2], str):
-        raise InvalidArgument(f"{where}: property is a name")
+        raise InvalidArgument(f"{where}: property must be a string")
     return Resolution(names[0], names[1], names[2], _take(where, entry))
 
 
@@ -168,5 +148,25 @@ def _take(where: str, entry: Mapping[str, Any]) -> Take:
         return Take(Side.VALUE, entry["value"])
     allowed = [side.value for side in Side if side is not Side.VALUE]
     if entry["take"] not in allowed:
-        raise InvalidArgument(f"{where}: take {entry['take']!r} is none of {', '.join(allowed)}")
+        raise InvalidArgument(f"{where}: take {entry['take']!r} is not one of {', '.join(allowed)}")
     return Take(Side(entry["take"]))
+
+
+def given_value(entity: EntityType, name: str, value: object) -> tuple[str, Any]:
+    """(column, typed value) of a property that a resolution names."""
+    where = f"resolution of {entity.name}.{name}"
+    if isinstance(entity, EdgeType) and name in _ENDS:
+        if not isinstance(value, str):
+            raise InvalidArgument(f"{where}: {value!r} is not an id")
+        return _ENDS[name], value
+    declared = next((p for p in entity.properties if p.name == name), None)
+    if declared is None:
+        raise InvalidArgument(f"{where}: {entity.name} has no such property")
+    if value is None:
+        if not declared.nullable:
+            raise InvalidArgument(f"{where}: it may not be null")
+        return name, None
+    try:
+        return name, coerce(value, declared.type)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{where}: {error.message}") from error

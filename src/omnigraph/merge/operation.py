@@ -1,4 +1,9 @@
-"""Merge one branch into another: one commit with two parents, through the one write path."""
+"""Merge one branch into another: one commit with two parents, written as every other write.
+
+`merge_branches` finds the common ancestor, merges the rows of both branches (`merge.resolve`) and
+commits the result. `preview_merge` does the same without a commit. `run_merge` runs the write of a
+merge, a revert or a cherry-pick.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,8 @@ from omnigraph.commit.branches import BranchLifecycle
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.diff.change import Change, ChangeOp, ChangePage, TypeRef
-from omnigraph.diff.differing_ids import DifferingIds, TablePair, count_between
-from omnigraph.diff.entity_rows import images, same_content, sort_key
+from omnigraph.diff.differing_ids import DifferingIds, count_between
+from omnigraph.diff.entity_rows import TypeIdentity, identity_of, images, same_content, sort_key
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.snapshot_diff import take
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
@@ -27,7 +32,7 @@ from omnigraph.manifest.lineage import Lineage, best_common_ancestors, only_thei
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TableChanges
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.ancestor import Merger, Sides, identity_of
+from omnigraph.merge.ancestor import common_ancestor
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.output import (
@@ -40,7 +45,7 @@ from omnigraph.merge.output import (
     TableOutput,
 )
 from omnigraph.merge.resolve import MergedSides, OutputT, merge_sides
-from omnigraph.merge.tables import Identity, SideContent, SideTable, add_overlay_ids, differing
+from omnigraph.merge.tables import MergeStorage, SideContent, Sides, SideTable, differing_types
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
@@ -50,7 +55,97 @@ from omnigraph.writes.changeset import ChangeSet, MergedHead
 logger = logging.getLogger(__name__)
 
 LARGE = 50_000
-"""Changed rows on both sides; computing more takes longer than others should wait."""
+"""A merge with more changed rows on both sides runs beside other writers, not in turn with them."""
+MOST_CHANGES = 10_000
+"""A preview shows at most this many changes."""
+_DELETES_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MergeContext:
+    """The parts of the engine that a merge uses."""
+
+    reader: ManifestReader
+    transaction: Transaction
+    lifecycle: BranchLifecycle
+    history: HistorySettings
+    clock: Clock
+    choose_engine: Callable[[int | None], MergeEngine] = lambda _: LOCAL_ENGINE
+    """By the number of rows that both sides changed; None when it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """Which branches to merge, how conflicts are decided, and what the commit says."""
+
+    source: str
+    target: str
+    decisions: Decisions
+    actor_id: str | None = None
+    message: str | None = None
+    delete_branch: bool = False
+
+
+def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
+    """All or nothing; raises `MergeConflicts` when a conflict is left undecided."""
+    with Scratch() as scratch:
+        attempt = _Attempt(context, request, scratch)
+        write = WriteRequest(
+            branch=request.target,
+            operation="merge",
+            tables=(),
+            actor_id=request.actor_id,
+            message=request.message or f"merge {request.source} into {request.target}",
+            on_exact_head=True,
+            tables_of=attempt.tables,
+        )
+        engine = attempt.engine
+        if engine.writes_ahead:
+            attempt.own_tables()
+        receipt = run_merge(
+            context.transaction,
+            write,
+            attempt.build,
+            attempt.changed_rows,
+            writes_ahead=engine.writes_ahead,
+        )
+    failpoints.hit("merge.before_branch_delete")
+    deleted = None
+    if request.delete_branch:
+        # Delete only what was merged: a commit that arrived meanwhile keeps the branch alive.
+        context.lifecycle.delete(
+            request.source, request.actor_id, only_at=attempt.theirs.head_commit_id
+        )
+        deleted = True
+    return MergeResult(
+        request.source,
+        request.target,
+        attempt.outcome.value,
+        receipt.commit,
+        deleted,
+        engine.name,
+        engine.reason,
+    )
+
+
+def preview_merge(context: MergeContext, request: MergeRequest) -> MergePreview:
+    """What `merge_branches` would do now; nothing is written."""
+    with Scratch() as scratch:
+        store = context.reader.store
+        attempt = _Attempt(context, request, scratch)
+        ours = context.reader.snapshot(*context.reader.branch(request.target))
+        merged = attempt.merge(ours, LocalRowMerger(store, scratch))
+        first, more = take(_changes(store, merged) if merged else iter(()), MOST_CHANGES)
+        findings = merged.findings if merged else MergeFindings()
+        return MergePreview(
+            request.source,
+            request.target,
+            attempt.outcome.value,
+            findings.conflicts,
+            ChangePage(first),
+            findings.conflict_count,
+            more_changes=more,
+        )
 
 
 def run_merge(
@@ -61,8 +156,10 @@ def run_merge(
     *,
     writes_ahead: bool = False,
 ) -> WriteReceipt:
-    """`changed_rows` is None when nobody knows how many there are.
+    """Commit in turn with other writers, or beside them if many rows changed.
 
+    A large merge is computed while others write. It is computed again, in turn, only if another
+    writer moved the branch meanwhile. `changed_rows` is None when the number is not known.
     `writes_ahead`: files are written long before the commit, so cleanup is held off in any case.
     """
     if writes_ahead:
@@ -76,15 +173,178 @@ def run_merge(
     return transaction.run(request, build)
 
 
-_DELETES_AT_ONCE = 1024
+class _Attempt:
+    """One merge; both heads are read again after every lost race."""
+
+    def __init__(self, context: MergeContext, request: MergeRequest, scratch: Scratch) -> None:
+        self._context = context
+        self._request = request
+        self._scratch = scratch
+        target, state = context.reader.branch(request.target)
+        if self._read_source() == target:
+            raise InvalidArgument(f"{request.source!r} cannot be merged into itself")
+        lineage = Lineage(context.reader, (state, self.theirs))
+        self.changed_rows = count_between(lineage, state.head_commit_id, self.theirs.head_commit_id)
+        self.engine = context.choose_engine(self.changed_rows)
+        self.outcome = Outcome.ALREADY_UP_TO_DATE
+        self._merged: MergedSides[TableOutput] | None = None
+        self._lineage: Lineage | None = None
+
+    def _read_source(self) -> BranchRef:
+        ref, self.theirs = self._context.reader.branch(self._request.source)
+        self._their_snapshot = self._context.reader.snapshot(ref, self.theirs)
+        return ref
+
+    def own_tables(self) -> None:
+        """Fork the tables that the target shares with another branch and that differ in theirs.
+
+        Workers write files of the target's own tables, because files belong to one table branch.
+        """
+        reader, request = self._context.reader, self._request
+        ref, state = reader.branch(request.target)
+        lineage = Lineage(reader, (state, self.theirs))
+        ours, theirs = state.head_commit_id, self.theirs.head_commit_id
+        if best_common_ancestors(lineage, (ours,), theirs) == [theirs]:
+            return
+        pins = self._their_snapshot.tables
+        foreign = tuple(
+            key
+            for key, pin in state.tables.items()
+            if pin.owner != ref.incarnation and key in pins and not same_content(pin, pins[key])
+        )
+        if foreign:
+            fork = WriteRequest(request.target, "merge", foreign, actor_id=request.actor_id)
+            self._context.transaction.run(fork, lambda _: ChangeSet(()))
+
+    def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
+        """Merge the rows, and say which tables of ours the commit will write."""
+        reader = self._context.reader
+        owner = reader.ref(self._request.target).incarnation
+        rows = self.engine.start(reader.store, self._scratch, owner)
+        merged = self._merged = self.merge(ours, rows)
+        if merged is None:
+            return ()
+        merged.refuse_conflicts(source=self._request.source, target=self._request.target)
+        return merged.tables
+
+    def build(self, ours: Snapshot) -> ChangeSet:
+        """The change set of what `tables` merged; the tables are ours to write by now."""
+        merged, lineage = self._merged, self._lineage
+        if merged is None or lineage is None:
+            return ChangeSet(())
+        store, theirs = self._context.reader.store, self._their_snapshot
+        schema = merged.schema_change(self._context.reader.schemas.read(theirs.schema_id))
+        failpoints.hit("merge.after_rows")
+        head = self._merged_head(lineage, merged, ours.graph_commit_id)
+        failpoints.hit("merge.after_history")
+        return ChangeSet(merged.effects(store, ours), schema=schema, merged=head)
+
+    def merge(self, ours: Snapshot, rows: RowMerger[OutputT]) -> MergedSides[OutputT] | None:
+        """None when ours already has every commit of theirs."""
+        reader = self._context.reader
+        # Read the source again: after a long wait its old head could be removed during the merge.
+        self._read_source()
+        _, state = reader.branch(self._request.target)
+        lineage = self._lineage = Lineage(reader, (state, self.theirs))
+        our_id, their_id = ours.graph_commit_id, self.theirs.head_commit_id
+        found = best_common_ancestors(lineage, (our_id,), their_id)
+        bases = require_common(found, our_id, their_id)
+        if bases == [their_id]:
+            self.outcome = Outcome.ALREADY_UP_TO_DATE
+            return None
+        self.outcome = Outcome.FAST_FORWARD if bases == [our_id] else Outcome.MERGED
+        storage = MergeStorage(reader.store, lineage, self._scratch)
+        sides = Sides(
+            base=common_ancestor(storage, our_id, their_id),
+            ours=SideContent(ours),
+            theirs=SideContent(self._their_snapshot),
+        )
+        decisions = self._request.decisions
+        merged = merge_sides(storage, sides, decisions, rows)
+        decisions.refuse_unused()
+        return merged
+
+    def _merged_head(
+        self, lineage: Lineage, merged: MergedSides[TableOutput], our_id: str
+    ) -> MergedHead:
+        """The second parent, with the commits that only the source has.
+
+        The target keeps these commits, so that its history survives the deletion of the source.
+        """
+        head = self.theirs.head_commit_id
+        theirs_only = only_theirs(lineage, our_id, head)
+        newest_first = []
+        for stored in lineage.first_parents(head):
+            if stored.commit_id not in theirs_only:
+                break
+            newest_first.append(stored)
+        page = CommitPage(tuple(reversed(newest_first)), tuple(self.theirs.tables.values()))
+        context = self._context
+        page_id = context.clock.new_ulid()
+        context.reader.store.files.put(history_object(page_id), encode_page(page))
+        fast_forward = self.outcome is Outcome.FAST_FORWARD
+        storage = MergeStorage(context.reader.store, lineage, self._scratch)
+        return MergedHead(
+            head,
+            lineage.commit(head).created_at,
+            page_id,
+            fast_forward,
+            differs=()
+            if fast_forward
+            else _differences_from_theirs(storage, merged, context.history, context.clock),
+        )
 
 
-def preview_changes(store: Store, merged: MergedSides[LocalOutput]) -> Iterator[Change]:
-    """In the order of a diff."""
+def _differences_from_theirs(
+    storage: MergeStorage,
+    merged: MergedSides[TableOutput],
+    history: HistorySettings,
+    clock: Clock,
+) -> tuple[TableChanges, ...] | None:
+    """Ids in which the result may differ from theirs, recorded for later walks of the history.
+
+    Where ours has what the base has, the result is what theirs has. So the result can differ from
+    theirs only in the ids that ours changed since the base, and in those that a broken rule forced.
+    None when ours has no record of its changes: a scan is not worth it, later walks take the first
+    parent.
+    """
+    sides = merged.sides
+    base, ours = sides.base.snapshot, sides.ours.snapshot
+    changed = DifferingIds(storage.store, storage.lineage, base, ours, storage.scratch)
+    pairs = {pair.identity: pair for pair in differing_types(sides.base, sides.ours)}
+    found = []
+    for entity in ours.catalog.entity_types():
+        key, identity = entity.table_key, identity_of(entity)
+        if not _in_one_place(sides, identity):
+            found.append(TableChanges(key, 0, 0, 0, ids=None))
+            continue
+        pair = pairs.get(identity)
+        runs = IdRuns(storage.scratch) if pair is None else changed.recorded(pair)
+        if runs is None:
+            return None
+        sides.add_overlay_ids(runs, identity)
+        runs.add(pa.array(merged.forced_ids(key), pa.string()))
+        writer = ChangeListWriter(storage.scratch.new_file(".arrow"))
+        for ids in runs.chunks():
+            writer.add(Op.UPDATE, ids)
+        listed = record_ids(key, writer.finish(), storage.store.files, history, clock)
+        if listed.updated:
+            found.append(listed)
+    return tuple(found)
+
+
+def _in_one_place(sides: Sides, identity: TypeIdentity) -> bool:
+    """False for a type that was created twice: it has two tables, and their ids are unrelated."""
+    tables = [side.of(identity).table for side in sides.all]
+    return len({table.pin.location if table else None for table in tables}) == 1
+
+
+def _changes(store: Store, merged: MergedSides[LocalOutput]) -> Iterator[Change]:
+    """What a merge would change in ours, in the order of a diff."""
     for output in sorted(merged.outputs, key=lambda o: sort_key(o.entity.table_key)):
         ours = merged.sides.ours.of(identity_of(output.entity))
-        parts = (_written(store, ours, output), _deleted(store, ours, output))
-        yield from heapq.merge(*parts, key=lambda change: change.id)
+        written, deleted = _written(store, ours, output), _deleted(store, ours, output)
+        yield from heapq.merge(written, deleted, key=lambda change: change.id)
 
 
 def _written(store: Store, ours: SideTable, output: LocalOutput) -> Iterator[Change]:
@@ -119,265 +379,3 @@ def _change(
 ) -> Change:
     type_ref = TypeRef(output.entity.identity, output.entity.name)
     return Change(output.entity.table_key.kind.value, type_ref, entity_id, op.value, before, after)
-
-
-class OtherParent:
-    """Records the differences of one merge from the branch it merged."""
-
-    def __init__(
-        self,
-        store: Store,
-        lineage: Lineage,
-        scratch: Scratch,
-        history: HistorySettings,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._lineage = lineage
-        self._scratch = scratch
-        self._history = history
-        self._clock = clock
-
-    def differences(self, merged: MergedSides[TableOutput]) -> tuple[TableChanges, ...] | None:
-        """None when a record is missing: a scan for what nobody may ever ask is not worth it."""
-        sides = merged.sides
-        base, ours = sides.base.snapshot, sides.ours.snapshot
-        changed = DifferingIds(self._store, self._lineage, base, ours, self._scratch)
-        pairs = {pair.identity: pair for pair in differing(sides.base, sides.ours)}
-        found = []
-        for entity in ours.catalog.entity_types():
-            key, identity = entity.table_key, (entity.table_key.kind.value, entity.identity)
-            if not _in_one_place(sides, identity):
-                found.append(TableChanges(key, 0, 0, 0, ids=None))
-                continue
-            runs = self._changed_by_us(changed, pairs.get(identity))
-            if runs is None:
-                return None
-            add_overlay_ids(runs, identity, sides.all)
-            runs.add(pa.array(merged.forced_ids(key), pa.string()))
-            listed = self._listed(key, runs)
-            if listed.updated:
-                found.append(listed)
-        return tuple(found)
-
-    def _changed_by_us(self, changed: DifferingIds, pair: TablePair | None) -> IdRuns | None:
-        return IdRuns(self._scratch) if pair is None else changed.recorded(pair)
-
-    def _listed(self, key: TableKey, runs: IdRuns) -> TableChanges:
-        writer = ChangeListWriter(self._scratch.new_file(".arrow"))
-        for ids in runs.chunks():
-            writer.add(Op.UPDATE, ids)
-        return record_ids(key, writer.finish(), self._store.files, self._history, self._clock)
-
-
-def _in_one_place(sides: Sides, identity: Identity) -> bool:
-    """The rows of a type made twice are in two tables, and ids of one say nothing of the other."""
-    tables = [side.of(identity).table for side in sides.all]
-    return len({table.pin.location if table else None for table in tables}) == 1
-
-
-MOST_CHANGES = 10_000
-"""So many changes a preview shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeContext:
-    """What a merge works with."""
-
-    reader: ManifestReader
-    transaction: Transaction
-    lifecycle: BranchLifecycle
-    history: HistorySettings
-    clock: Clock
-    choose_engine: Callable[[int | None], MergeEngine] = lambda _: LOCAL_ENGINE
-    """By how many rows both sides changed; None when nobody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeRequest:
-    """Which branches, who decides, and what to leave behind."""
-
-    source: str
-    target: str
-    decisions: Decisions
-    actor_id: str | None = None
-    message: str | None = None
-    delete_branch: bool = False
-
-
-def merge_branches(parts: MergeContext, request: MergeRequest) -> MergeResult:
-    """All or nothing; raises `MergeConflicts` when something is left to decide."""
-    with Scratch() as scratch:
-        attempt = _Attempt(parts, request, scratch)
-        write = WriteRequest(
-            branch=request.target,
-            operation="merge",
-            tables=(),
-            actor_id=request.actor_id,
-            message=request.message or f"merge {request.source} into {request.target}",
-            on_exact_head=True,
-            tables_of=attempt.tables,
-        )
-        engine = attempt.engine
-        if engine.writes_ahead:
-            attempt.own_tables()
-        receipt = run_merge(
-            parts.transaction,
-            write,
-            attempt.build,
-            attempt.changed_rows,
-            writes_ahead=engine.writes_ahead,
-        )
-    failpoints.hit("merge.before_branch_delete")
-    deleted = None
-    if request.delete_branch:
-        # Only what was merged may go: a commit that arrived meanwhile keeps the branch alive.
-        parts.lifecycle.delete(
-            request.source, request.actor_id, only_at=attempt.theirs.head_commit_id
-        )
-        deleted = True
-    return MergeResult(
-        request.source,
-        request.target,
-        attempt.outcome.value,
-        receipt.commit,
-        deleted,
-        engine.name,
-        engine.reason,
-    )
-
-
-def preview_merge(parts: MergeContext, request: MergeRequest) -> MergePreview:
-    """What `merge_branches` would do now; nothing is written."""
-    with Scratch() as scratch:
-        store = parts.reader.store
-        attempt = _Attempt(parts, request, scratch)
-        ours = parts.reader.snapshot(*parts.reader.branch(request.target))
-        merged = attempt.merge(ours, LocalRowMerger(store, scratch))
-        first, more = take(preview_changes(store, merged) if merged else iter(()), MOST_CHANGES)
-        findings = merged.findings if merged else MergeFindings()
-        return MergePreview(
-            (request.source, request.target),
-            attempt.outcome.value,
-            findings.conflicts,
-            ChangePage(first),
-            findings.conflict_count,
-            more_changes=more,
-        )
-
-
-class _Attempt:
-    """One merge; both heads are looked at again after every lost race."""
-
-    def __init__(self, parts: MergeContext, request: MergeRequest, scratch: Scratch) -> None:
-        self._parts = parts
-        self._request = request
-        self._scratch = scratch
-        target, state = parts.reader.branch(request.target)
-        if self._look_at_source() == target:
-            raise InvalidArgument(f"{request.source!r} cannot be merged into itself")
-        lineage = Lineage(parts.reader, (state, self.theirs))
-        heads = (state.head_commit_id, self.theirs.head_commit_id)
-        self.changed_rows = count_between(lineage, *heads)
-        self.engine = parts.choose_engine(self.changed_rows)
-        self.outcome = Outcome.ALREADY_UP_TO_DATE
-        self._merged: MergedSides[TableOutput] | None = None
-        self._lineage: Lineage | None = None
-
-    def _look_at_source(self) -> BranchRef:
-        ref, self.theirs = self._parts.reader.branch(self._request.source)
-        self._their_snapshot = self._parts.reader.snapshot(ref, self.theirs)
-        return ref
-
-    def own_tables(self) -> None:
-        """Fork what the target does not own and theirs has otherwise: files have one lineage."""
-        reader, request = self._parts.reader, self._request
-        ref, state = reader.branch(request.target)
-        lineage = Lineage(reader, (state, self.theirs))
-        heads = state.head_commit_id, self.theirs.head_commit_id
-        if best_common_ancestors(lineage, heads[:1], heads[1]) == [heads[1]]:
-            return
-        theirs = self._their_snapshot.tables
-        foreign = tuple(
-            key
-            for key, pin in state.tables.items()
-            if pin.owner != ref.incarnation and key in theirs and not same_content(pin, theirs[key])
-        )
-        if foreign:
-            fork = WriteRequest(request.target, "merge", foreign, actor_id=request.actor_id)
-            self._parts.transaction.run(fork, lambda _: ChangeSet(()))
-
-    def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
-        reader = self._parts.reader
-        owner = reader.ref(self._request.target).incarnation
-        rows = self.engine.start(reader.store, self._scratch, owner)
-        merged = self._merged = self.merge(ours, rows)
-        if merged is None:
-            return ()
-        merged.refuse_conflicts((self._request.source, self._request.target))
-        return merged.tables
-
-    def build(self, ours: Snapshot) -> ChangeSet:
-        merged, lineage = self._merged, self._lineage
-        if merged is None or lineage is None:
-            return ChangeSet(())
-        store, theirs = self._parts.reader.store, self._their_snapshot
-        schema = merged.schema_change(self._parts.reader.schemas.read(theirs.schema_id))
-        failpoints.hit("merge.after_rows")
-        head = self._merged_head(lineage, merged, ours.graph_commit_id)
-        failpoints.hit("merge.after_history")
-        return ChangeSet(merged.effects(store, ours), schema=schema, merged=head)
-
-    def merge(self, ours: Snapshot, rows: RowMerger[OutputT]) -> MergedSides[OutputT] | None:
-        """None when ours has everything already."""
-        reader = self._parts.reader
-        # Again: what was the source's head before a long wait could be gone when we are done.
-        self._look_at_source()
-        _, state = reader.branch(self._request.target)
-        lineage = Lineage(reader, (state, self.theirs))
-        our_id, their_id = ours.graph_commit_id, self.theirs.head_commit_id
-        found = best_common_ancestors(lineage, (our_id,), their_id)
-        bases = require_common(found, our_id, their_id)
-        self._lineage = lineage
-        if bases == [their_id]:
-            self.outcome = Outcome.ALREADY_UP_TO_DATE
-            return None
-        self.outcome = Outcome.FAST_FORWARD if bases == [our_id] else Outcome.MERGED
-        merger = Merger(reader.store, lineage, self._scratch)
-        sides = Sides(
-            merger.ancestor(our_id, their_id), SideContent(ours), SideContent(self._their_snapshot)
-        )
-        decisions = self._request.decisions
-        merged = merge_sides(reader.store, merger, sides, decisions, rows)
-        decisions.refuse_unused()
-        return merged
-
-    def _merged_head(
-        self, lineage: Lineage, merged: MergedSides[TableOutput], our_id: str
-    ) -> MergedHead:
-        """What the target must remember: the source's commits that only the source had."""
-        head = self.theirs.head_commit_id
-        theirs_only = only_theirs(lineage, our_id, head)
-        newest_first = []
-        for stored in lineage.first_parents(head):
-            if stored.commit_id not in theirs_only:
-                break
-            newest_first.append(stored)
-        page = CommitPage(tuple(reversed(newest_first)), tuple(self.theirs.tables.values()))
-        page_id = self._parts.clock.new_ulid()
-        self._parts.reader.store.files.put(history_object(page_id), encode_page(page))
-        fast_forward = self.outcome is Outcome.FAST_FORWARD
-        return MergedHead(
-            head,
-            lineage.commit(head).created_at,
-            page_id,
-            fast_forward,
-            differs=() if fast_forward else self._differences(lineage, merged),
-        )
-
-    def _differences(
-        self, lineage: Lineage, merged: MergedSides[TableOutput]
-    ) -> tuple[TableChanges, ...] | None:
-        parts = self._parts
-        other = OtherParent(parts.reader.store, lineage, self._scratch, parts.history, parts.clock)
-        return other.differences(merged)

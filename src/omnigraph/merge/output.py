@@ -1,4 +1,9 @@
-"""Who merges the rows of a type: this process, or others that are told how."""
+"""Where the rows of a merge are computed, and what comes out for each table.
+
+A `MergeEngine` is chosen for the whole merge: this process or Spark. Its `RowMerger` merges one
+type after the other. For each it returns a `TableOutput`, which knows the effect on our table.
+Outputs hold few rows in memory, and many rows in scratch files.
+"""
 
 from __future__ import annotations
 
@@ -30,116 +35,40 @@ from omnigraph.writes.changeset import AdoptRows, ContentEffect, EditRows, Locat
 from omnigraph.writes.row_compare import Mask
 
 ROWS_IN_MEMORY = 200_000
+
+
 BYTES_IN_MEMORY = 128 * 1024 * 1024
 
 
-class ChangedRows:
-    """Collects what happens to one table, in id order; asked only when all is in."""
-
-    def __init__(self, schema: pa.Schema, scratch: Scratch) -> None:
-        """`schema` is that of the rows kept here: of all columns, or of those that rules need."""
-        self._schema = schema
-        self._scratch = scratch
-        self._written: list[pa.Table] = []
-        self._ids: dict[Op, list[pa.Array]] = {op: [] for op in Op}
-        self._rows = self._bytes = 0
-        self._spilled: _Spilled | None = None
-
-    def add(self, written: pa.Table, is_new: Mask, deleted: pa.Array) -> None:
-        ids, new = written.column(ID), pa.array(is_new)
-        self._ids[Op.INSERT] += ids.filter(new).chunks
-        self._ids[Op.UPDATE] += ids.filter(pc.invert(new)).chunks
-        self._ids[Op.DELETE].append(deleted)
-        if written.num_rows:
-            self._written.append(written)
-        self._rows += written.num_rows + len(deleted)
-        self._bytes += written.nbytes
-        if self._rows > ROWS_IN_MEMORY or self._bytes > BYTES_IN_MEMORY:
-            self._spill()
-
-    @property
-    def is_empty(self) -> bool:
-        return self._rows == 0
-
-    @property
-    def in_memory(self) -> bool:
-        return self._spilled is None
-
-    def ids(self, op: Op) -> pa.Array:
-        if self._spilled is not None:
-            return self._spilled.changes.read(op)
-        return pa.concat_arrays([pa.array([], pa.string()), *self._ids[op]])
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Every written row; of spilled ones, columns of a mapped file."""
-        yield from self._written if self._spilled is None else self._spilled.tables()
-
-    def delta(self, entity: EntityType, *, creates: bool) -> TableDelta:
-        """What graph rules need to know."""
-        tables = [table.select(list(checked_columns(entity))) for table in self.tables()]
-        written = pa.concat_tables(tables) if tables else None
-        if creates:
-            return TableDelta(entity.table_key, written, replaces=True, distinct=True)
-        return TableDelta(entity.table_key, written, self.ids(Op.DELETE), distinct=True)
-
-    def listed(self) -> ChangeList:
-        """All ids as the file that a commit records."""
-        return self._spill().changes
-
-    def discard(self) -> None:
-        """Another round of the merge makes these rows anew."""
-        if self._spilled is not None:
-            self._spilled.remove()
-
-    def _spill(self) -> _Spilled:
-        if self._spilled is None:
-            self._spilled = _Spilled(self._scratch, self._schema)
-        self._spilled.write(self._written, self._ids)
-        self._written, self._ids = [], {op: [] for op in Op}
-        return self._spilled
-
-
-class _Spilled:
-    """Rows and changed ids in scratch files: written once, then read."""
-
-    def __init__(self, scratch: Scratch, schema: pa.Schema) -> None:
-        self._path = scratch.new_file(".arrow")
-        self._rows = pa.ipc.new_file(str(self._path), schema)
-        self._ids = ChangeListWriter(scratch.new_file(".arrow"))
-
-    def write(self, tables: list[pa.Table], ids: dict[Op, list[pa.Array]]) -> None:
-        for table in tables:
-            self._rows.write_table(table)
-        for op, parts in ids.items():
-            for part in parts:
-                self._ids.add(op, part)
-
-    @cached_property
-    def changes(self) -> ChangeList:
-        return self._ids.finish()
-
-    def tables(self) -> Iterator[pa.Table]:
-        reader = self._reader
-        for index in range(reader.num_record_batches):
-            yield pa.Table.from_batches([reader.get_batch(index)])
-
-    def remove(self) -> None:
-        self._rows.close()
-        self._path.unlink()
-        self.changes.path.unlink()
-
-    @cached_property
-    def _reader(self) -> pa.ipc.RecordBatchFileReader:
-        self._rows.close()
-        return pa.ipc.open_file(pa.memory_map(str(self._path)))
-
-
 _ROWS_PER_FRAGMENT = 500_000
+
+
 BYTES_PER_FRAGMENT = 512 * 1024 * 1024
 
 
+MOST_CONFLICTS = 10_000
+"""At most this many conflicts are listed; further ones are only counted."""
+
+
+MOST_VIOLATIONS = 10_000
+
+
+@dataclass
+class MergeFindings:
+    """Conflicts of a merge, and violations of rules by single rows."""
+
+    conflicts: list[Conflict] = field(default_factory=list)
+    conflict_count: int = 0
+    report: Report = field(default_factory=lambda: Report(MOST_VIOLATIONS))
+
+    def add(self, conflicts: list[Conflict], count: int | None = None) -> None:
+        """Conflicts in order; `count` is the number of all if not all are listed."""
+        self.conflict_count += len(conflicts) if count is None else count
+        self.conflicts += conflicts[: MOST_CONFLICTS - len(self.conflicts)]
+
+
 class TableOutput(Protocol):
-    """What a merge does to one table, wherever its rows were merged."""
+    """What a merge does to one table; the rows can be in this process or with workers."""
 
     @property
     def entity(self) -> EntityType: ...
@@ -148,22 +77,73 @@ class TableOutput(Protocol):
     def is_empty(self) -> bool: ...
 
     def delta(self, *, creates: bool) -> TableDelta:
-        """What graph rules need to know; `creates`: the table holds nothing else."""
+        """What graph rules need to know; `creates`: the table holds no other rows."""
 
     def effect(
         self, store: Store, pin: TablePin | None, merged_at: TablePin | None
     ) -> ContentEffect:
-        """The effect on our table, which is ours to write by now; it was merged at `merged_at`.
+        """The effect on our table at `pin`; its rows were read at `merged_at`.
 
-        Without a pin: on a table that the same commit creates.
+        `pin` is None for a table that the same commit creates.
         """
 
     def discard(self) -> None:
-        """Another round of the merge makes these rows anew."""
+        """Remove scratch files; another round of the merge makes these rows again."""
+
+
+OutputT_co = TypeVar("OutputT_co", bound=TableOutput, covariant=True)
+
+
+class RowMerger(Protocol[OutputT_co]):
+    """Merges the rows of one type after the other."""
+
+    def merge_table(
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
+    ) -> OutputT_co:
+        """What happens to our table; conflicts and violations go to `findings`, in id order."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeEngine:
+    """Where the rows of a whole merge are computed."""
+
+    name: str
+    reason: str
+    """Why this engine was chosen."""
+    start: Callable[[Store, Scratch, str], RowMerger[TableOutput]]
+    """Called with the incarnation of the target branch, whose own tables may be written."""
+    writes_ahead: bool = False
+    """It writes rows into files of the target's tables before the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRowMerger:
+    """Merges rows in this process."""
+
+    store: Store
+    scratch: Scratch
+
+    def merge_table(
+        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
+    ) -> LocalOutput:
+        output = LocalOutput(table.entity, self.scratch)
+        for chunk in table.chunks(self.store, ids, decisions):
+            findings.add(chunk.conflicts)
+            check_rows(table.entity, chunk.written, findings.report)
+            output.add(chunk)
+        return output
+
+
+def _here(store: Store, scratch: Scratch, owner: str) -> LocalRowMerger:
+    del owner
+    return LocalRowMerger(store, scratch)
+
+
+LOCAL_ENGINE = MergeEngine(LOCAL, "asked for", _here)
 
 
 class LocalOutput:
-    """Collects merged chunks of one table in id order; asked only when all are in."""
+    """Collects the merged chunks of one table in id order; read only after the last chunk."""
 
     def __init__(self, entity: EntityType, scratch: Scratch) -> None:
         self.entity = entity
@@ -217,8 +197,109 @@ class LocalOutput:
         self._rows.discard()
 
 
+class ChangedRows:
+    """Rows written and ids changed in one table, in id order; read only after the last `add`."""
+
+    def __init__(self, schema: pa.Schema, scratch: Scratch) -> None:
+        """`schema` has the columns to keep: all of them, or only those that rules read."""
+        self._schema = schema
+        self._scratch = scratch
+        self._written: list[pa.Table] = []
+        self._ids: dict[Op, list[pa.Array]] = {op: [] for op in Op}
+        self._rows = self._bytes = 0
+        self._spilled: _Spilled | None = None
+
+    def add(self, written: pa.Table, is_new: Mask, deleted: pa.Array) -> None:
+        ids, new = written.column(ID), pa.array(is_new)
+        self._ids[Op.INSERT] += ids.filter(new).chunks
+        self._ids[Op.UPDATE] += ids.filter(pc.invert(new)).chunks
+        self._ids[Op.DELETE].append(deleted)
+        if written.num_rows:
+            self._written.append(written)
+        self._rows += written.num_rows + len(deleted)
+        self._bytes += written.nbytes
+        if self._rows > ROWS_IN_MEMORY or self._bytes > BYTES_IN_MEMORY:
+            self._spill()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._rows == 0
+
+    @property
+    def in_memory(self) -> bool:
+        return self._spilled is None
+
+    def ids(self, op: Op) -> pa.Array:
+        if self._spilled is not None:
+            return self._spilled.changes.read(op)
+        return pa.concat_arrays([pa.array([], pa.string()), *self._ids[op]])
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Every written row; spilled rows come from a mapped file."""
+        yield from self._written if self._spilled is None else self._spilled.tables()
+
+    def delta(self, entity: EntityType, *, creates: bool) -> TableDelta:
+        """What graph rules need to know."""
+        tables = [table.select(list(checked_columns(entity))) for table in self.tables()]
+        written = pa.concat_tables(tables) if tables else None
+        if creates:
+            return TableDelta(entity.table_key, written, replaces=True, distinct=True)
+        return TableDelta(entity.table_key, written, self.ids(Op.DELETE), distinct=True)
+
+    def listed(self) -> ChangeList:
+        """All ids as the file that a commit records."""
+        return self._spill().changes
+
+    def discard(self) -> None:
+        """Another round of the merge makes these rows anew."""
+        if self._spilled is not None:
+            self._spilled.remove()
+
+    def _spill(self) -> _Spilled:
+        if self._spilled is None:
+            self._spilled = _Spilled(self._scratch, self._schema)
+        self._spilled.write(self._written, self._ids)
+        self._written, self._ids = [], {op: [] for op in Op}
+        return self._spilled
+
+
+class _Spilled:
+    """Rows and changed ids in scratch files: all writes come before the first read."""
+
+    def __init__(self, scratch: Scratch, schema: pa.Schema) -> None:
+        self._path = scratch.new_file(".arrow")
+        self._rows = pa.ipc.new_file(str(self._path), schema)
+        self._ids = ChangeListWriter(scratch.new_file(".arrow"))
+
+    def write(self, tables: list[pa.Table], ids: dict[Op, list[pa.Array]]) -> None:
+        for table in tables:
+            self._rows.write_table(table)
+        for op, parts in ids.items():
+            for part in parts:
+                self._ids.add(op, part)
+
+    @cached_property
+    def changes(self) -> ChangeList:
+        return self._ids.finish()
+
+    def tables(self) -> Iterator[pa.Table]:
+        reader = self._reader
+        for index in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(index)])
+
+    def remove(self) -> None:
+        self._rows.close()
+        self._path.unlink()
+        self.changes.path.unlink()
+
+    @cached_property
+    def _reader(self) -> pa.ipc.RecordBatchFileReader:
+        self._rows.close()
+        return pa.ipc.open_file(pa.memory_map(str(self._path)))
+
+
 def fragment_sized(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in pieces that are worth a file of their own."""
+    """The same rows, in pieces that are large enough for a file each."""
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -240,72 +321,3 @@ def _all_located(parts: list[Located]) -> Located:
         pa.concat_tables(deleted) if deleted else None,
         pa.concat_arrays(absent) if absent else None,
     )
-
-
-MOST_CONFLICTS = 10_000
-"""So many conflicts are listed; further ones are only counted."""
-MOST_VIOLATIONS = 10_000
-
-TableOutput_co = TypeVar("TableOutput_co", bound=TableOutput, covariant=True)
-
-
-@dataclass
-class MergeFindings:
-    """What stands in the way of a merge, and what is wrong with single rows."""
-
-    conflicts: list[Conflict] = field(default_factory=list)
-    conflict_count: int = 0
-    report: Report = field(default_factory=lambda: Report(MOST_VIOLATIONS))
-
-    def add(self, conflicts: list[Conflict], count: int | None = None) -> None:
-        """In order; `count` says how many there are if not all are listed."""
-        self.conflict_count += len(conflicts) if count is None else count
-        self.conflicts += conflicts[: MOST_CONFLICTS - len(self.conflicts)]
-
-
-class RowMerger(Protocol[TableOutput_co]):
-    """Merges the rows of one type after the other."""
-
-    def merge_table(
-        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
-    ) -> TableOutput_co:
-        """What happens to our table; what is wrong goes to `findings`, in the order of ids."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalRowMerger:
-    """Row work in this process."""
-
-    store: Store
-    scratch: Scratch
-
-    def merge_table(
-        self, table: TableMerge, ids: IdRuns, decisions: Decisions, findings: MergeFindings
-    ) -> LocalOutput:
-        output = LocalOutput(table.entity, self.scratch)
-        for chunk in table.chunks(self.store, ids, decisions):
-            findings.add(chunk.conflicts)
-            check_rows(table.entity, chunk.written, findings.report)
-            output.add(chunk)
-        return output
-
-
-@dataclass(frozen=True, slots=True)
-class MergeEngine:
-    """How the rows of a whole merge are done."""
-
-    name: str
-    reason: str
-    """Why this one."""
-    start: Callable[[Store, Scratch, str], RowMerger[TableOutput]]
-    """Given the incarnation of the target, which may write only tables that it owns."""
-    writes_ahead: bool = False
-    """Its rows are files of the target's tables before anything is committed."""
-
-
-def _here(store: Store, scratch: Scratch, owner: str) -> LocalRowMerger:
-    del owner
-    return LocalRowMerger(store, scratch)
-
-
-LOCAL_ENGINE = MergeEngine(LOCAL, "asked for", _here)

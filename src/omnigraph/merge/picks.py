@@ -1,7 +1,8 @@
-"""Revert and cherry-pick: a commit's changes, backwards or again, as a three-way merge.
+"""Revert and cherry-pick: a three-way merge that undoes or repeats the changes of one commit.
 
-Cherry-pick brings the step from a commit's parent to the commit; revert the step back. Both are
-merges whose base is one end of the step, so what happened since is respected property by property.
+Cherry-pick merges the step from the parent of a commit to the commit; revert merges the step back.
+The base of the merge is the state that the step starts from. So later changes of other properties
+and entities stay, and later changes of the same property are conflicts.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from omnigraph.commit.request import WriteReceipt, WriteRequest
 from omnigraph.diff.id_runs import Scratch
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.ancestor import Merger, Sides
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.operation import MergeContext, run_merge
 from omnigraph.merge.output import LocalRowMerger, RowMerger, TableOutput
 from omnigraph.merge.resolve import MergedSides, merge_sides
-from omnigraph.merge.tables import SideContent
+from omnigraph.merge.tables import MergeStorage, SideContent, Sides
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet
 
@@ -28,7 +28,7 @@ CHERRY_PICK = "cherry_pick"
 
 @dataclass(frozen=True, slots=True)
 class PickRequest:
-    """Which commit, where to, and in which direction."""
+    """Which commit, onto which branch, and in which direction (`operation`)."""
 
     commit_id: str
     branch: str
@@ -38,10 +38,10 @@ class PickRequest:
     message: str | None = None
 
 
-def pick(parts: MergeContext, request: PickRequest) -> WriteReceipt:
-    """One commit on `branch`; `commit` is None when there is nothing left to do or undo."""
+def pick(context: MergeContext, request: PickRequest) -> WriteReceipt:
+    """One commit on `branch`; the receipt's commit is None when nothing is left to change."""
     with Scratch() as scratch:
-        attempt = _Pick(parts, request, scratch)
+        attempt = _Pick(context, request, scratch)
         write = WriteRequest(
             branch=request.branch,
             operation=request.operation,
@@ -51,16 +51,16 @@ def pick(parts: MergeContext, request: PickRequest) -> WriteReceipt:
             on_exact_head=True,
             tables_of=attempt.tables,
         )
-        return run_merge(parts.transaction, write, attempt.build, attempt.changed_rows)
+        return run_merge(context.transaction, write, attempt.build, attempt.changed_rows)
 
 
 class _Pick:
-    def __init__(self, parts: MergeContext, request: PickRequest, scratch: Scratch) -> None:
-        self._parts = parts
+    def __init__(self, context: MergeContext, request: PickRequest, scratch: Scratch) -> None:
+        self._context = context
         self._request = request
         self._scratch = scratch
-        _, state = parts.reader.branch(request.branch)
-        self._lineage = Lineage(parts.reader, (state,))
+        _, state = context.reader.branch(request.branch)
+        self._lineage = Lineage(context.reader, (state,))
         commit = self._lineage.commit(request.commit_id)
         before, after = self._lineage.step(request.commit_id)
         backwards = request.operation == REVERT
@@ -71,20 +71,20 @@ class _Pick:
         self.message = f"{request.operation.replace('_', '-')} {request.commit_id}{said}"
 
     def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
-        store = self._parts.reader.store
-        merger = Merger(store, self._lineage, self._scratch)
+        store = self._context.reader.store
+        storage = MergeStorage(store, self._lineage, self._scratch)
         sides = Sides(SideContent(self._base), SideContent(ours), SideContent(self._theirs))
         rows: RowMerger[TableOutput] = LocalRowMerger(store, self._scratch)
-        merged = merge_sides(store, merger, sides, self._request.decisions, rows)
+        merged = merge_sides(storage, sides, self._request.decisions, rows)
         self._request.decisions.refuse_unused()
-        merged.refuse_conflicts((self._request.commit_id, self._request.branch))
+        merged.refuse_conflicts(source=self._request.commit_id, target=self._request.branch)
         self._merged = merged
         return merged.tables
 
     def build(self, ours: Snapshot) -> ChangeSet:
         merged = self._merged
         assert merged is not None
-        reader = self._parts.reader
+        reader = self._context.reader
         schema = merged.schema_change(reader.schemas.read(self._theirs.schema_id))
         failpoints.hit("merge.after_rows")
         return ChangeSet(merged.effects(reader.store, ours), schema=schema)

@@ -1,4 +1,10 @@
-"""Merge three contents into effects on ours: rows first, then the rules of the graph."""
+"""Merge three sides into effects on ours: the rows first, then the rules of the graph.
+
+Two branches can each keep every rule and break one together: one adds an edge to a node that the
+other deletes, or both give the same unique value. Such a violation is a conflict of its own
+(`ConstraintConflicts`). A decision about it forces the state of single entities, and the rows are
+merged again with these, until no rule is broken or a conflict is left undecided.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, Catalog
-from omnigraph.diff.entity_rows import IMAGE_NAMES
+from omnigraph.diff.entity_rows import IMAGE_NAMES, identity_of
 from omnigraph.errors import MergeConflicts, ValidationFailed
 from omnigraph.integrity.rules import EdgesPerSource, EndpointExists, UniqueTuple
 from omnigraph.integrity.validate import validate_deltas
@@ -19,15 +25,177 @@ from omnigraph.lance_store.reads.row_lookup import find_candidates, find_rows
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.merge.ancestor import Merger, Sides, identity_of
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take
 from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
-from omnigraph.merge.tables import SideContent
+from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.writes.changeset import Effect, SchemaChange
+
+_STALLED_ROUNDS = 20
+"""After this many rounds without a newly forced entity, decisions are taken to undo each other."""
+_NAMED = 5
+"""An error message names this many conflicts."""
+
+OutputT = TypeVar("OutputT", bound=TableOutput)
+
+
+@dataclass
+class MergedSides(Generic[OutputT]):
+    """What the merge does to our tables, and the conflicts that are left."""
+
+    sides: Sides
+    catalog: MergedCatalog
+    outputs: list[OutputT] = field(default_factory=list)
+    findings: MergeFindings = field(default_factory=MergeFindings)
+    forced: Mapping[TableKey, Forced] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> tuple[TableKey, ...]:
+        """Existing tables of ours that change."""
+        changed = (output.entity.table_key for output in self.outputs)
+        return tuple(key for key in changed if key not in self.new_tables)
+
+    @property
+    def new_tables(self) -> frozenset[TableKey]:
+        return frozenset(entity.table_key for entity in self.catalog.created)
+
+    def forced_ids(self, key: TableKey) -> list[str]:
+        """Entities whose state was decided because they broke a rule."""
+        return self.forced[key].ids if key in self.forced else []
+
+    def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
+        before = self.sides.ours.snapshot.tables
+        found = []
+        for output in self.outputs:
+            key = output.entity.table_key
+            pin = None if key in self.new_tables else ours.pin(key)
+            found.append(output.effect(store, pin, before.get(key)))
+        return tuple(found)
+
+    def schema_change(self, theirs: AcceptedSchema) -> SchemaChange | None:
+        catalog = self.catalog
+        if catalog.catalog == self.sides.ours.snapshot.catalog:
+            return None
+        replaced = tuple(entity.table_key for entity in catalog.reshaped)
+        text = _schema_text(catalog.catalog, theirs)
+        return SchemaChange(catalog.catalog, text, catalog.created, replaced)
+
+    def refuse_conflicts(self, *, source: str, target: str) -> None:
+        conflicts, total = self.findings.conflicts, self.findings.conflict_count
+        if not conflicts:
+            return
+        shown = "; ".join(c.message for c in conflicts[:_NAMED])
+        rest = f" and {total - _NAMED} more" if total > _NAMED else ""
+        raise MergeConflicts(
+            f"{source} and {target} are in conflict: {shown}{rest}",
+            conflicts=conflicts,
+            total=total,
+            source=source,
+            target=target,
+        )
+
+
+def merge_sides(
+    storage: MergeStorage, sides: Sides, decisions: Decisions, rows: RowMerger[OutputT]
+) -> MergedSides[OutputT]:
+    """Merge in rounds, until no rule is broken or a broken rule is left undecided.
+
+    Every round starts from the rows, because bringing a node back or dropping an edge can break
+    the next rule.
+    """
+    base, ours, theirs = (side.snapshot.catalog for side in sides.all)
+    catalog = merge_catalogs(base, ours, theirs)
+    forced, stalled = ForcedTables(), 0
+    rules = ConstraintConflicts(storage.store, sides, catalog.catalog)
+    while True:
+        merged: MergedSides[OutputT] = MergedSides(sides, catalog, forced=forced.by_table())
+        _merge_rows(storage, merged, decisions, rows)
+        violations = _violations(storage.store, merged)
+        known = forced.count
+        open_ones, moved = _judge(violations, rules, decisions, forced)
+        stalled = 0 if forced.count > known else stalled + 1
+        if moved and stalled < _STALLED_ROUNDS:
+            for output in merged.outputs:
+                output.discard()
+            continue
+        # Decisions that undo each other settle nothing: all of them are reported as conflicts.
+        merged.findings.add([rules.conflict(v) for v in violations] if moved else open_ones)
+        merged.findings.conflicts.sort(key=_conflict_order)
+        return merged
+
+
+def _merge_rows(
+    storage: MergeStorage,
+    merged: MergedSides[OutputT],
+    decisions: Decisions,
+    rows: RowMerger[OutputT],
+) -> None:
+    """Fill `merged` with outputs, conflicts and violations of single rows."""
+    for table, ids in tables_to_merge(storage, merged.sides, merged.catalog, merged.forced):
+        output = rows.merge_table(table, ids, decisions, merged.findings)
+        if not output.is_empty or table.entity.table_key in merged.new_tables:
+            merged.outputs.append(output)
+
+
+def _judge(
+    violations: list[Violation],
+    rules: ConstraintConflicts,
+    decisions: Decisions,
+    forced: ForcedTables,
+) -> tuple[list[Conflict], bool]:
+    """(undecided conflicts, whether a decision forced something new)."""
+    open_ones, moved = [], False
+    seen: set[tuple[TableKey | None, str | None, str]] = set()
+    for found in violations:
+        name = (found.table, found.entity_id, found.rule)
+        if name in seen:
+            continue
+        seen.add(name)
+        uniform = decisions.uniform
+        take = Take(uniform) if uniform else decisions.decide(rules.conflict(found))
+        if take is not None and rules.settle(found, take, forced):
+            moved = True
+        else:
+            open_ones.append(rules.conflict(found))
+    return open_ones, moved
+
+
+def _violations(store: Store, merged: MergedSides[OutputT]) -> list[Violation]:
+    deltas = {}
+    for output in merged.outputs:
+        key = output.entity.table_key
+        deltas[key] = output.delta(creates=key in merged.new_tables)
+    report, image = merged.findings.report, _image(merged.sides, merged.catalog)
+    try:
+        validate_deltas(image, store, deltas, report=report)
+    except ValidationFailed:
+        return report.violations
+    return []
+
+
+def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
+    """Our snapshot as the rules see it: a table that this merge creates looks like theirs."""
+    ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
+    created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
+    return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
+
+
+def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:
+    by_kind = conflict.entity_kind != "node"
+    return by_kind, conflict.type_name, conflict.entity_id, conflict.property or ""
+
+
+def _schema_text(catalog: Catalog, theirs: AcceptedSchema) -> str:
+    """As theirs wrote it if theirs is the result, else made from the catalog."""
+    if catalog == theirs.catalog and theirs.source:
+        return theirs.source
+    from omnigraph.schema.catalog_text import catalog_text
+
+    return catalog_text(catalog)
+
 
 _KINDS = {
     EndpointExists.name: ConflictKind.ORPHAN_EDGE,
@@ -38,13 +206,13 @@ _KINDS = {
 
 @dataclass
 class ForcedTables:
-    """Forced decisions while they grow."""
+    """Decisions about single entities that broken rules led to, round by round."""
 
     takes: dict[TableKey, dict[str, Take]] = field(default_factory=dict)
     keep_from: dict[TableKey, dict[str, Side]] = field(default_factory=dict)
 
     def take(self, key: TableKey, entity_id: str, take: Take) -> bool:
-        """True when this is news."""
+        """True when the decision is new."""
         known = self.takes.setdefault(key, {})
         if known.get(entity_id) == take:
             return False
@@ -92,7 +260,7 @@ class ConstraintConflicts:
         )
 
     def settle(self, found: Violation, take: Take, forced: ForcedTables) -> bool:
-        """Carry out a decision; False when nothing is left to try."""
+        """Carry out a decision; False when it changes nothing any more."""
         kind = _KINDS.get(found.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
         entity_id = found.entity_id or ""
         if kind is ConflictKind.CARDINALITY_VIOLATION:
@@ -112,13 +280,13 @@ class ConstraintConflicts:
             winner = self._sides.ours if take.side is Side.OURS else self._sides.theirs
             row = self._row(winner, key, edge_id)
             if row is not None:
-                # The side that has the edge also has its ends: the deleted one comes back.
+                # The side that has the edge also has both ends: the deleted one comes back.
                 for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
                     forced.keep(node_table(node), row[column], take.side)
         return forced.take(key, edge_id, take)
 
     def _let_theirs_have_it(self, found: Violation, take: Take, forced: ForcedTables) -> bool:
-        """Our entities that hold the value give way to what theirs says about them."""
+        """Our entities that hold the unique value take their state from theirs."""
         columns = (found.property or "").split(",")
         entity_id = found.entity_id or ""
         row = self._row(self._sides.theirs, _table(found), entity_id)
@@ -178,166 +346,3 @@ class ConstraintConflicts:
 def _table(found: Violation) -> TableKey:
     assert found.table is not None, "rules of a merged graph always name a type"
     return found.table
-
-
-_STALLED_ROUNDS = 20
-_NAMED = 5
-
-OutputT = TypeVar("OutputT", bound=TableOutput)
-
-
-@dataclass
-class MergedSides(Generic[OutputT]):
-    """The result of merging: what to do to our tables, and what stands in the way."""
-
-    sides: Sides
-    catalog: MergedCatalog
-    outputs: list[OutputT] = field(default_factory=list)
-    findings: MergeFindings = field(default_factory=MergeFindings)
-    forced: Mapping[TableKey, Forced] = field(default_factory=dict)
-
-    @property
-    def tables(self) -> tuple[TableKey, ...]:
-        """Existing tables of ours that change."""
-        changed = (output.entity.table_key for output in self.outputs)
-        return tuple(key for key in changed if key not in self.new_tables)
-
-    @property
-    def new_tables(self) -> frozenset[TableKey]:
-        return frozenset(entity.table_key for entity in self.catalog.created)
-
-    def forced_ids(self, key: TableKey) -> list[str]:
-        """Entities whose side was decided because a rule was broken."""
-        return self.forced[key].ids if key in self.forced else []
-
-    def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
-        before = self.sides.ours.snapshot.tables
-        found = []
-        for output in self.outputs:
-            key = output.entity.table_key
-            pin = None if key in self.new_tables else ours.pin(key)
-            found.append(output.effect(store, pin, before.get(key)))
-        return tuple(found)
-
-    def schema_change(self, theirs: AcceptedSchema) -> SchemaChange | None:
-        catalog = self.catalog
-        if catalog.catalog == self.sides.ours.snapshot.catalog:
-            return None
-        replaced = tuple(entity.table_key for entity in catalog.reshaped)
-        text = _schema_text(catalog.catalog, theirs)
-        return SchemaChange(catalog.catalog, text, catalog.created, replaced)
-
-    def refuse_conflicts(self, names: tuple[str, str]) -> None:
-        conflicts, total = self.findings.conflicts, self.findings.conflict_count
-        if not conflicts:
-            return
-        source, target = names
-        shown = "; ".join(c.message for c in conflicts[:_NAMED])
-        rest = f" and {total - _NAMED} more" if total > _NAMED else ""
-        raise MergeConflicts(
-            f"{source} and {target} are in conflict: {shown}{rest}",
-            conflicts=conflicts,
-            total=total,
-            source=source,
-            target=target,
-        )
-
-
-def merge_sides(
-    store: Store,
-    merger: Merger,
-    sides: Sides,
-    decisions: Decisions,
-    rows: RowMerger[OutputT],
-) -> MergedSides[OutputT]:
-    """Merge; then settle broken rules as decided, until the graph is right or somebody must look.
-
-    Every round starts from the rows, because bringing a node back or dropping an edge can break
-    the next rule.
-    """
-    catalogs = [side.snapshot.catalog for side in sides.all]
-    catalog = merge_catalogs(*catalogs)
-    forced, stalled = ForcedTables(), 0
-    rules = ConstraintConflicts(store, sides, catalog.catalog)
-    while True:
-        merged: MergedSides[OutputT] = MergedSides(sides, catalog, forced=forced.by_table())
-        _merge_rows(merger, merged, decisions, rows)
-        violations = _violations(store, merged)
-        known = forced.count
-        open_ones, moved = _judge(violations, rules, decisions, forced)
-        stalled = 0 if forced.count > known else stalled + 1
-        if moved and stalled < _STALLED_ROUNDS:
-            for output in merged.outputs:
-                output.discard()
-            continue
-        # Decisions that undo each other settle nothing: somebody must look at all of them.
-        merged.findings.add([rules.conflict(v) for v in violations] if moved else open_ones)
-        merged.findings.conflicts.sort(key=_conflict_order)
-        return merged
-
-
-def _merge_rows(
-    merger: Merger, merged: MergedSides[OutputT], decisions: Decisions, rows: RowMerger[OutputT]
-) -> None:
-    """Fill `merged` with outputs, conflicts and what is wrong with single rows."""
-    for table, ids in merger.tables(merged.sides, merged.catalog, merged.forced):
-        output = rows.merge_table(table, ids, decisions, merged.findings)
-        if not output.is_empty or table.entity.table_key in merged.new_tables:
-            merged.outputs.append(output)
-
-
-def _judge(
-    violations: list[Violation],
-    rules: ConstraintConflicts,
-    decisions: Decisions,
-    forced: ForcedTables,
-) -> tuple[list[Conflict], bool]:
-    """(conflicts nobody decided, whether a decision changed something)."""
-    open_ones, moved = [], False
-    seen: set[tuple[TableKey | None, str | None, str]] = set()
-    for found in violations:
-        name = (found.table, found.entity_id, found.rule)
-        if name in seen:
-            continue
-        seen.add(name)
-        uniform = decisions.uniform
-        take = Take(uniform) if uniform else decisions.decide(rules.conflict(found))
-        if take is not None and rules.settle(found, take, forced):
-            moved = True
-        else:
-            open_ones.append(rules.conflict(found))
-    return open_ones, moved
-
-
-def _violations(store: Store, merged: MergedSides[OutputT]) -> list[Violation]:
-    deltas = {}
-    for output in merged.outputs:
-        key = output.entity.table_key
-        deltas[key] = output.delta(creates=key in merged.new_tables)
-    report, image = merged.findings.report, _image(merged.sides, merged.catalog)
-    try:
-        validate_deltas(image, store, deltas, report=report)
-    except ValidationFailed:
-        return report.violations
-    return []
-
-
-def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
-    """Our snapshot as the rules see it: a table that is only created now looks like theirs."""
-    ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
-    created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
-    return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
-
-
-def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:
-    by_kind = conflict.entity_kind != "node"
-    return by_kind, conflict.type_name, conflict.entity_id, conflict.property or ""
-
-
-def _schema_text(catalog: Catalog, theirs: AcceptedSchema) -> str:
-    """As one of the sides wrote it, else made of the catalog."""
-    if catalog == theirs.catalog and theirs.source:
-        return theirs.source
-    from omnigraph.schema.catalog_text import catalog_text
-
-    return catalog_text(catalog)

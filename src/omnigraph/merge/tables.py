@@ -1,7 +1,9 @@
-"""Merged rows laid over a snapshot: the virtual ancestor of a criss-cross, on disk while it lives.
+"""The tables of a merge: what its three sides hold of each type, and which ids have to be merged.
 
-One file of a type, in the order of ids: what happened to each, which of its columns two ancestors
-disagreed about, and its row if it has one. It is mapped, so only what a chunk of ids needs is read.
+A side is a snapshot. The ancestor of a criss-cross is a snapshot with an `Overlay`: rows that come
+from merging several ancestors, in a local file, laid over the stored rows. `TableMerge` holds one
+type on all sides and merges it a chunk of ids at a time. Without overlays it is plain data, which
+can be sent to any process that reaches the storage.
 """
 
 from __future__ import annotations
@@ -21,17 +23,229 @@ from omnigraph.diff.entity_rows import (
     AlignedRows,
     ChunkSize,
     TableAt,
+    TypeIdentity,
     align,
     common_schema,
+    identity_of,
     rows_of,
     same_content,
     tables_by_identity,
 )
 from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
+from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.decisions import Decisions
+from omnigraph.merge.schemas import MergedCatalog
 from omnigraph.merge.three_way import Disputed, Forced, MergedRows, ThreeSides, merge_rows
+from omnigraph.values.identifiers import TableKey
+
+CHUNK_BYTES = 32 * 1024 * 1024
+
+_NOTHING_FORCED = Forced()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeStorage:
+    """Where a merge reads rows and commits, and where it puts what does not fit in memory."""
+
+    store: Store
+    lineage: Lineage
+    scratch: Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class SideTable:
+    """One type on one side: its table, and the overlays of merged ancestors."""
+
+    table: TableAt | None
+    overlays: tuple[Overlay, ...] = ()
+    """The lowest first."""
+
+    def rows(
+        self, store: Store, ids: pa.Array, schema: pa.Schema, since: TableAt | None = None
+    ) -> AlignedRows:
+        found = rows_of(store, self.table, ids, schema, since)
+        for overlay in self.overlays:
+            found = overlay.over(found, ids)
+        return found
+
+    def disputed(self, ids: pa.Array) -> Disputed:
+        found: dict[str, frozenset[str]] = {}
+        for overlay in self.overlays:
+            found.update(overlay.disputed(ids))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SideContent:
+    """All that one side holds."""
+
+    snapshot: Snapshot
+    overlays: Mapping[TypeIdentity, tuple[Overlay, ...]] = field(default_factory=dict)
+    """By type, the lowest first."""
+
+    def of(self, identity: TypeIdentity) -> SideTable:
+        table = tables_by_identity(self.snapshot).get(identity)
+        return SideTable(table, tuple(self.overlays.get(identity, ())))
+
+    def has_rows_of(self, other: SideContent, identity: TypeIdentity) -> bool:
+        """Both sides hold the same rows of a type, known without reading them."""
+        mine, yours = self.of(identity), other.of(identity)
+        if mine.table is None or yours.table is None or mine.overlays or yours.overlays:
+            return False
+        return same_content(mine.table.pin, yours.table.pin)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The three sides: *ours* is merged into, *theirs* is merged, *base* is their ancestor."""
+
+    base: SideContent
+    ours: SideContent
+    theirs: SideContent
+
+    @property
+    def all(self) -> tuple[SideContent, SideContent, SideContent]:
+        return self.base, self.ours, self.theirs
+
+    def add_overlay_ids(self, runs: IdRuns, identity: TypeIdentity) -> None:
+        for side in self.all:
+            for overlay in side.overlays.get(identity, ()):
+                for ids in overlay.ids():
+                    runs.add(ids)
+
+
+def differing_types(a: SideContent, b: SideContent) -> Iterator[TablePair]:
+    """Types whose rows may differ between two sides."""
+    pairs = differing_tables(a.snapshot, b.snapshot)
+    yield from pairs
+    seen = {pair.identity for pair in pairs}
+    for identity in {**a.overlays, **b.overlays}:
+        before, after = a.of(identity).table, b.of(identity).table
+        if identity not in seen and (before or after):
+            yield TablePair(identity, before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMerge:
+    """How one type is merged."""
+
+    entity: EntityType
+    base: SideTable
+    ours: SideTable
+    theirs: SideTable
+    forced: Forced
+    untouched: bool
+    """Ours has the rows of the base, known without reading them."""
+    whole: bool
+    """All rows are written anew, because their columns change."""
+
+    @property
+    def is_stored(self) -> bool:
+        """No side has an overlay, so every process that reaches the storage can merge it."""
+        return not any(side.overlays for side in (self.base, self.ours, self.theirs))
+
+    def chunks(
+        self, store: Store, ids: IdRuns, decisions: Decisions | None
+    ) -> Iterator[MergedRows]:
+        """What happens to the rows of `ids`, in the order of ids."""
+        base_at, ours_at, theirs_at = self.base.table, self.ours.table, self.theirs.table
+        stored = (base_at, ours_at, theirs_at)
+        schema = common_schema(*(t.entity if t else None for t in stored), self.entity)
+        size = ChunkSize(store, stored, CHUNK_BYTES, CHUNK_IDS)
+        for some in ids.chunks(size=size):
+            base = self.base.rows(store, some, schema)
+            ours = base if self.untouched else self.ours.rows(store, some, schema)
+            theirs = self.theirs.rows(store, some, schema, since=base_at)
+            size.learn(base, ours, theirs)
+            in_base = _SideRows(base, base_at)
+            in_ours = _SideRows(ours, ours_at)
+            in_theirs = _SideRows(theirs, theirs_at)
+            three = ThreeSides(
+                self.entity,
+                some,
+                base=in_base.completed(self.entity),
+                ours=in_ours.completed(self.entity, in_theirs),
+                theirs=in_theirs.completed(self.entity, in_ours),
+                disputed=self.base.disputed(some),
+                whole=self.whole,
+            )
+            yield merge_rows(three, decisions, self.forced)
+
+
+def tables_to_merge(
+    storage: MergeStorage, sides: Sides, catalog: MergedCatalog, forced: Mapping[TableKey, Forced]
+) -> Iterator[tuple[TableMerge, IdRuns]]:
+    """Every type that theirs changed since the base, with the ids to merge."""
+    by_identity = {identity_of(entity): entity for entity in catalog.catalog.entity_types()}
+    reshaped = {identity_of(entity) for entity in catalog.reshaped}
+    changed = DifferingIds(
+        storage.store,
+        storage.lineage,
+        sides.base.snapshot,
+        sides.theirs.snapshot,
+        storage.scratch,
+    )
+    pairs = {pair.identity: pair for pair in differing_types(sides.base, sides.theirs)}
+    for identity, entity in by_identity.items():
+        concerned = entity.table_key in forced or identity in reshaped
+        if concerned and identity not in pairs:
+            before, after = sides.base.of(identity).table, sides.theirs.of(identity).table
+            pairs[identity] = TablePair(identity, before, after)
+    for identity, pair in pairs.items():
+        known = by_identity.get(identity)
+        if known is None:
+            continue
+        table = TableMerge(
+            known,
+            base=sides.base.of(identity),
+            ours=sides.ours.of(identity),
+            theirs=sides.theirs.of(identity),
+            forced=forced.get(known.table_key, _NOTHING_FORCED),
+            untouched=sides.ours.has_rows_of(sides.base, identity),
+            whole=identity in reshaped,
+        )
+        ids = changed.runs(pair)
+        sides.add_overlay_ids(ids, identity)
+        ids.add(pa.array(table.forced.ids, pa.string()))
+        if table.whole and table.ours.table is not None:
+            for batch in id_batches(storage.store.open(table.ours.table.pin.at)):
+                ids.add(batch)
+        yield table, ids
+
+
+@dataclass(frozen=True, slots=True)
+class _SideRows:
+    """Some rows of one side, and the table they were read from."""
+
+    rows: AlignedRows
+    table: TableAt | None
+
+    def completed(self, entity: EntityType, other: _SideRows | None = None) -> AlignedRows:
+        """The rows with a value for every property of `entity`.
+
+        Where the table has no column for a property, this side did not change it. A row that
+        `other` has too gets the value of `other`; any other row gets the default of the property.
+        """
+        if self.table is None or self.table.entity == entity:
+            return self.rows
+        defaults, rows = default_values(entity), self.rows.rows
+        present = pa.array(self.rows.present)
+        for declared in entity.properties:
+            if declared.name in self.table.columns:
+                continue
+            place = rows.schema.get_field_index(declared.name)
+            stored = rows.schema.field(place)
+            value = pa.scalar(defaults.get(declared.name), stored.type)
+            column = pc.if_else(present, value, pa.scalar(None, stored.type))
+            if other is not None and other.table and declared.name in other.table.columns:
+                shared = pa.array(self.rows.present & other.rows.present)
+                column = pc.if_else(shared, other.rows.rows.column(place), column)
+            rows = rows.set_column(place, stored, column)
+        return replace(self.rows, rows=rows)
+
 
 _FATE, _DISPUTED = "__fate", "__disputed"
 _KEPT, _WRITTEN, _DELETED = range(3)
@@ -39,17 +253,22 @@ _KEPT, _WRITTEN, _DELETED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Rows of one type that differ from what is below, and disputes about others."""
+    """Rows of one type that merging two ancestors changed, and the columns they disagree about.
+
+    The rows are in a local file in the order of ids. Each has its fate, the disputed columns and,
+    if it was written, its content. The file is mapped, so a chunk of ids reads only its part of it.
+    """
 
     batches: tuple[pa.RecordBatch, ...]
     first_ids: tuple[str, ...]
+    """The first id of every batch."""
 
     def ids(self) -> Iterator[pa.Array]:
         for batch in self.batches:
             yield batch.column(ID)
 
     def over(self, below: AlignedRows, ids: pa.Array) -> AlignedRows:
-        """The rows of sorted `ids`, `below` being what they are without this."""
+        """The rows of sorted `ids`; `below` are the rows without this overlay."""
         part = self._part(ids)
         if part.num_rows == 0:
             return below
@@ -89,7 +308,7 @@ def write_overlay(
     first_ids = []
     with pa.ipc.new_file(path, schema) as writer:
         for chunk in chunks:
-            for batch in _rows(chunk, schema).to_batches():
+            for batch in _overlay_rows(chunk, schema).to_batches():
                 first_ids.append(batch.column(ID)[0].as_py())
                 writer.write_batch(batch)
     if not first_ids:
@@ -99,7 +318,7 @@ def write_overlay(
     return Overlay(batches, tuple(first_ids))
 
 
-def _rows(chunk: MergedRows, schema: pa.Schema) -> pa.Table:
+def _overlay_rows(chunk: MergedRows, schema: pa.Schema) -> pa.Table:
     written = chunk.written.column(ID).to_pylist()
     touched = {*written, *chunk.deleted.to_pylist()}
     kept = [entity_id for entity_id in chunk.disputed if entity_id not in touched]
@@ -113,145 +332,3 @@ def _rows(chunk: MergedRows, schema: pa.Schema) -> pa.Table:
         rows.append(pa.chunked_array([*values.chunks, pa.nulls(rest, column.type)], column.type))
     table = pa.table(rows, schema=schema)
     return table.take(pc.sort_indices(table.column(ID))).combine_chunks()
-
-
-Side = tuple[AlignedRows, TableAt | None]
-
-
-def completed(side: Side, entity: EntityType, other: Side | None = None) -> AlignedRows:
-    """The rows of a side with a value for every property of `entity`."""
-    found, table = side
-    if table is None or table.entity == entity:
-        return found
-    defaults, rows = default_values(entity), found.rows
-    present = pa.array(found.present)
-    for declared in entity.properties:
-        if declared.name in table.columns:
-            continue
-        place = rows.schema.get_field_index(declared.name)
-        field = rows.schema.field(place)
-        value = pa.scalar(defaults.get(declared.name), field.type)
-        column = pc.if_else(present, value, pa.scalar(None, field.type))
-        if other is not None and other[1] is not None and declared.name in other[1].columns:
-            shared = pa.array(found.present & other[0].present)
-            column = pc.if_else(shared, other[0].rows.column(place), column)
-        rows = rows.set_column(place, field, column)
-    return replace(found, rows=rows)
-
-
-CHUNK_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class SideTable:
-    """One type on one side: what is stored, and what merged ancestors laid over it."""
-
-    table: TableAt | None
-    overlays: tuple[Overlay, ...] = ()
-    """The lowest first."""
-
-    def rows(
-        self, store: Store, ids: pa.Array, schema: pa.Schema, since: TableAt | None = None
-    ) -> AlignedRows:
-        found = rows_of(store, self.table, ids, schema, since)
-        for overlay in self.overlays:
-            found = overlay.over(found, ids)
-        return found
-
-    def disputed(self, ids: pa.Array) -> Disputed:
-        found: dict[str, frozenset[str]] = {}
-        for overlay in self.overlays:
-            found.update(overlay.disputed(ids))
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class TableMerge:
-    """How one type is merged."""
-
-    entity: EntityType
-    base: SideTable
-    ours: SideTable
-    theirs: SideTable
-    forced: Forced
-    untouched: bool
-    """Ours has the rows of the base, known without looking at them."""
-    whole: bool
-    """All rows are written anew, with other columns."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Every side is in the storage, and nowhere else."""
-        return not any(side.overlays for side in (self.base, self.ours, self.theirs))
-
-    def chunks(
-        self, store: Store, ids: IdRuns, decisions: Decisions | None
-    ) -> Iterator[MergedRows]:
-        """What becomes of the rows of `ids`, in the order of ids."""
-        tables = [side.table for side in (self.base, self.ours, self.theirs)]
-        schema = common_schema(*(t.entity if t else None for t in tables), self.entity)
-        size = ChunkSize(store, tables, CHUNK_BYTES, CHUNK_IDS)
-        for some in ids.chunks(size=size):
-            base = self.base.rows(store, some, schema)
-            ours = base if self.untouched else self.ours.rows(store, some, schema)
-            theirs = self.theirs.rows(store, some, schema, since=tables[0])
-            size.learn(base, ours, theirs)
-            three = ThreeSides(
-                self.entity,
-                some,
-                completed((base, tables[0]), self.entity),
-                completed((ours, tables[1]), self.entity, (theirs, tables[2])),
-                completed((theirs, tables[2]), self.entity, (ours, tables[1])),
-                self.base.disputed(some),
-                self.whole,
-            )
-            yield merge_rows(three, decisions, self.forced)
-
-
-Identity = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SideContent:
-    """What one side holds."""
-
-    snapshot: Snapshot
-    overlays: Mapping[Identity, tuple[Overlay, ...]] = field(default_factory=dict)
-    """By type, the lowest first."""
-
-    def of(self, identity: Identity) -> SideTable:
-        """One type of it."""
-        table = tables_by_identity(self.snapshot).get(identity)
-        return SideTable(table, tuple(self.overlays.get(identity, ())))
-
-    def has_rows_of(self, other: SideContent, identity: Identity) -> bool:
-        """Both hold the same rows of a type, known without looking at them."""
-        mine, yours = self.of(identity), other.of(identity)
-        if mine.table is None or yours.table is None or mine.overlays or yours.overlays:
-            return False
-        return same_content(mine.table.pin, yours.table.pin)
-
-
-def differing(a: SideContent, b: SideContent) -> Iterator[TablePair]:
-    """Types whose rows may differ between two sides."""
-    pairs = differing_tables(a.snapshot, b.snapshot)
-    yield from pairs
-    seen = {pair.identity for pair in pairs}
-    for identity in {**a.overlays, **b.overlays}:
-        tables = a.of(identity).table, b.of(identity).table
-        if identity not in seen and any(tables):
-            yield TablePair(identity, *tables)
-
-
-def candidate_ids(changed: DifferingIds, pair: TablePair, sides: tuple[SideContent, ...]) -> IdRuns:
-    """Ids that may differ, overlays included."""
-    runs = changed.runs(pair)
-    add_overlay_ids(runs, pair.identity, sides)
-    return runs
-
-
-def add_overlay_ids(runs: IdRuns, identity: Identity, sides: tuple[SideContent, ...]) -> None:
-    for side in sides:
-        for overlay in side.overlays.get(identity, ()):
-            for ids in overlay.ids():
-                runs.add(ids)

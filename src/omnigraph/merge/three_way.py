@@ -1,7 +1,8 @@
 """Three-way merge of rows, property by property, a chunk of ids at a time; no I/O.
 
-Every row and every column of a row ends at one of three sides (or is gone). Rules are masks over
-the whole chunk; only conflicts that somebody must look at are visited singly.
+Every row, and every column of a row, is taken from one of the three sides, or the row is deleted.
+Undisputed rows are chosen with masks over the whole chunk. Only conflicts that need a decision are
+visited one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from omnigraph.writes.changeset import Located
 from omnigraph.writes.row_compare import Mask, differing_rows, differing_values
 
 Disputed = Mapping[str, frozenset[str]]
-"""Entity id -> columns about which the merged ancestors disagreed: equal to nothing."""
+"""Entity id -> columns about which merged ancestors disagreed; no side equals the base there."""
 
 _OURS, _THEIRS, _BASE, _GONE = range(4)
 _CODES = {Side.OURS: _OURS, Side.THEIRS: _THEIRS, Side.BASE: _BASE, Side.DELETE: _GONE}
@@ -32,7 +33,7 @@ _CODES = {Side.OURS: _OURS, Side.THEIRS: _THEIRS, Side.BASE: _BASE, Side.DELETE:
 
 @dataclass(frozen=True, slots=True)
 class ThreeSides:
-    """The rows of some ids on all three sides, lined up."""
+    """The rows of some ids on all three sides; row i of each side belongs to the i-th id."""
 
     entity: EntityType
     ids: pa.Array
@@ -46,11 +47,11 @@ class ThreeSides:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """Decisions about whole entities that validation led to."""
+    """Decisions about whole entities, made because the merged graph broke a rule."""
 
     takes: Mapping[str, Take] = field(default_factory=dict)
     keep_from: Mapping[str, Side] = field(default_factory=dict)
-    """If the entity would be gone, it is taken from this side instead."""
+    """If the merge would delete the entity, it is taken from this side instead."""
 
     @property
     def ids(self) -> list[str]:
@@ -59,16 +60,16 @@ class Forced:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """What has to happen to our rows."""
+    """What the merge does to our rows."""
 
     written: pa.Table
     is_new: Mask
-    """Row by row of `written`: we did not have it."""
+    """For each row of `written`: ours does not have it."""
     deleted: pa.Array
     conflicts: list[Conflict]
     disputed: Disputed
     located: Located
-    """Where our rows are stored that this changes, if finding them told."""
+    """Where the changed rows of ours are stored, if the lookup returned it."""
 
 
 class _Choice:
@@ -105,7 +106,11 @@ class _Choice:
 
 
 def merge_rows(three: ThreeSides, decisions: Decisions | None, forced: Forced) -> MergedRows:
-    """Merge a chunk. Without `decisions` disputes stay open: the result is an ancestor itself."""
+    """Merge a chunk.
+
+    Without `decisions` the result is an ancestor of another merge, and disagreements are kept as
+    disputed columns.
+    """
     choice = _Choice(three)
     found = _Disagreements(three, choice)
     decided = set() if decisions is None else _force(three, choice, forced)
@@ -124,12 +129,12 @@ def merge_rows(three: ThreeSides, decisions: Decisions | None, forced: Forced) -
             if take is None:
                 conflicts.append(conflict)
             else:
-                _apply(three, choice, (row, column), take)
+                _apply(three, choice, row, column, take)
     return _result(three, choice, forced, conflicts, disputed)
 
 
 class _Disagreements:
-    """Sets every undisputed choice; knows the rest as masks."""
+    """Makes every undisputed choice, and holds the rest as masks."""
 
     def __init__(self, three: ThreeSides, choice: _Choice) -> None:
         self._three, self._choice = three, choice
@@ -175,7 +180,7 @@ class _Disagreements:
         self._choice.row[(self.inserts | self.deletes) & free] = code
 
     def leave_open(self) -> dict[str, frozenset[str]]:
-        """Disagreements of two ancestors: whichever value stands there, it settles nothing."""
+        """Entity id -> disputed columns; the value that stays in them decides nothing."""
         three, columns = self._three, frozenset(self._choice.columns)
         names: dict[int, frozenset[str]] = {}
         for row in np.flatnonzero(self.inserts | self.deletes).tolist():
@@ -188,6 +193,7 @@ class _Disagreements:
         return {three.ids[row].as_py(): changed for row, changed in names.items()}
 
     def _conflict(self, row: int, kind: ConflictKind) -> Conflict:
+        """About a whole entity."""
         three = self._three
         base, ours, theirs = (_image(side, row) for side in (three.base, three.ours, three.theirs))
         if kind is ConflictKind.DIVERGENT_INSERT:
@@ -196,29 +202,32 @@ class _Disagreements:
             message = "deleted in the target, changed in the source"
         else:
             message = "changed in the target, deleted in the source"
-        return _named(three, row, kind, message, (base, ours, theirs))
+        return self._about(row, kind, message, None, base, ours, theirs)
 
-    def _property_conflict(self, row: int, name: str) -> Conflict:
+    def _property_conflict(self, row: int, column: str) -> Conflict:
         three = self._three
-        sides = (three.base, three.ours, three.theirs)
-        values = tuple(side.rows[name][row].as_py() for side in sides)
-        shown = IMAGE_NAMES.get(name, name)
-        message = f"{shown}: {values[0]!r} became {values[1]!r} here and {values[2]!r} there"
-        kind = ConflictKind.DIVERGENT_UPDATE
-        return _named(three, row, kind, message, values, shown)
+        base, ours, theirs = (
+            side.rows[column][row].as_py() for side in (three.base, three.ours, three.theirs)
+        )
+        name = IMAGE_NAMES.get(column, column)
+        message = f"{name}: {base!r} became {ours!r} in the target and {theirs!r} in the source"
+        return self._about(row, ConflictKind.DIVERGENT_UPDATE, message, name, base, ours, theirs)
 
-
-def _named(
-    three: ThreeSides,
-    row: int,
-    kind: ConflictKind,
-    message: str,
-    values: tuple[Any, ...],
-    name: str | None = None,
-) -> Conflict:
-    key, entity_id = three.entity.table_key, three.ids[row].as_py()
-    text = f"{key.type_name} {entity_id!r}: {message}"
-    return Conflict(key.kind.value, key.type_name, entity_id, kind.value, text, name, *values)
+    def _about(
+        self,
+        row: int,
+        kind: ConflictKind,
+        message: str,
+        name: str | None,
+        base: Any,
+        ours: Any,
+        theirs: Any,
+    ) -> Conflict:
+        key, entity_id = self._three.entity.table_key, self._three.ids[row].as_py()
+        text = f"{key.type_name} {entity_id!r}: {message}"
+        return Conflict(
+            key.kind.value, key.type_name, entity_id, kind.value, text, name, base, ours, theirs
+        )
 
 
 def _force(three: ThreeSides, choice: _Choice, forced: Forced) -> set[int]:
@@ -230,13 +239,12 @@ def _force(three: ThreeSides, choice: _Choice, forced: Forced) -> set[int]:
                 for name in choice.columns:
                     choice.column[name][row] = _OURS
                 choice.row[row] = _OURS
-                _apply(three, choice, (row, None), take)
+                _apply(three, choice, row, None, take)
                 decided.add(row)
     return decided
 
 
-def _apply(three: ThreeSides, choice: _Choice, place: tuple[int, str | None], take: Take) -> None:
-    row, column = place
+def _apply(three: ThreeSides, choice: _Choice, row: int, column: str | None, take: Take) -> None:
     if take.side is Side.VALUE:
         choice.give(three, row, column, take.value)
     else:
