@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import omnigraph
-from omnigraph.cli.demo.world import data_lines, world_of
+from omnigraph.cli.demo.library import data_lines, world_of
 
 
 def test_the_story(cli, tmp_path) -> None:

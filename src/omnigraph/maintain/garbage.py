@@ -97,7 +97,7 @@ def needed_now(
     wanted = _kept_commits(reader, states, retention, now)
     # Branches that live can be merged, however few snapshots the policy keeps.
     wanted |= meeting_points(Lineage(reader, states), {state.head_commit_id for state in states})
-    log = _Log(needed, reader, wanted)
+    log = _CommitLog(needed, reader, wanted)
     for ref, state in heads:
         _add_head(needed, ref, state)
         log.add(state)
@@ -126,7 +126,7 @@ def _add_head(needed: Needed, ref: BranchRef, state: BranchState) -> None:
     needed.objects.add(schema_object(state.schema_id))
 
 
-class _Log:
+class _CommitLog:
     """The commit log is small and stays whole, however few snapshots do.
 
     The same commit stands in the logs of all branches forked after it and in what merges brought
@@ -258,7 +258,9 @@ def find_garbage(
         if place in (HISTORY, SCHEMAS, LOCKS):
             found += _unused_objects(place, inside, needed, cutoffs.files)
         elif place in (MANIFEST, RECOVERY_AUDIT) or place.startswith(TABLE_FOLDERS):
-            dataset = _Dataset(store, place, inside, versions[place], place in needed.busy, cutoffs)
+            dataset = _DatasetGarbage(
+                store, place, inside, versions[place], place in needed.busy, cutoffs
+            )
             found += dataset.garbage()
     found += _unfinished_puts(folders, cutoffs.files)
     return [removal for removal in found if removal.files]
@@ -283,7 +285,7 @@ def _unfinished_puts(folders: Mapping[str, Sequence[StoredFile]], cutoff: int) -
             yield _removal("objects", place, left)
 
 
-class _Dataset:
+class _DatasetGarbage:
     """One dataset against the versions of it that are needed."""
 
     def __init__(

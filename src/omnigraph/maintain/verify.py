@@ -75,7 +75,7 @@ class VerifyReport:
 
 
 @dataclass(slots=True)
-class Findings:
+class FindingLog:
     """Collects; the first hundred are kept, every one is counted."""
 
     first: list[Finding] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Findings:
 
 
 def verify_history(
-    reader: ManifestReader, branch: str, state: BranchState, compared: int, found: Findings
+    reader: ManifestReader, branch: str, state: BranchState, compared: int, found: FindingLog
 ) -> None:
     """`compared` newest commits are checked against the snapshots around them."""
     try:
@@ -114,7 +114,7 @@ def verify_history(
         _verify_changes(reader, branch, commit, found)
 
 
-def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: Findings) -> None:
+def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: FindingLog) -> None:
     recorded = {change.key: change for change in commit.changes}
     for pins in commit.pins:
         if pins.before is None or pins.after is None:
@@ -179,7 +179,7 @@ def verify_tables(
     snapshot: Snapshot,
     owner: str | None,
     busy: frozenset[str],
-    found: Findings,
+    found: FindingLog,
     *,
     full: bool,
 ) -> None:
@@ -216,7 +216,7 @@ def verify_tables(
 
 
 def _check_against_pin(
-    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings
+    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: FindingLog
 ) -> None:
     branch = snapshot.graph_branch
     entity = snapshot.catalog.entity_type(pin.key)
@@ -231,7 +231,7 @@ def _check_against_pin(
         found.add("row_ids", branch, pin.key, "the dataset was made without stable row ids")
 
 
-def _check_files(store: Store, snapshot: Snapshot, pin: TablePin, found: Findings) -> None:
+def _check_files(store: Store, snapshot: Snapshot, pin: TablePin, found: FindingLog) -> None:
     """Against a listing: a read may be served from memory although the file is gone."""
     lines = lineages(pin.location, store.files.walk(pin.location))
     present = {name for line in lines.values() for name in line.content}
@@ -241,7 +241,7 @@ def _check_files(store: Store, snapshot: Snapshot, pin: TablePin, found: Finding
         found.add("files", snapshot.graph_branch, pin.key, message)
 
 
-def _check_head(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings) -> None:
+def _check_head(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: FindingLog) -> None:
     head = head_version(dataset)
     if head > pin.version:
         message = f"HEAD is {head}, the manifest shows {pin.version}: `repair` puts it right"
@@ -252,7 +252,7 @@ def _check_head(snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Find
 
 
 def _check_indexes(
-    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: Findings, *, full: bool
+    snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: FindingLog, *, full: bool
 ) -> None:
     for spec in wanted_indexes(snapshot.catalog.entity_type(pin.key)):
         if spec.kind is not IndexKind.SORTED:
@@ -269,7 +269,7 @@ def verify_graph(
     reader: ManifestReader, board: IntentBoard, cleanup: Cleanup, compared: int, *, full: bool
 ) -> VerifyReport:
     """Manifest, datasets, rules, indexes, history, tags, audits, and what nobody needs."""
-    found = Findings()
+    found = FindingLog()
     pending = board.pending()
     for intent in pending:
         if not intent.is_readable:
@@ -297,7 +297,7 @@ def verify_graph(
     return _report(found, len(pending), _orphans(cleanup, found))
 
 
-def _report(found: Findings, pending: int, orphans: tuple[int, int]) -> VerifyReport:
+def _report(found: FindingLog, pending: int, orphans: tuple[int, int]) -> VerifyReport:
     return VerifyReport(
         findings=tuple(found.first),
         counts=dict(+found.counts),
@@ -308,14 +308,14 @@ def _report(found: Findings, pending: int, orphans: tuple[int, int]) -> VerifyRe
     )
 
 
-def _busy_locations(cleanup: Cleanup, found: Findings) -> frozenset[str]:
+def _busy_locations(cleanup: Cleanup, found: FindingLog) -> frozenset[str]:
     try:
         return cleanup.busy_locations()
     except RecoveryRequired:
         return frozenset()  # reported as an unreadable intent
 
 
-def _verify_tags(reader: ManifestReader, found: Findings) -> None:
+def _verify_tags(reader: ManifestReader, found: FindingLog) -> None:
     commits = CommitGraph(reader)
     for name in reader.tag_refs.names():
         found.checked["tags"] += 1
@@ -327,7 +327,7 @@ def _verify_tags(reader: ManifestReader, found: Findings) -> None:
             found.add("tag", None, name, error.message)
 
 
-def _orphans(cleanup: Cleanup, found: Findings) -> tuple[int, int]:
+def _orphans(cleanup: Cleanup, found: FindingLog) -> tuple[int, int]:
     """Not a fault: what cleanup would remove without losing any commit."""
     try:
         report = cleanup.preview(Retention(None, None))

@@ -43,8 +43,8 @@ def demo(
       omnigraph demo
       omnigraph demo --size 30000 --dir /tmp/library
     """
+    from omnigraph.cli.demo.library import world_of
     from omnigraph.cli.demo.story import tell
-    from omnigraph.cli.demo.world import world_of
 
     tell(session, _place(folder), world_of(size), engine.value)
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import omnigraph
 from omnigraph.cli.change_lines import change_line
-from omnigraph.cli.demo.world import QUERIES, SCHEMA, World, author_name, data_lines, paper_code
+from omnigraph.cli.demo.library import (
+    QUERIES,
+    SCHEMA,
+    LibrarySize,
+    author_name,
+    data_lines,
+    paper_code,
+)
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import PATH_VARIABLE, Session
 from omnigraph.cli.tables import folded
@@ -88,7 +95,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
 
 
-def tell(session: Session, folder: Path, world: World, engine: str = "auto") -> None:
+def tell(session: Session, folder: Path, world: LibrarySize, engine: str = "auto") -> None:
     """The whole story, on a graph in `folder`, loaded by `engine`."""
     story = Story(session)
     began = time.perf_counter()
@@ -110,7 +117,7 @@ def tell(session: Session, folder: Path, world: World, engine: str = "auto") -> 
     print_result(f"  {program} query hybrid -q {queries} -p q='tea' --store {graph.uri}")
 
 
-def _make(story: Story, folder: Path, world: World, engine: str) -> Graph:
+def _make(story: Story, folder: Path, world: LibrarySize, engine: str) -> Graph:
     story.chapter(f"A library of {world.entities:,} entities, made up but always the same")
     data = folder / "library.ndjson"
     (folder / "library.pg").write_text(SCHEMA, encoding="utf-8")

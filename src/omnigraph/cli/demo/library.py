@@ -85,7 +85,7 @@ _LAST = ["Abel", "Berg", "Costa", "Dahl", "Endo", "Fischer", "Gupta", "Haas", "I
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class LibrarySize:
     """How much there is."""
 
     papers: int
@@ -97,13 +97,13 @@ class World:
         return self.papers * 2 + self.authors + self.citations
 
 
-def world_of(entities: int) -> World:
+def world_of(entities: int) -> LibrarySize:
     """Two edges out of three entities, as in most graphs people bring."""
     papers = max(entities // 6, 50)
-    return World(papers, max(papers // 2, 10), papers * 3)
+    return LibrarySize(papers, max(papers // 2, 10), papers * 3)
 
 
-def data_lines(world: World) -> Iterator[str]:
+def data_lines(world: LibrarySize) -> Iterator[str]:
     """The whole library as NDJSON, from one seed."""
     chance = random.Random(20)
     fields = list(_FIELDS)
