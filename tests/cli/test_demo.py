@@ -1,9 +1,9 @@
-"""`demo` on a small world."""
+"""`demo` on a small size."""
 
 from __future__ import annotations
 
 import omnigraph
-from omnigraph.cli.demo.library import data_lines, world_of
+from omnigraph.cli.demo.library import data_lines, library_size
 
 
 def test_the_story(cli, tmp_path) -> None:
@@ -21,8 +21,8 @@ def test_the_story(cli, tmp_path) -> None:
     assert "is not empty" in again.err
 
 
-def test_the_world_is_always_the_same() -> None:
-    world = world_of(300)
-    lines = list(data_lines(world))
-    assert lines == list(data_lines(world))
-    assert len(lines) == world.entities
+def test_the_library_is_always_the_same() -> None:
+    size = library_size(300)
+    lines = list(data_lines(size))
+    assert lines == list(data_lines(size))
+    assert len(lines) == size.entities

@@ -1,8 +1,8 @@
-"""Copy a whole graph, branches and history included, while writers go on; and put it back.
+"""Back up a whole graph with branches and history while writers go on, and restore it.
 
-The heads of all branches are read first; then every file they reach is copied, and of every dataset
-only the versions up to what those heads show. A hold on `gc` keeps cleanup away meanwhile. What is
-written later is not in the copy, and no writer in flight is: the copy is a graph at rest.
+A backup reads the heads of all branches first. Then it copies the files that they reach, and of
+every dataset only the versions up to these heads. A hold on `gc` keeps cleanup from running in
+between. Later commits and writers in flight are not in the copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
-from omnigraph.lance_store.objects.base_paths import branch_manifest, copy_files, relocated
+from omnigraph.lance_store.objects.base_paths import copy_files
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.layout import (
@@ -39,7 +39,7 @@ LABEL = "_backup.json"
 _FORMAT = 1
 
 Heads = dict[tuple[str, str | None], int]
-"""Dataset and lineage -> the newest version that belongs to the copy."""
+"""(dataset, lineage) -> the newest version that belongs to the copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class Backup:
         _refuse_occupied(target)
         intent = hold_intent(MAIN_REF, actor_id, self.clock.new_ulid(), self.settings)
         with IntentHold(self.board, intent) as hold:
-            # Tags before branches before files: each may only name what comes after it.
+            # Tags are listed first, then branches, then files, because tags name commits of
+            # branches and branches name files: what a listed name needs is in a later list.
             tags = [f.path for f in store.files.walk(TAG_REFS)]
             heads, names = self._heads()
             refs = [branch_ref(name) for name in names if name != MAIN_REF.name]
@@ -100,7 +101,7 @@ class Backup:
 
 
 def restore(source: Store, target: Store) -> BackupReport:
-    """Put a backup back, at its old address or at any other."""
+    """Copy a backup to an empty place: the old address of the graph, or any other."""
     data = source.files.get(LABEL)
     if data is None:
         raise NotFound(
@@ -111,12 +112,8 @@ def restore(source: Store, target: Store) -> BackupReport:
     files = [f.path for f in source.files.walk("") if f.path != LABEL]
     last = [path for path in files if path.startswith(f"{MANIFEST}/")]
     first = [path for path in files if not path.startswith(f"{MANIFEST}/")]
-    # Branches name the files they share by full address: here they get the new one.
-    change = (
-        lambda path: branch_manifest(path) is not None,
-        lambda data, path: relocated(data, target.location, path),
-    )
-    copied = copy_files(source.location, target.location, [*first, *last], change)
+    # Branches name shared files by full address, so the copy gets the new address.
+    copied = copy_files(source.location, target.location, [*first, *last], relocate=True)
     target.flush_to_disk()
     return BackupReport(
         source.location.uri, target.location.uri, tuple(label["branches"]), len(files), copied
@@ -126,7 +123,7 @@ def restore(source: Store, target: Store) -> BackupReport:
 def _refuse_occupied(target: Store) -> None:
     if target.files.walk(""):
         raise AlreadyExists(
-            f"{target.location.uri} is not empty: name a new place", uri=target.location.uri
+            f"{target.location.uri} is not empty: name an empty place", uri=target.location.uri
         )
 
 
@@ -134,18 +131,19 @@ def _refuse_nested(graph: str, target: str) -> None:
     for outer, inner in ((graph, target), (target, graph)):
         if f"{inner}/".startswith(f"{outer}/"):
             raise InvalidArgument(
-                f"{target} and the graph lie in each other: name a place beside it", uri=target
+                f"{target} and the graph lie inside each other: name a place beside the graph",
+                uri=target,
             )
 
 
 def _belongs(path: str) -> bool:
-    """Everything but refs, which are chosen by name, and what only running processes need."""
+    """All but refs, which are chosen by name, and files that only running processes need."""
     kept = (MANIFEST, HISTORY, SCHEMAS, RECOVERY_AUDIT)
     return path.split("/")[0] in kept or path.startswith(TABLE_FOLDERS)
 
 
 def _manifest_files(store: Store, files: Iterable[StoredFile], heads: Heads) -> list[str]:
-    """The head version of every branch alone, and first: writers trim old ones as they go."""
+    """Only the head version of every branch; copied first, because writers remove old versions."""
     lines = lineages(MANIFEST, [f for f in files if dataset_folder(f.path) == MANIFEST])
     needed: set[str] = set()
     chosen = [f.path for f in lines[None].others if "/_refs/" in f.path]
@@ -180,11 +178,14 @@ def _chosen(files: Iterable[StoredFile], heads: Heads) -> list[str]:
 
 
 def _of_lineage(line: LineageFiles, newest: int | None) -> list[str]:
-    """All of it, or as far as `newest`: what lies above was published, or staged, later."""
+    """The files of a lineage up to version `newest`; None is all of them.
+
+    Versions above `newest` were published or staged after the backup began.
+    """
     paths = [f.path for version, f in line.versions.items() if newest is None or version <= newest]
-    # A name with a dot first is a file still being written: it gets its own when it is whole.
+    # A file whose name begins with a dot is still being written; it is renamed when complete.
     paths += [f.path for group in line.content.values() for f in group if "/." not in f.path]
     paths += [file.path for _, file in line.transactions]
-    # Lance's hint may name a version that is not in the copy; it is only a hint.
+    # Lance's hint is left out, because it may name a version that is not in the copy.
     paths += [f.path for f in line.others if not f.path.endswith("latest_version_hint.json")]
     return paths

@@ -1,8 +1,8 @@
-"""Remove what nobody needs: old versions, orphans of dead writers, deleted branches.
+"""Remove what a graph no longer needs: old versions, files of dead writers, deleted branches.
 
-Everything removable is found and reported first; only `confirm` removes it. While it finds and
-removes, cleanup holds `gc` exclusively: no branch, tag or long staging begins meanwhile. Ordinary
-writes go on, because nothing younger than the minimum age is touched.
+A preview finds and reports; a run also removes. A run holds `gc` exclusively, so that no branch,
+tag or long staging begins in between. Ordinary writes go on, because nothing younger than the
+minimum age is touched.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from omnigraph.values.clock import Clock
 _BATCH = 500
 _DAY_MICROS = 86_400_000_000
 
-# What makes versions findable goes before the files they need: whoever reads an old snapshot then
-# finds it whole or not at all.
+# What names a version is removed before the files of the version, so that a reader of an old
+# snapshot finds it whole or not at all.
 _ORDER = ("tag", "versions", "branch", "table", "orphans", "objects")
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What goes, or what would go."""
+    """What was removed, or would be removed when not `confirmed`."""
 
     confirmed: bool
     removals: tuple[Removal, ...]
@@ -52,7 +52,7 @@ class CleanupReport:
 
 
 class Cleanup:
-    """Finds and removes garbage of one graph."""
+    """Finds and removes the garbage of one graph."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Cleanup:
         self._clock = clock
 
     def preview(self, retention: Retention) -> CleanupReport:
-        """Writes nothing, waits for nobody."""
+        """Report only: nothing is written, and no writer has to wait."""
         return self._find(retention, confirmed=False)
 
     def run(self, retention: Retention, actor_id: str | None) -> CleanupReport:
@@ -86,7 +86,7 @@ class Cleanup:
             actor_id=actor_id,
         )
         with IntentHold(self._board, intent, self._arming.arm) as hold:
-            self._drop_names_that_count_no_more()
+            self._drop_dead_names()
             report = self._find(retention, confirmed=True)
             failpoints.hit("cleanup.after_find")
             for removal in report.removals:
@@ -94,10 +94,10 @@ class Cleanup:
                 failpoints.hit("cleanup.after_removal")
         return report
 
-    def _drop_names_that_count_no_more(self) -> None:
-        """Left by a delete or a rename that was killed in its last step.
+    def _drop_dead_names(self) -> None:
+        """Remove names that a delete or a rename left because it was killed in its last step.
 
-        The name of a deleted branch must not outlive its head.
+        The name of a deleted branch must be gone before the state of its head is removed.
         """
         for name in self._reader.branch_refs.names():
             ref = self._reader.branch_refs.find(name)
@@ -108,7 +108,7 @@ class Cleanup:
                 self._reader.branch_refs.remove(ref)
 
     def busy_locations(self) -> frozenset[str]:
-        """Datasets that writers in flight are about to move."""
+        """Datasets whose HEAD a writer in flight may move."""
         needed = needed_now(
             self._reader, Retention(1, None), [s.intent for s in self._board.others()], (), 0
         )
@@ -121,7 +121,7 @@ class Cleanup:
             files=now - int(settings.minimum_age_seconds * 1_000_000),
             tags=now - int(settings.orphan_tag_days * _DAY_MICROS),
         )
-        # Listed before the roots are read: what is written later than the listing is not in it.
+        # Listed before the roots are read, so that files of later writes are not in the list.
         files = self._store.files.walk("")
         needed = self._needed(retention, files, cutoffs, now)
         found = find_garbage(self._store, files, needed, cutoffs)
@@ -156,7 +156,7 @@ class Cleanup:
 
 
 def _young_incarnations(files: Iterable[StoredFile], cutoff: int) -> set[str]:
-    """Physical branches of the manifest that changed lately: deleting one is a change."""
+    """Physical branches of the manifest that changed after `cutoff`; a deletion is a change."""
     manifest = [file for file in files if file.path.startswith(f"{MANIFEST}/")]
     return {
         branch

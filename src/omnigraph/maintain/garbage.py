@@ -1,4 +1,10 @@
-"""Which files of a graph nobody needs any more; found without changing anything."""
+"""Mark and sweep: what a graph still needs (`needed_now`), and the files that it does not.
+
+Branches need their heads, the snapshots that the retention keeps, the common ancestors of any two
+of them (merges start there), and their whole commit log. Tags need their snapshot. Writers in
+flight need what their intents name. `find_garbage` returns all other files that are old enough;
+nothing is changed here.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +50,18 @@ from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.values.clock import ulid_micros
 from omnigraph.values.temporal import duration_micros
 
+_ORPHAN_TAG = "orphan-"
+_UNFINISHED = ".unfinished-put"
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
     """Which snapshots stay readable on every branch; a commit stays when either rule keeps it."""
 
     keep: int | None
-    """The newest so many commits; None: all, unless `older_than_micros` is given."""
+    """This many newest commits; None keeps all, unless `older_than_micros` is given."""
     older_than_micros: int | None
-    """Those that were the head less long ago than this."""
+    """Commits that were the head less long ago than this."""
 
     @classmethod
     def of(cls, keep: object, older_than: object) -> Retention:
@@ -62,7 +71,7 @@ class Retention:
         return cls(keep, None if older_than is None else duration_micros(older_than))
 
     def keeps(self, position: int, superseded_at: int | None, now: int) -> bool:
-        """`position` counts from 0, the head; `superseded_at` is when the next commit came."""
+        """`position` counts from 0, the head; `superseded_at` is the time of the next commit."""
         if superseded_at is None or (self.keep is None and self.older_than_micros is None):
             return True
         if self.keep is not None and position < self.keep:
@@ -70,9 +79,33 @@ class Retention:
         return self.older_than_micros is not None and superseded_at > now - self.older_than_micros
 
 
+@dataclass(frozen=True, slots=True)
+class Cutoffs:
+    """Times in microseconds: files and tags that are older may be removed."""
+
+    files: int
+    tags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files that are removed together, in this order: files that name other files come first."""
+
+    kind: str
+    """`versions`, `orphans`, `branch`, `table`, `tag` or `objects`."""
+    place: str
+    versions: tuple[int, ...]
+    files: tuple[str, ...]
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        return {**found, "files": len(self.files)}
+
+
 @dataclass(slots=True)
 class Needed:
-    """Gathered roots. `busy` are datasets that a writer in flight may have staged files for."""
+    """The gathered roots; `busy` are datasets for which a writer may have staged files."""
 
     versions: set[DatasetVersion] = field(default_factory=set)
     objects: set[str] = field(default_factory=set)
@@ -90,12 +123,12 @@ def needed_now(
     deleted_lately: Iterable[str],
     now: int,
 ) -> Needed:
-    """`deleted_lately` are incarnations without a name whose readers may not have finished."""
+    """`deleted_lately` are incarnations of deleted branches that readers may still use."""
     needed = Needed()
     heads = reader.live_branches()
     states = [state for _, state in heads]
     wanted = _kept_commits(reader, states, retention, now)
-    # Branches that live can be merged, however few snapshots the policy keeps.
+    # Any two live branches can be merged, even if the retention keeps few snapshots.
     wanted |= meeting_points(Lineage(reader, states), {state.head_commit_id for state in states})
     log = _CommitLog(needed, reader, wanted)
     for ref, state in heads:
@@ -106,7 +139,7 @@ def needed_now(
         try:
             state = reader.state(ref)
         except (NotFound, StorageFailure):
-            continue  # its creation was cut short: nobody reads it
+            continue  # its creation never finished, so it has no readers
         _add_head(needed, ref, state)
         log.add(state)
     for name in reader.tag_refs.names():
@@ -127,11 +160,11 @@ def _add_head(needed: Needed, ref: BranchRef, state: BranchState) -> None:
 
 
 class _CommitLog:
-    """The commit log is small and stays whole, however few snapshots do.
+    """Keeps the whole commit log, which is small, and the snapshots of the wanted commits.
 
-    The same commit stands in the logs of all branches forked after it and in what merges brought
-    in. Tables may have been compacted between those writings, so its snapshot has other versions
-    here than there; readers come by any of these ways, and what is wanted is kept on all of them.
+    A commit is in the logs of all branches that were forked after it and in the pages that merges
+    brought in. Its snapshot may name other table versions in each of them, because tables may have
+    been compacted in between. Readers use any of these logs, so the snapshot is kept in all.
     """
 
     def __init__(self, needed: Needed, reader: ManifestReader, wanted: set[str]) -> None:
@@ -147,11 +180,11 @@ class _CommitLog:
             if page is not None and segment.segment_id not in self._seen:
                 pages.append(page)
             self._seen.add(segment.segment_id)
-        while pages:  # merges brought in merges, thousands deep
+        while pages:  # a loop and no recursion: merges of merges can be thousands deep
             pages += self._merged_into(pages.pop())
 
     def _merged_into(self, page: CommitPage) -> list[CommitPage]:
-        """Take a page in; what its merges brought is next."""
+        """Keep what a page names; returns the pages that its merges brought in."""
         for pins in _snapshots_of(page, self._wanted):
             self._needed.add_pins(pins)
         objects, merged = self._needed.objects, []
@@ -167,7 +200,7 @@ class _CommitLog:
 
 
 def _snapshots_of(page: CommitPage, wanted: set[str]) -> Iterator[tuple[TablePin, ...]]:
-    """The pins of each wanted commit of a page; commits older than the last one stay unread."""
+    """The pins of each wanted commit of a page; stops at the oldest wanted one."""
     left = sum(stored.commit_id in wanted for stored in page.commits)
     pins = page.tables
     for stored in reversed(page.commits):
@@ -182,7 +215,7 @@ def _snapshots_of(page: CommitPage, wanted: set[str]) -> Iterator[tuple[TablePin
 def _kept_commits(
     reader: ManifestReader, states: Iterable[BranchState], retention: Retention, now: int
 ) -> set[str]:
-    """Kept on one branch is kept on all: whoever asks for a commit need not know whose it was."""
+    """A commit that one branch keeps is kept on all, because readers ask by commit id alone."""
     found: set[str] = set()
     for state in states:
         superseded_at = None
@@ -212,38 +245,10 @@ def _add_intent(needed: Needed, intent: Intent) -> None:
             needed.objects.add(change_list_object(changes.file))
 
 
-_ORPHAN_TAG = "orphan-"
-_UNFINISHED = ".unfinished-put"
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """Files that go together. They are removed in this order: what names files before the files."""
-
-    kind: str
-    """`versions`, `orphans`, `branch`, `table`, `tag` or `objects`."""
-    place: str
-    versions: tuple[int, ...]
-    files: tuple[str, ...]
-    bytes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        found = asdict(self)
-        return {**found, "files": len(self.files)}
-
-
-@dataclass(frozen=True, slots=True)
-class Cutoffs:
-    """Moments before which things are old enough to go."""
-
-    files: int
-    tags: int
-
-
 def find_garbage(
     store: Store, files: Iterable[StoredFile], needed: Needed, cutoffs: Cutoffs
 ) -> list[Removal]:
-    """Everything below a graph's address that no root reaches and that is old enough."""
+    """Every file of the graph that no root reaches and that is old enough."""
     folders: dict[str, list[StoredFile]] = defaultdict(list)
     for file in files:
         folders[dataset_folder(file.path)].append(file)
@@ -286,7 +291,7 @@ def _unfinished_puts(folders: Mapping[str, Sequence[StoredFile]], cutoff: int) -
 
 
 class _DatasetGarbage:
-    """One dataset against the versions of it that are needed."""
+    """Finds the garbage of one dataset, given the versions that are needed."""
 
     def __init__(
         self,
@@ -316,7 +321,7 @@ class _DatasetGarbage:
         try:
             root = self._store.open_head(self._location, None)
         except NotFound:
-            return  # being created, or damaged: nothing here is ours to judge
+            return  # being created, or damaged: cleanup leaves it alone
         self._forks = fork_points(root)
         self._tags = tagged_versions(root)
         yield from self._old_tags()
@@ -326,14 +331,14 @@ class _DatasetGarbage:
         for branch, line in self._lineages.items():
             if branch in retained:
                 kept = readable[branch] | self._forked_from(branch, retained)
-                # HEAD marks a branch deleted, and no number must be given twice.
+                # HEAD stays: it marks a deleted branch, and a version number is never used twice.
                 kept |= set() if line.head is None else {line.head}
                 yield from self._old_versions(line, kept, marked)
             else:
                 yield self._dead_branch(line)
 
     def _is_unused(self) -> bool:
-        """No root names the dataset: dropped long ago, or its creation never finished."""
+        """No root names the dataset: it was dropped long ago, or its creation never finished."""
         own = self._location in (MANIFEST, RECOVERY_AUDIT)
         newest = max(file.modified for file in self._files)
         return not (own or self._needed or self._busy) and newest <= self._cutoffs.files
@@ -352,7 +357,7 @@ class _DatasetGarbage:
         return retained
 
     def _forked_from(self, branch: str | None, retained: set[str | None]) -> set[int]:
-        """Lance expects their manifests; their files stay only as far as a branch reads them."""
+        """Versions that branches were forked from: Lance needs their manifests, not their files."""
         return {v for child, (b, v) in self._forks.items() if b == branch and child in retained}
 
     def _readable_versions(self, branch: str | None) -> set[int]:
@@ -365,7 +370,7 @@ class _DatasetGarbage:
         is_young = line.newest_change > self._cutoffs.files
         if branch is None or kept or is_young:
             kept.add(ordered[-1])
-        # A version may have readers for as long after it was superseded as a read may take.
+        # A version may still have readers for a while after the next one replaced it.
         kept |= {
             version
             for version, successor in pairwise(ordered)
@@ -378,7 +383,7 @@ class _DatasetGarbage:
         for branch, versions in kept.items():
             for version in versions:
                 at = DatasetVersion(self._location, branch, version)
-                # An earlier cleanup kept less, or a writer in flight has not made it yet.
+                # An earlier cleanup removed it, or a writer in flight has not written it yet.
                 with suppress(SnapshotReclaimed):
                     marked |= needed_content(self._store, at)
         return marked
@@ -390,9 +395,9 @@ class _DatasetGarbage:
         place = lineage_folder(line.location, line.branch)
         yield _removal("versions", place, [line.versions[v] for v in old], tuple(old))
         if self._busy:
-            return  # a writer in flight may have staged what looks like nobody's
+            return  # files without a reference may belong to a writer in flight
         orphans = [f for name, group in line.content.items() if name not in marked for f in group]
-        # A commit moves its table by one version, a compaction by two.
+        # A commit advances its table by one version, a compaction by two.
         orphans += [f for r, f in line.transactions if not {r + 1, r + 2} & kept]
         orphans += line.detached
         yield _removal("orphans", place, [f for f in orphans if f.modified <= self._cutoffs.files])
@@ -404,7 +409,7 @@ class _DatasetGarbage:
         return _removal("branch", place, [*refs, *_manifests_first([line])])
 
     def _old_tags(self) -> Iterator[Removal]:
-        """Versions that recovery pushed aside stay for a while, not for ever."""
+        """Tags of versions that recovery pushed aside; they are kept for a limited time."""
         for name in list(self._tags):
             made_at = ulid_micros(name.removeprefix(_ORPHAN_TAG))
             if made_at is not None and made_at <= self._cutoffs.tags:

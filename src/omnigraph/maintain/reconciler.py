@@ -1,9 +1,9 @@
-"""Upkeep that nobody has to think about: a thread that looks after the tables this process writes.
+"""Automatic upkeep: a thread that looks after the tables that this process writes.
 
-It counts commits; when a table has had enough of them it looks at the layout, and past a threshold
-it compacts and extends indexes through the one write path, as maintenance: no commit, no change of
-an answer, and a write staged meanwhile is staged again silently. The thread starts when there is
-something to do and ends when there is not.
+It counts commits. After enough commits to a table it looks at the layout, and past a threshold it
+compacts the table and extends its indexes through the one write path, as maintenance: this makes
+no commit and changes no answer, and a write that was staged in between is staged again. The thread
+starts when there is something to do and ends when there is not.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from omnigraph.values.identifiers import TableKey
 logger = logging.getLogger(__name__)
 
 ACTOR = "omnigraph:upkeep"
-# A table that is written all the time moves under every patient attempt; then a pass takes its
-# turn like a write. It rewrites fragments below `compacted_rows` only, so that turn is short.
+# An attempt that does not queue loses when a writer commits first. After this many lost attempts a
+# pass waits in the queue like a write; it rewrites only fragments below `compacted_rows`, so that
+# other writers do not wait long.
 _PATIENT_ATTEMPTS = 2
-# Below this the whole of a table is rewritten in the time of a few commits: patience costs more.
+# A smaller table queues at once, because rewriting all of it takes no longer than a few commits.
 _QUICK_BYTES = 4 * 1024 * 1024
 _EXIT_PATIENCE_SECONDS = 10.0
 
@@ -38,7 +39,7 @@ Table = tuple[str, TableKey]
 
 
 class Reconciler:
-    """One per open graph."""
+    """The automatic upkeep of one open graph."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Reconciler:
         atexit.register(_stop_if_alive, weakref.ref(self))
 
     def committed(self, commit: Commit) -> None:
-        """Called by the writer: counts, and wakes the thread when something is due."""
+        """Count a commit of this process; starts the thread when something is due."""
         if self._stopped:
             return
         with self._condition:
@@ -80,12 +81,12 @@ class Reconciler:
                 self._thread.start()
 
     def settle(self, timeout: float = 60.0) -> bool:
-        """Wait until nothing is due; False when that took too long."""
+        """Wait until nothing is due; False when the timeout passed first."""
         with self._condition:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
     def stop(self) -> None:
-        """Finish the step at hand and begin no other; a killed step would need a recovery."""
+        """Finish the current step and begin no other; a killed step would need a recovery."""
         self._stopped = True
         self.settle(_EXIT_PATIENCE_SECONDS)
 
@@ -116,12 +117,12 @@ class Reconciler:
             else:
                 self._look_after(*table)
         except NotFound:
-            pass  # the branch or type was deleted meanwhile
+            pass  # the branch or type was deleted in between
         except OmnigraphError as error:
-            # Upkeep may always come later; the next commits bring it up again.
+            # Upkeep can wait; the next commits make it due again.
             logger.warning("upkeep of %s put off: %s", table or "old versions", error)
         except Exception:
-            # A fault of ours must not end in the user's process; it shows in the log.
+            # A fault in upkeep must not break the process of the user; it is logged.
             logger.exception("upkeep of %s failed", table or "old versions")
 
     def _look_after(self, branch: str, key: TableKey) -> None:

@@ -1,7 +1,7 @@
-"""Put right what no intent explains: a HEAD above its pin, an intent nobody can read, a move.
+"""Repair what recovery cannot: a HEAD above its pin, an unreadable intent, a moved graph.
 
-Writers that meet such drift push it aside by themselves; `repair` shows it first, and does the same
-without a write of the user's.
+A HEAD above its pin (drift) means that another program wrote to the table. Writers that meet drift
+push it aside; `repair` shows it first and does the same without a write of the user.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class RepairReport:
     confirmed: bool
     drift: tuple[DriftedTable, ...]
     pending: tuple[PendingIntent, ...]
-    """Writers in flight; `repair` waits for none and refuses while there are any."""
+    """Writers in flight; a confirmed repair refuses while there are any."""
     unreadable: tuple[str, ...]
     quarantined: tuple[str, ...]
     recovered: int
     moved_from: str | None = None
-    """Where the graph was when its branches were made; they name the files they share by that."""
+    """The old address of a moved graph, by which its branches still name the files they share."""
 
     @property
     def clean(self) -> bool:
@@ -54,11 +54,11 @@ class Repair:
         self._push = push
 
     def preview(self) -> RepairReport:
-        """Changes nothing."""
+        """Report only; nothing is changed."""
         return self._report(confirmed=False)
 
     def run(self, actor_id: str | None, *, force: bool) -> RepairReport:
-        """`force` moves unreadable intents aside; their writers may still be alive, so look first.
+        """`force` moves unreadable intents aside; make sure first that their writers are dead.
 
         Raises `CorruptIntent` when there is one and `force` is not given, and `RecoveryRequired`
         while a writer is in flight.
@@ -66,9 +66,8 @@ class Repair:
         found = self._report(confirmed=True)
         if found.unreadable and not force:
             raise CorruptIntent(
-                f"{found.unreadable[0]} cannot be read, so what its writer did is not known. "
-                "--force moves it to "
-                f"{QUARANTINE}/ and takes the manifest as the truth",
+                f"{found.unreadable[0]} cannot be read, so it is not known what its writer did; "
+                f"--force moves it to {QUARANTINE}/ and trusts the manifest",
                 file=found.unreadable[0],
             )
         for name in found.unreadable:
@@ -80,7 +79,7 @@ class Repair:
         if alive:
             names = [seen.intent.intent_id for seen in alive]
             raise RecoveryRequired(
-                f"writers are in flight ({', '.join(names)}): repeat when they are done",
+                f"writers are in flight ({', '.join(names)}): repeat when they have finished",
                 intents=names,
             )
         drift = self._drift()
@@ -97,7 +96,7 @@ class Repair:
         pending = tuple(intent for intent in intents if intent.is_readable)
         elsewhere = lineages_elsewhere(self._store.location, self._paths())
         moved_from = next(iter(elsewhere.values()), None)
-        # Until its branches find their files, nothing can be said about its tables.
+        # Drift of a moved graph cannot be checked, because its branches do not find their files.
         drift = self._drift() if moved_from is None else ()
         return RepairReport(confirmed, drift, pending, unreadable, (), 0, moved_from)
 
@@ -112,7 +111,7 @@ class Repair:
         )
 
     def _quarantine(self, key: str) -> None:
-        """Copied first: the bytes are evidence."""
+        """Copy the intent before it is deleted, because its bytes are evidence."""
         data = self._store.files.get(key)
         if data is not None:
             self._store.files.put(f"{QUARANTINE}/{key.rsplit('/', 1)[-1]}", data)

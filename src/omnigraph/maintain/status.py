@@ -18,7 +18,6 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import BranchRef, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import MaintenanceSettings
-from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import IndexKind
 
 
@@ -29,22 +28,22 @@ class TableStatus:
     type_name: str
     kind: str
     owned: bool
-    """False: the branch still reads the lineage it inherited."""
+    """False when the branch still shares the table of the branch that it was forked from."""
     rows: int
     fragments: int
     deleted_rows: int
     indexes: int
     unindexed_rows: int
-    """Rows outside the index that lags most."""
+    """Rows outside the index that covers the fewest."""
     versions: int
     bytes: int
     due: bool
-    """Upkeep would help: a threshold of the settings is passed."""
+    """True when a threshold of the settings is passed, so that upkeep would help."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchStatus:
-    """A branch: how long its history is, how large its head, and its tables."""
+    """A branch: the length of its history, the size of its manifest, and its tables."""
 
     name: str
     head_commit_id: str
@@ -144,11 +143,11 @@ def _table_statuses(
             store,
             ref,
             snapshot,
-            (key, pin),
+            pin,
             files.get(pin.location, {}).get(pin.branch),
             settings,
         )
-        for key, pin in snapshot.tables.items()
+        for pin in snapshot.tables.values()
     )
 
 
@@ -156,17 +155,16 @@ def _table_status(
     store: Store,
     ref: BranchRef,
     snapshot: Snapshot,
-    table: tuple[TableKey, TablePin],
+    pin: TablePin,
     lineage: LineageFiles | None,
     settings: MaintenanceSettings,
 ) -> TableStatus:
-    key, pin = table
-    layout = look_at(store, pin, snapshot.catalog.entity_type(key), settings)
+    layout = look_at(store, pin, snapshot.catalog.entity_type(pin.key), settings)
     shape = layout.shape
     owned = pin.owner == ref.incarnation
     return TableStatus(
-        type_name=key.type_name,
-        kind=key.kind.value,
+        type_name=pin.key.type_name,
+        kind=pin.key.kind.value,
         owned=owned,
         rows=pin.row_count,
         fragments=shape.fragments,

@@ -1,4 +1,8 @@
-"""Check every invariant of a graph and report; nothing is changed."""
+"""`verify_graph`: check every invariant of a graph and report; nothing is changed.
+
+First come the records of the report, then the checks of the graph as a whole, of the tables of a
+snapshot (manifest, files, rules, indexes), and of the history of a branch.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ _KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it must be."""
+    """One violated invariant."""
 
     check: str
     branch: str | None
@@ -57,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """`findings` are the first ones, `counts` all of them by check; `checked` is what was done."""
+    """`findings` are the first ones; `counts` counts all by check; `checked` is the work done."""
 
     findings: tuple[Finding, ...]
     counts: dict[str, int]
@@ -76,7 +80,7 @@ class VerifyReport:
 
 @dataclass(slots=True)
 class FindingLog:
-    """Collects; the first hundred are kept, every one is counted."""
+    """Collects findings: all are counted, the first hundred are kept."""
 
     first: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -87,94 +91,86 @@ class FindingLog:
         if len(self.first) < _KEPT:
             self.first.append(Finding(check, branch, str(place), message))
 
+    def report(
+        self, pending_intents: int, orphan_files: int = 0, orphan_bytes: int = 0
+    ) -> VerifyReport:
+        return VerifyReport(
+            findings=tuple(self.first),
+            counts=dict(+self.counts),
+            checked=dict(self.checked),
+            pending_intents=pending_intents,
+            orphan_files=orphan_files,
+            orphan_bytes=orphan_bytes,
+        )
 
-def verify_history(
-    reader: ManifestReader, branch: str, state: BranchState, compared: int, found: FindingLog
-) -> None:
-    """`compared` newest commits are checked against the snapshots around them."""
+
+def verify_graph(
+    reader: ManifestReader, board: IntentBoard, cleanup: Cleanup, compared: int, *, full: bool
+) -> VerifyReport:
+    """Check manifest, datasets, rules, indexes, history, tags, audits and unneeded files.
+
+    `compared` is how many commits of each branch are compared with their snapshots. `full` compares
+    every value of every index.
+    """
+    found = FindingLog()
+    pending = board.pending()
+    for intent in pending:
+        if not intent.is_readable:
+            message = "cannot be read: `repair --confirm --force` quarantines it"
+            found.add("intent", None, intent.intent_id, message)
     try:
-        commits = [stored.commit for stored in CommitGraph(reader).walk(state)]
-    except OmnigraphError as error:
-        found.add("history", branch, "commit log", error.message)
-        return
-    found.checked["commits"] += len(commits)
-    for child, parent in pairwise(commits):
-        if child.parent_commit_id != parent.graph_commit_id:
-            message = (
-                f"its parent is {child.parent_commit_id}, before it comes {parent.graph_commit_id}"
-            )
-            found.add("commit_graph", branch, child.graph_commit_id, message)
-        if child.created_at <= parent.created_at:
-            found.add("commit_graph", branch, child.graph_commit_id, "older than its parent")
-    if commits and commits[-1].parent_commit_id is not None:
-        found.add("commit_graph", branch, commits[-1].graph_commit_id, "its parent is missing")
-    if len({c.graph_commit_id for c in commits}) != len(commits):
-        found.add("commit_graph", branch, "commit log", "a commit occurs twice")
-    for commit in islice(commits, compared):
-        _verify_changes(reader, branch, commit, found)
-
-
-def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: FindingLog) -> None:
-    recorded = {change.key: change for change in commit.changes}
-    for pins in commit.pins:
-        if pins.before is None or pins.after is None:
-            continue
-        changes = recorded.get(pins.after.key)
+        heads = reader.live_branches()
+    except GraphMoved as moved:
+        found.add("moved", None, reader.store.location.uri, moved.message)
+        return found.report(pending_intents=len(pending))
+    busy = _busy_locations(cleanup)
+    for ref, state in heads:
+        found.checked["branches"] += 1
         try:
-            problem = _disagreement(reader, commit, pins, changes)
-        except SnapshotReclaimed:
-            found.checked["commits_reclaimed"] += 1
+            snapshot = reader.snapshot(ref, state)
+        except NotFound as error:
+            found.add("schema", ref.name, state.schema_id, error.message)
             continue
-        found.checked["changes"] += 1
-        if problem is not None:
-            place = f"{commit.graph_commit_id} {pins.after.key}"
-            found.add("recorded_changes", branch, place, problem)
+        _verify_tables(reader.store, snapshot, ref.incarnation, busy, found, full=full)
+        _verify_history(reader, ref.name, state, compared, found)
+    _verify_tags(reader, found)
+    operations = [audit.operation_id for audit in read_audits(reader.store)]
+    if len(set(operations)) != len(operations):
+        found.add("audit", None, "recovery audit", "a recovery has two rows")
+    orphan_files, orphan_bytes = _orphans(cleanup, found)
+    return found.report(len(pending), orphan_files, orphan_bytes)
 
 
-def _disagreement(
-    reader: ManifestReader, commit: Commit, pins: PinChange, changes: TableChanges | None
-) -> str | None:
-    """What a commit recorded against what its snapshots hold; None when they agree."""
-    assert pins.before is not None
-    assert pins.after is not None
-    ids = recorded_ids(reader.store.files, changes) if changes else _NO_CHANGES
-    if changes is not None and ids is None:
-        return f"its change list {changes.file} is missing"
-    assert ids is not None
-    # Columns that both states have: a schema change alters the others without touching rows.
-    entity = reader.schemas.read(commit.schema_id).catalog.entity_type(pins.after.key)
-    old, new = (reader.store.open(pin.at) for pin in (pins.before, pins.after))
-    columns = [n for n in table_schema(entity).names if n in old.schema.names]
-    before, after = read_table(old, columns), read_table(new, columns)
-    appeared = _minus(after, before)
-    vanished = _minus(before, after)
-    for what, real, said in (
-        ("inserted", appeared, ids.inserted),
-        ("deleted", vanished, ids.deleted),
-    ):
-        if set(real.to_pylist()) != set(said.to_pylist()):
-            return f"{len(said)} ids are recorded as {what}, the snapshots show {len(real)}"
-    rewritten = _rewritten(before, after)
-    unrecorded = set(rewritten.to_pylist()) - set(ids.updated.to_pylist())
-    return f"{len(unrecorded)} changed rows are not recorded" if unrecorded else None
+def _busy_locations(cleanup: Cleanup) -> frozenset[str]:
+    try:
+        return cleanup.busy_locations()
+    except RecoveryRequired:
+        return frozenset()  # an unreadable intent, which is a finding already
 
 
-_NO_CHANGES = ChangedIds(*(pa.array([], pa.string()) for _ in range(3)))
+def _verify_tags(reader: ManifestReader, found: FindingLog) -> None:
+    commits = CommitGraph(reader)
+    for name in reader.tag_refs.names():
+        found.checked["tags"] += 1
+        try:
+            snapshot = commits.snapshot_at(name)
+            for pin in snapshot.tables.values():
+                reader.store.open(pin.at)
+        except (NotFound, StorageFailure) as error:
+            found.add("tag", None, name, error.message)
 
 
-def _minus(rows: pa.Table, others: pa.Table) -> pa.Array:
-    ids = rows.column("id").combine_chunks()
-    return ids.filter(pc.invert(pc.is_in(ids, value_set=others.column("id").combine_chunks())))
+def _orphans(cleanup: Cleanup, found: FindingLog) -> tuple[int, int]:
+    """Files and bytes that cleanup could remove without losing a commit; they are no finding."""
+    try:
+        report = cleanup.preview(Retention(None, None))
+    except (RecoveryRequired, NotFound, StorageFailure) as error:
+        found.add("cleanup", None, "orphans", error.message)
+        return 0, 0
+    return report.files, report.bytes
 
 
-def _rewritten(before: pa.Table, after: pa.Table) -> pa.Array:
-    position = pc.index_in(after.column("id"), value_set=before.column("id").combine_chunks())
-    both = after.filter(position.is_valid())
-    same_order = before.take(position.drop_null())
-    return both.filter(pa.array(differing_rows(same_order, both))).column("id").combine_chunks()
-
-
-def verify_tables(
+def _verify_tables(
     store: Store,
     snapshot: Snapshot,
     owner: str | None,
@@ -183,10 +179,11 @@ def verify_tables(
     *,
     full: bool,
 ) -> None:
-    """`owner` is the branch incarnation whose tables must have their pin as HEAD.
+    """Check every table of a snapshot: files, rows, rules and indexes.
 
-    Tables at `busy` locations have a writer in flight: their HEAD may be ahead for a moment.
-    `full` compares indexes value by value however many there are.
+    `owner` is the incarnation of the branch; HEAD of a table that it owns must be the pinned
+    version. Tables at `busy` locations are left out of that check, because a writer in flight may
+    have moved HEAD already.
     """
     deltas: Deltas = {}
     rows = Report()
@@ -232,7 +229,7 @@ def _check_against_pin(
 
 
 def _check_files(store: Store, snapshot: Snapshot, pin: TablePin, found: FindingLog) -> None:
-    """Against a listing: a read may be served from memory although the file is gone."""
+    """Compare with a listing, because a read may be served from memory after a file is gone."""
     lines = lineages(pin.location, store.files.walk(pin.location))
     present = {name for line in lines.values() for name in line.content}
     missing = sorted(needed_content(store, pin.at) - present)
@@ -265,73 +262,88 @@ def _check_indexes(
             found.add("index", snapshot.graph_branch, pin.key, message)
 
 
-def verify_graph(
-    reader: ManifestReader, board: IntentBoard, cleanup: Cleanup, compared: int, *, full: bool
-) -> VerifyReport:
-    """Manifest, datasets, rules, indexes, history, tags, audits, and what nobody needs."""
-    found = FindingLog()
-    pending = board.pending()
-    for intent in pending:
-        if not intent.is_readable:
-            message = "cannot be read: `repair --confirm --force` quarantines it"
-            found.add("intent", None, intent.intent_id, message)
+def _verify_history(
+    reader: ManifestReader, branch: str, state: BranchState, compared: int, found: FindingLog
+) -> None:
+    """Check that the log is one whole chain, and the `compared` newest commits by their rows."""
     try:
-        heads = reader.live_branches()
-    except GraphMoved as moved:
-        found.add("moved", None, reader.store.location.uri, moved.message)
-        return _report(found, len(pending), (0, 0))
-    busy = _busy_locations(cleanup, found)
-    for ref, state in heads:
-        found.checked["branches"] += 1
-        try:
-            snapshot = reader.snapshot(ref, state)
-        except NotFound as error:
-            found.add("schema", ref.name, state.schema_id, error.message)
+        commits = [stored.commit for stored in CommitGraph(reader).walk(state)]
+    except OmnigraphError as error:
+        found.add("history", branch, "commit log", error.message)
+        return
+    found.checked["commits"] += len(commits)
+    for child, parent in pairwise(commits):
+        if child.parent_commit_id != parent.graph_commit_id:
+            message = (
+                f"its parent is {child.parent_commit_id}, "
+                f"but the commit before it is {parent.graph_commit_id}"
+            )
+            found.add("commit_graph", branch, child.graph_commit_id, message)
+        if child.created_at <= parent.created_at:
+            found.add("commit_graph", branch, child.graph_commit_id, "older than its parent")
+    if commits and commits[-1].parent_commit_id is not None:
+        found.add("commit_graph", branch, commits[-1].graph_commit_id, "its parent is missing")
+    if len({c.graph_commit_id for c in commits}) != len(commits):
+        found.add("commit_graph", branch, "commit log", "a commit occurs twice")
+    for commit in islice(commits, compared):
+        _verify_changes(reader, branch, commit, found)
+
+
+def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: FindingLog) -> None:
+    recorded = {change.key: change for change in commit.changes}
+    for pins in commit.pins:
+        if pins.before is None or pins.after is None:
             continue
-        verify_tables(reader.store, snapshot, ref.incarnation, busy, found, full=full)
-        verify_history(reader, ref.name, state, compared, found)
-    _verify_tags(reader, found)
-    operations = [audit.operation_id for audit in read_audits(reader.store)]
-    if len(set(operations)) != len(operations):
-        found.add("audit", None, "recovery audit", "a recovery has two rows")
-    return _report(found, len(pending), _orphans(cleanup, found))
-
-
-def _report(found: FindingLog, pending: int, orphans: tuple[int, int]) -> VerifyReport:
-    return VerifyReport(
-        findings=tuple(found.first),
-        counts=dict(+found.counts),
-        checked=dict(found.checked),
-        pending_intents=pending,
-        orphan_files=orphans[0],
-        orphan_bytes=orphans[1],
-    )
-
-
-def _busy_locations(cleanup: Cleanup, found: FindingLog) -> frozenset[str]:
-    try:
-        return cleanup.busy_locations()
-    except RecoveryRequired:
-        return frozenset()  # reported as an unreadable intent
-
-
-def _verify_tags(reader: ManifestReader, found: FindingLog) -> None:
-    commits = CommitGraph(reader)
-    for name in reader.tag_refs.names():
-        found.checked["tags"] += 1
+        changes = recorded.get(pins.after.key)
         try:
-            snapshot = commits.snapshot_at(name)
-            for pin in snapshot.tables.values():
-                reader.store.open(pin.at)
-        except (NotFound, StorageFailure) as error:
-            found.add("tag", None, name, error.message)
+            problem = _disagreement(reader, commit, pins, changes)
+        except SnapshotReclaimed:
+            found.checked["commits_reclaimed"] += 1
+            continue
+        found.checked["changes"] += 1
+        if problem is not None:
+            place = f"{commit.graph_commit_id} {pins.after.key}"
+            found.add("recorded_changes", branch, place, problem)
 
 
-def _orphans(cleanup: Cleanup, found: FindingLog) -> tuple[int, int]:
-    """Not a fault: what cleanup would remove without losing any commit."""
-    try:
-        report = cleanup.preview(Retention(None, None))
-    except (RecoveryRequired, NotFound, StorageFailure) as error:
-        found.add("cleanup", None, "orphans", error.message)
-        return 0, 0
-    return report.files, report.bytes
+def _disagreement(
+    reader: ManifestReader, commit: Commit, pins: PinChange, changes: TableChanges | None
+) -> str | None:
+    """How the recorded changes differ from those between the snapshots; None when they agree."""
+    assert pins.before is not None
+    assert pins.after is not None
+    ids = recorded_ids(reader.store.files, changes) if changes else _NO_CHANGES
+    if changes is not None and ids is None:
+        return f"its change list {changes.file} is missing"
+    assert ids is not None
+    # Only common columns, because a schema change adds columns without touching rows.
+    entity = reader.schemas.read(commit.schema_id).catalog.entity_type(pins.after.key)
+    old, new = (reader.store.open(pin.at) for pin in (pins.before, pins.after))
+    columns = [n for n in table_schema(entity).names if n in old.schema.names]
+    before, after = read_table(old, columns), read_table(new, columns)
+    appeared = _minus(after, before)
+    vanished = _minus(before, after)
+    for what, real, said in (
+        ("inserted", appeared, ids.inserted),
+        ("deleted", vanished, ids.deleted),
+    ):
+        if set(real.to_pylist()) != set(said.to_pylist()):
+            return f"{len(said)} ids are recorded as {what}, the snapshots show {len(real)}"
+    rewritten = _rewritten(before, after)
+    unrecorded = set(rewritten.to_pylist()) - set(ids.updated.to_pylist())
+    return f"{len(unrecorded)} changed rows are not recorded" if unrecorded else None
+
+
+def _minus(rows: pa.Table, others: pa.Table) -> pa.Array:
+    ids = rows.column("id").combine_chunks()
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=others.column("id").combine_chunks())))
+
+
+def _rewritten(before: pa.Table, after: pa.Table) -> pa.Array:
+    position = pc.index_in(after.column("id"), value_set=before.column("id").combine_chunks())
+    both = after.filter(position.is_valid())
+    same_order = before.take(position.drop_null())
+    return both.filter(pa.array(differing_rows(same_order, both))).column("id").combine_chunks()
+
+
+_NO_CHANGES = ChangedIds(*(pa.array([], pa.string()) for _ in range(3)))

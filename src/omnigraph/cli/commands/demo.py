@@ -43,10 +43,10 @@ def demo(
       omnigraph demo
       omnigraph demo --size 30000 --dir /tmp/library
     """
-    from omnigraph.cli.demo.library import world_of
+    from omnigraph.cli.demo.library import library_size
     from omnigraph.cli.demo.story import tell
 
-    tell(session, _place(folder), world_of(size), engine.value)
+    tell(session, _place(folder), library_size(size), engine.value)
 
 
 def _place(folder: str | None) -> Path:

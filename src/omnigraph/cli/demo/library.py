@@ -97,28 +97,28 @@ class LibrarySize:
         return self.papers * 2 + self.authors + self.citations
 
 
-def world_of(entities: int) -> LibrarySize:
+def library_size(entities: int) -> LibrarySize:
     """Two edges out of three entities, as in most graphs people bring."""
     papers = max(entities // 6, 50)
     return LibrarySize(papers, max(papers // 2, 10), papers * 3)
 
 
-def data_lines(world: LibrarySize) -> Iterator[str]:
+def data_lines(size: LibrarySize) -> Iterator[str]:
     """The whole library as NDJSON, from one seed."""
     chance = random.Random(20)
     fields = list(_FIELDS)
-    for n in range(world.authors):
+    for n in range(size.authors):
         data = {"name": author_name(n), "field": fields[n % len(fields)]}
         yield _line({"type": "Author", "data": data})
-    for n in range(world.papers):
+    for n in range(size.papers):
         yield _line({"type": "Paper", "data": _paper(n, fields[n % len(fields)], chance)})
-    for n in range(world.papers):
-        author = chance.randrange(world.authors)
+    for n in range(size.papers):
+        author = chance.randrange(size.authors)
         yield _line({"edge": "Wrote", "from": author_name(author), "to": paper_code(n)})
-    for _ in range(world.citations):
+    for _ in range(size.citations):
         # Early papers are cited most, as in life.
-        target = int(world.papers * chance.random() ** 2)
-        source = min(target + 1 + int((world.papers - target) * chance.random()), world.papers - 1)
+        target = int(size.papers * chance.random() ** 2)
+        source = min(target + 1 + int((size.papers - target) * chance.random()), size.papers - 1)
         edge = {"edge": "Cites", "from": paper_code(source), "to": paper_code(target)}
         yield _line({**edge, "data": {"weight": round(chance.random(), 3)}})
 

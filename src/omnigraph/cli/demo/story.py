@@ -95,18 +95,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
 
 
-def tell(session: Session, folder: Path, world: LibrarySize, engine: str = "auto") -> None:
+def tell(session: Session, folder: Path, size: LibrarySize, engine: str = "auto") -> None:
     """The whole story, on a graph in `folder`, loaded by `engine`."""
     story = Story(session)
     began = time.perf_counter()
-    graph = _make(story, folder, world, engine)
+    graph = _make(story, folder, size, engine)
     _ask(story, graph)
     _branch(story, graph)
     _look_back(story, graph)
     _survive(story, graph)
     seconds = time.perf_counter() - began
     if session.json:
-        body = {"uri": graph.uri, "entities": world.entities, "steps": story.steps}
+        body = {"uri": graph.uri, "entities": size.entities, "steps": story.steps}
         print_json({**body, "milliseconds": round(seconds * 1000, 1)})
         return
     story.chapter(f"All of that took {_duration(seconds)}. The graph stays; go on from here:")
@@ -117,19 +117,18 @@ def tell(session: Session, folder: Path, world: LibrarySize, engine: str = "auto
     print_result(f"  {program} query hybrid -q {queries} -p q='tea' --store {graph.uri}")
 
 
-def _make(story: Story, folder: Path, world: LibrarySize, engine: str) -> Graph:
-    story.chapter(f"A library of {world.entities:,} entities, made up but always the same")
+def _make(story: Story, folder: Path, size: LibrarySize, engine: str) -> Graph:
+    story.chapter(f"A library of {size.entities:,} entities, made up but always the same")
     data = folder / "library.ndjson"
     (folder / "library.pg").write_text(SCHEMA, encoding="utf-8")
     (folder / "library.gq").write_text(QUERIES, encoding="utf-8")
     with story.step("write it as NDJSON"), data.open("w", encoding="utf-8") as file:
-        file.writelines(data_lines(world))
+        file.writelines(data_lines(size))
     graph = omnigraph.init(folder / "library.omni", folder / "library.pg", actor=ACTOR)
     engine = _start_engine(story, engine)
     with story.step(
-        f"load it in one commit ({engine}): checked, "
-        f"{world.papers:,} summaries turned into vectors",
-        world.entities,
+        f"load it in one commit ({engine}): checked, {size.papers:,} summaries turned into vectors",
+        size.entities,
     ):
         graph.load(data, message="the library", progress=False, engine=engine)
     stop_session()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import obstore
@@ -26,27 +26,24 @@ from omnigraph.progress import tell
 _PIECE_BYTES = 8 * 1024 * 1024
 
 
-Change = Callable[[bytes, str], bytes]
-"""Content and path -> the content to write instead."""
-
-
 def copy_files(
     source: StorageLocation,
     target: StorageLocation,
     paths: Sequence[str],
-    change: tuple[Callable[[str], bool], Change] | None = None,
+    *,
+    relocate: bool = False,
 ) -> int:
-    """Copy objects in this order; how many bytes. A file that is gone is an error.
+    """Copy objects in this order and return how many bytes; a missing file is an error.
 
-    Files that the first part of `change` chooses are small, and written as the second makes them.
+    With `relocate` the manifests of branches get the addresses of `target`.
     """
     origin, destination = open_any(source), open_any(target)
     copied = 0
     for number, path in enumerate(paths):
         tell("copying", number, len(paths), "files")
         with storage_errors(f"copying {path}"):
-            if change is not None and change[0](path):
-                data = change[1](bytes(obstore.get(origin, path).bytes()), path)
+            if relocate and branch_manifest(path) is not None:
+                data = relocated(bytes(obstore.get(origin, path).bytes()), target, path)
                 obstore.put(destination, path, data)
                 copied += len(data)
                 continue
