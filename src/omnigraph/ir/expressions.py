@@ -1,4 +1,4 @@
-"""Typed expressions: what an executor evaluates, every node with its type and nullability.
+"""Typed expressions, which executors evaluate: every node has its type and nullability.
 
 Every comparison, connective and function follows SQL's three-valued logic: an unknown operand
 gives NULL, and a filter keeps a row only when its predicate is true.
@@ -23,9 +23,9 @@ class VariableKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Something a pattern binds. `id` is unique in a plan and follows first appearance.
+    """A node, edge or path that a pattern binds. Ids are unique in a plan, in order of appearance.
 
-    `types` are the entity types it may have: several for an interface or several edges.
+    `types` are the possible entity types: several for an interface or for several edge types.
     """
 
     id: int
@@ -37,7 +37,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class WholeType:
-    """Type of a whole node or edge as a value."""
+    """Type of a `Whole`: a node or edge of one of these types."""
 
     kind: VariableKind
     types: tuple[str, ...]
@@ -56,7 +56,7 @@ class PathType:
 
 @dataclass(frozen=True, slots=True)
 class NullType:
-    """Type of a bare `null`; it fits every nullable place."""
+    """Type of the literal `null`; it fits wherever NULL is allowed."""
 
     def __str__(self) -> str:
         return "null"
@@ -93,7 +93,7 @@ class ParameterRef:
 
 @dataclass(frozen=True, slots=True)
 class PropertyOf:
-    """A stored column of the entity a variable is bound to; `id`, `src`, `dst` included."""
+    """A stored column (also `id`, `src`, `dst`) of the entity that a variable is bound to."""
 
     variable: Variable
     property: str
@@ -103,7 +103,7 @@ class PropertyOf:
 
 @dataclass(frozen=True, slots=True)
 class RowProperty:
-    """A stored column of the row an update or delete looks at."""
+    """A stored column of the row that an update or delete tests."""
 
     property: str
     type: ExpressionType
@@ -121,7 +121,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """`type($x)`: the name of the type the bound entity really has."""
+    """`type($x)`: the name of the bound entity's own type."""
 
     variable: Variable
     type: ExpressionType = STRING
@@ -130,7 +130,7 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the Project or Aggregate below."""
+    """A column of the Project or Aggregate below this operator."""
 
     name: str
     type: ExpressionType
@@ -139,7 +139,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRef:
-    """The score a Search or Fuse below has put into this slot."""
+    """The score that a Search or Fuse below has written to this slot."""
 
     slot: str
     type: ExpressionType = F64
@@ -182,7 +182,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    """`operand in collection`; the collection is of a list type."""
+    """`operand in collection`; the collection has a list type."""
 
     operand: Expression
     collection: Expression
@@ -192,7 +192,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list built per row from items that are not all constants."""
+    """A list that is built per row, because some items are not constants."""
 
     items: tuple[Expression, ...]
     type: ExpressionType
@@ -201,7 +201,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """`operand is null`; never NULL itself."""
+    """`operand is null`; the result is never NULL."""
 
     operand: Expression
     negated: bool = False
@@ -238,7 +238,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A scalar function of the registry; `length` of a path counts its edges."""
+    """A call of a scalar function; `length` of a path counts its edges."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -248,7 +248,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """Into another scalar type; a value that does not fit is an error, never a NULL."""
+    """Conversion to another scalar type; a value that does not fit is an error, never a NULL."""
 
     operand: Expression
     type: ExpressionType
@@ -257,7 +257,7 @@ class Convert:
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    """The canonical id text of a key value, for endpoints given as the key itself."""
+    """The id text of a key value, for endpoints that are given by their key."""
 
     operand: Expression
     type: ExpressionType = STRING
@@ -272,14 +272,17 @@ class TextMatch:
     field: PropertyOf | RowProperty | ColumnRef
     query: Expression
     edits: Expression | None = None
-    """A constant or a parameter; none, or NULL, is by the length of each term."""
+    """A constant or a parameter. Without it, or when NULL, the length of each term decides."""
     type: ExpressionType = BOOL
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """Only inside an Aggregate. No operand: count rows. A `Whole` operand: count bound rows."""
+    """An aggregate; only inside an Aggregate operator.
+
+    `count` without an operand counts rows, with a `Whole` operand the rows where it is bound.
+    """
 
     function: str
     operand: Expression | None

@@ -1,4 +1,4 @@
-"""The stable text form of a plan; golden tests and `explain` read it."""
+"""The text form of a plan and of statements, for `explain` and for golden tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = "  "
 
 
 def plan_text(plan: reads.ReadOp) -> str:
-    """The operators in the order rows flow, sub-patterns indented below theirs."""
+    """The operators in the order in which rows flow; sub-patterns are indented."""
     return "\n".join(_read_lines(plan, 0))
 
 

@@ -1,6 +1,6 @@
-"""Read operators: each takes the rows of its input and gives rows; a row binds variables.
+"""Read operators: each takes the rows of its input and makes rows; a row binds variables.
 
-After a Project or Aggregate a row is named columns instead of variables.
+After a Project or Aggregate, a row has named columns instead of variables.
 """
 
 from __future__ import annotations
@@ -18,9 +18,20 @@ class Direction(StrEnum):
     IN = "in"
     BOTH = "both"
 
+    @property
+    def reversed(self) -> Direction:
+        """The direction of the same edge, seen from the target variable."""
+        match self:
+            case Direction.OUT:
+                return Direction.IN
+            case Direction.IN:
+                return Direction.OUT
+            case Direction.BOTH:
+                return Direction.BOTH
+
 
 class ExpandMode(StrEnum):
-    """What one output row of an Expand stands for."""
+    """What one output row of an Expand is."""
 
     EDGE = "edge"  # one hop: one row per pair of ends, per edge when the edge is bound
     REACH = "reach"  # one row per reachable target, BFS, each target once per source
@@ -30,7 +41,11 @@ class ExpandMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The row of the enclosing query: where a sub-pattern starts. Without variables: one row."""
+    """The start of a pattern.
+
+    A sub-pattern starts with a row of the enclosing block, which binds `variables`. A whole query
+    starts with one row without variables.
+    """
 
     variables: tuple[Variable, ...] = ()
 
@@ -45,7 +60,7 @@ class NodeScan:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStep:
-    """One edge type an Expand may follow, and how."""
+    """One edge type that an Expand follows, and the direction."""
 
     edge: str
     direction: Direction
@@ -53,7 +68,7 @@ class EdgeStep:
 
 @dataclass(frozen=True, slots=True)
 class HopRange:
-    """Hops counted from the source. No maximum: up to the engine's ceiling, then an error."""
+    """Number of hops from the source. No maximum: up to the engine's limit, then an error."""
 
     minimum: int
     maximum: int | None
@@ -63,8 +78,8 @@ class HopRange:
 class Expand:
     """Follow edges from a bound source.
 
-    `target_bound`: the target has a value already and must be met (a join). `target_is_source`
-    cases (`$a knows $a`) are bound targets too.
+    `target_bound`: the target is bound already, and an edge must lead to it (a join). The target
+    of `$a knows $a` is bound too.
     """
 
     input: ReadOp
@@ -80,7 +95,7 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Rows for which the predicate is true."""
+    """Keep the rows for which the predicate is true."""
 
     input: ReadOp
     predicate: Expression
@@ -88,7 +103,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class AntiJoin:
-    """Rows for which the pattern has no match. The pattern starts at `Rows`."""
+    """Keep the rows for which the pattern has no match. The pattern starts with `Rows`."""
 
     input: ReadOp
     pattern: ReadOp
@@ -107,7 +122,7 @@ class Optional:
 class Search:
     """Score the entities of a variable: `nearest` cosine distance, `bm25` relevance.
 
-    Rows that score nothing get NULL, or are dropped unless `keep_unmatched`.
+    A row without a score is dropped; with `keep_unmatched` it stays, and its score is NULL.
     """
 
     input: ReadOp
@@ -121,7 +136,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Reciprocal rank fusion: sum of weight / (k + rank) over the slots a row is ranked in."""
+    """Reciprocal rank fusion: the sum of weight / (k + rank) over the slots that rank the row."""
 
     input: ReadOp
     slot: str
@@ -133,7 +148,7 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A named result."""
+    """A named value."""
 
     name: str
     value: Expression
@@ -141,7 +156,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """These columns and nothing else."""
+    """Rows with these columns only."""
 
     input: ReadOp
     columns: tuple[Column, ...]
@@ -149,16 +164,16 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Equal rows once; NULLs are equal here."""
+    """Keep one of several equal rows; two NULLs are equal."""
 
     input: ReadOp
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One row per group of equal keys (one row in all without keys), keys then aggregates.
+    """One row per group of equal keys, or one row in all without keys: keys, then aggregates.
 
-    Every aggregate's value is an `AggregateCall`.
+    The value of every aggregate column is an `AggregateCall`.
     """
 
     input: ReadOp
@@ -168,7 +183,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One sort key; NULLs come first ascending and last descending unless said otherwise."""
+    """One sort key. NULLs come first ascending and last descending, unless `nulls_last`."""
 
     value: Expression
     descending: bool = False
@@ -177,7 +192,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """Total order: by keys, then by ties ascending."""
+    """Sort by the keys; `ties`, ascending, make the order total."""
 
     input: ReadOp
     keys: tuple[SortKey, ...]
@@ -186,7 +201,7 @@ class OrderBy:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Rows `offset` to `offset + count`; NULL counts as absent."""
+    """Rows `offset` to `offset + count`; a NULL is the same as no bound."""
 
     input: ReadOp
     count: Expression | None

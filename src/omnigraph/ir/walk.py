@@ -1,12 +1,12 @@
-"""One traversal and one bottom-up rewrite for every kind of IR node."""
+"""Traversal and bottom-up rewriting of every kind of IR node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
-from omnigraph.ir.expressions import Expression
+from omnigraph.ir.expressions import Expression, PropertyOf, TypeName, Whole
 from omnigraph.ir.reads import Column, ReadOp, SortKey
 from omnigraph.ir.writes import Assignment, WriteOp
 
@@ -23,7 +23,7 @@ _N = TypeVar("_N", bound=Node)
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly inside, in the order of the fields: inputs before expressions."""
+    """The direct children, in the order of the fields: inputs before expressions."""
     for field in fields(node):
         value: Any = getattr(node, field.name)
         if isinstance(value, tuple):
@@ -33,7 +33,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """This node and everything inside it, parents first."""
+    """This node and all nodes inside it, parents first."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -41,8 +41,18 @@ def walk(node: Node) -> Iterator[Node]:
         stack += reversed(list(children(current)))
 
 
+def variables_in(expressions: Iterable[Expression]) -> frozenset[int]:
+    """Ids of the variables that the expressions read."""
+    return frozenset(
+        node.variable.id
+        for expression in expressions
+        for node in walk(expression)
+        if isinstance(node, PropertyOf | Whole | TypeName)
+    )
+
+
 def map_children(node: _N, change: Callable[[Any], Any]) -> _N:
-    """A copy with `change` applied to every node directly inside."""
+    """A copy with `change` applied to every direct child."""
     updates: dict[str, Any] = {}
     for field in fields(node):
         value: Any = getattr(node, field.name)
@@ -58,7 +68,7 @@ def map_children(node: _N, change: Callable[[Any], Any]) -> _N:
 
 
 def rewrite(node: _N, change: Callable[[Any], Any]) -> _N:
-    """A copy in which `change` has been applied to every node, children first."""
+    """A copy with `change` applied to every node, children first."""
     return change(map_children(node, lambda child: rewrite(child, change)))  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Write statements: what a mutation does, in order; later ones see earlier ones."""
+"""Write statements of a mutation. They run in order, and each sees the effects of earlier ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.values.identifiers import TableKey
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A stored column (`src` and `dst` included) and the value of exactly its type."""
+    """A stored column (also `src` and `dst`) and a value of exactly its type."""
 
     property: str
     value: Expression
@@ -19,9 +19,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """One entity. Keyed nodes are replaced whole, or left alone with `skip_on_match`.
+    """Insert one entity. A node with the same key is replaced, or kept with `skip_on_match`.
 
-    `defaults` names properties left out that the schema gives a value; all others are NULL.
+    `defaults` are properties that the statement leaves out and that have a `@default`; all other
+    properties that it leaves out are NULL.
     """
 
     table: TableKey
@@ -41,7 +42,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete every row of the table for which the predicate is true; nodes take their edges."""
+    """Delete every row for which the predicate is true; the edges of deleted nodes go too."""
 
     table: TableKey
     predicate: Expression
@@ -49,7 +50,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DeleteMatched:
-    """Delete every entity these variables are bound to in any row of the pattern."""
+    """Delete every entity that one of these variables is bound to in any row of the pattern."""
 
     pattern: ReadOp
     variables: tuple[Variable, ...]

@@ -1,9 +1,4 @@
-"""Rule: edges whose ends nobody asks for are counted, not followed.
-
-`count($f)` over `$p knows $f` needs the degree of each `$p`, not its friends. And a scan that only
-serves to start such edges is turned around: all friends of everybody are all nodes, each as often
-as it has a friend.
-"""
+"""Rules about aggregates: edges are counted instead of followed, duplicates are dropped early."""
 
 from __future__ import annotations
 
@@ -12,19 +7,21 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.analysis import used_by, variables_in
+from omnigraph.ir.walk import variables_in
+from omnigraph.plan.analysis import used_by
 from omnigraph.plan.physical import DistinctOn, Follow, Weigh, with_input
 
 _MULTIPLICATIVE = frozenset({"count", "sum", "avg", "min", "max"})
-
-_REVERSED = {
-    reads.Direction.OUT: reads.Direction.IN,
-    reads.Direction.IN: reads.Direction.OUT,
-    reads.Direction.BOTH: reads.Direction.BOTH,
-}
+_SET_FUNCTIONS = frozenset({"min", "max"})
 
 
 def count_instead_of_follow(op: Any) -> Any:
+    """Rule: edges are counted, not followed, where no operator above reads their targets.
+
+    `count($f)` over `$p knows $f` needs the degree of each `$p`, not its friends. A scan that only
+    starts such edges is turned around: the friends of all persons are all persons, each as often
+    as it has incoming edges.
+    """
     match op:
         case reads.Aggregate(inner, keys, aggregates) if _counts_only(aggregates):
             calls = tuple(_count_rows(column) for column in aggregates)
@@ -51,7 +48,7 @@ def _count_rows(column: reads.Column) -> reads.Column:
 
 
 def _count_tail(op: Any, used: frozenset[int]) -> Any:
-    """The input with its last Expands weighed, as far down as nobody above needs their ends."""
+    """The input with its last Expands weighed, down to the first whose ends are read above."""
     match op:
         case reads.Expand(inner, mode=reads.ExpandMode.EDGE, target_bound=False, path=None):
             ends = {op.target.id, *({op.edge.id} if op.edge else ())}
@@ -63,14 +60,17 @@ def _count_tail(op: Any, used: frozenset[int]) -> Any:
 
 
 def _single_way(op: reads.Expand) -> bool:
-    """Each pair of ends is met once; over several ways that cannot be told from the counts."""
+    """Each pair of ends is met once.
+
+    With several edge types or directions, the degrees do not tell how many distinct pairs exist.
+    """
     if op.edge is not None:
         return True
     return len(op.steps) == 1 and op.steps[0].direction is not reads.Direction.BOTH
 
 
 def _turn_around(op: Any, used: frozenset[int]) -> Any:
-    """`NodeScan $p, Expand $p -> $m` with `$p` unused: scan `$m`, weigh by edges coming in."""
+    """`NodeScan $p, Expand $p -> $m` with `$p` unused: scan `$m`, weigh by its incoming edges."""
     match op:
         case Weigh(inner):
             return replace(op, input=_turn_around(inner, used | used_by(op)))
@@ -81,17 +81,19 @@ def _turn_around(op: Any, used: frozenset[int]) -> Any:
             edge=None,
             path=None,
         ) if op.source.id == scanned.id and scanned.id not in used and _single_way(op):
-            steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in op.steps)
+            steps = tuple(replace(s, direction=s.direction.reversed) for s in op.steps)
             start = reads.NodeScan(scan.input, op.target)
             return Weigh(start, replace(op, source=op.target, target=scanned, steps=steps))
         case _:
             return op
 
 
-_SET_FUNCTIONS = frozenset({"min", "max"})
-
-
 def distinct_early(op: Any) -> Any:
+    """Rule: where duplicate rows do not matter, they are dropped after every Expand.
+
+    `count(distinct $f)` after two hops: each node in the middle is followed once, however many
+    paths lead to it.
+    """
     match op:
         case reads.Aggregate(inner, keys, aggregates) if _sets_only(aggregates):
             used = variables_in(c.value for c in (*keys, *aggregates))
@@ -116,7 +118,7 @@ def _ignores_repeats(call: ex.Expression) -> bool:
 
 
 def _thin(op: Any, used: frozenset[int]) -> Any:
-    """Follow single-variable frontiers with a DistinctOn after each Expand."""
+    """Put a DistinctOn after each Expand whose rows are read for one variable only."""
     match op:
         case reads.Expand() if op.path is None:
             inner = _thin(op.input, used - {op.target.id} | used_by(op))

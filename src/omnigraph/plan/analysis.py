@@ -1,37 +1,29 @@
-"""Which variables an operator asks for, and which it gives."""
+"""What rules need to know about a plan: variables read and bound, expressions that can fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import walk
+from omnigraph.ir.walk import variables_in, walk
 from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh, with_input
 
-_BOUND = (ex.PropertyOf, ex.Whole, ex.TypeName)
-
-
-def variables_in(expressions: Iterable[ex.Expression]) -> frozenset[int]:
-    return frozenset(
-        node.variable.id
-        for expression in expressions
-        for node in walk(expression)
-        if isinstance(node, _BOUND)
-    )
+_FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
+_SAFE_FUNCTIONS = frozenset({"lower", "upper", "coalesce", "length", "now"})
 
 
 def conjuncts_of(predicate: ex.Expression) -> tuple[ex.Expression, ...]:
-    """What must all be true, one by one."""
+    """The operands of a conjunction, nested ones included."""
     if isinstance(predicate, ex.And):
         return tuple(part for operand in predicate.operands for part in conjuncts_of(operand))
     return (predicate,)
 
 
 def used_by(op: Any) -> frozenset[int]:
-    """Variables this operator itself reads; its input is not looked at."""
+    """Variables that this operator itself reads, without those of its input."""
     match op:
         case reads.Expand():
             bound = {op.target.id} if op.target_bound else set()
@@ -55,7 +47,7 @@ def used_by(op: Any) -> frozenset[int]:
 
 
 def used_inside(pattern: Any) -> frozenset[int]:
-    """Variables a whole sub-pattern reads."""
+    """Variables that all operators of a sub-pattern read."""
     used: frozenset[int] = frozenset()
     while not isinstance(pattern, reads.Rows):
         used |= used_by(pattern)
@@ -64,7 +56,7 @@ def used_inside(pattern: Any) -> frozenset[int]:
 
 
 def given_by(op: Any) -> frozenset[int]:
-    """Variables bound in the rows of an operator."""
+    """Variables that are bound in the rows of an operator."""
     given: set[int] = set()
     while not isinstance(op, reads.Rows):
         match op:
@@ -100,11 +92,8 @@ def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
             return ()
 
 
-_FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
-_SAFE_FUNCTIONS = frozenset({"lower", "upper", "coalesce", "length", "now"})
-
-
 def may_fail(expression: ex.Expression) -> bool:
+    """Some value makes the expression fail, so it must not see rows that another filter drops."""
     return any(
         isinstance(node, _FALLIBLE)
         or (isinstance(node, ex.Function) and node.name not in _SAFE_FUNCTIONS)
@@ -113,7 +102,7 @@ def may_fail(expression: ex.Expression) -> bool:
 
 
 def everywhere(op: Any, change: Callable[[Any], Any]) -> Any:
-    """`change` from the top down; what it returns is gone into from its input."""
+    """Apply `change` to every operator from the top down, sub-patterns included."""
     if isinstance(op, reads.Rows):
         return op
     op = change(op)

@@ -1,8 +1,8 @@
-"""Rule: start where there is least to look at, and take the cheapest step next.
+"""Rule: a block starts at the cheapest variable and takes the cheapest step next.
 
-Within one block the rows do not depend on the order in which its variables are bound, and the total
-order of the answer is settled above; so the planner may begin at the other end of a pattern and
-follow edges backwards. The order of the text stands unless another is clearly cheaper.
+The rows of a block do not depend on the order in which its variables are bound, and operators above
+the block settle the order of the answer. So the planner may start at the other end of a pattern and
+follow edges backwards. The order of the query text stays unless another order is clearly cheaper.
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.analysis import given_by, may_fail, variables_in
+from omnigraph.ir.walk import variables_in
+from omnigraph.plan.analysis import given_by, may_fail
 from omnigraph.plan.estimates import Statistics, fraction_left, rows_reached
 from omnigraph.plan.physical import with_input
 
-# Guesses are rough: an order must promise to halve the work to replace the one in the text.
+# Estimates are rough, so another order must promise to halve the work.
 _CLEARLY = 0.5
-# Passing over an entity costs a fraction of a row made.
+# The cost of reading one entity, as a fraction of the cost of making one row.
 _LOOK = 0.1
-# Beyond this many variables trying every start is not worth the planning time.
+# With more variables than this, trying every start takes too long.
 _MOST_STARTS = 16
 
-_REVERSED = {
-    reads.Direction.OUT: reads.Direction.IN,
-    reads.Direction.IN: reads.Direction.OUT,
-    reads.Direction.BOTH: reads.Direction.BOTH,
-}
 _SYMMETRIC = (reads.ExpandMode.EDGE, reads.ExpandMode.REACH)
 _SEGMENT = (reads.NodeScan, reads.Expand, reads.Filter)
 
@@ -35,7 +31,7 @@ _Step = reads.NodeScan | reads.Expand
 
 
 def choose_order(op: Any, statistics: Statistics) -> Any:
-    """Every block of the plan, sub-patterns included, in its best order."""
+    """The plan with every block in its cheapest order, sub-patterns included."""
     if isinstance(op, reads.Rows):
         return op
     if isinstance(op, _SEGMENT):
@@ -72,14 +68,14 @@ def _best_order(base: Any, segment: list[Any], statistics: Statistics) -> Any:
 
 
 def _may_reorder(hops: list[reads.Expand]) -> bool:
-    """Every edge and path is bound by one hop, and a node has the same types wherever it is met."""
+    """Every edge and path is bound by one hop, and a node has the same types in all hops."""
     named = [v.id for hop in hops for v in (hop.edge, hop.path) if v is not None]
     ends = {v for hop in hops for v in (hop.source, hop.target)}
     return len(named) == len(set(named)) and len(ends) == len({v.id for v in ends})
 
 
 def _nodes(steps: list[Any]) -> list[ex.Variable]:
-    """The nodes of a block in the order the text binds them."""
+    """The nodes of a block, in the order in which the query text binds them."""
     found: dict[int, ex.Variable] = {}
     for step in steps:
         ends = (step.variable,) if isinstance(step, reads.NodeScan) else (step.source, step.target)
@@ -90,7 +86,7 @@ def _nodes(steps: list[Any]) -> list[ex.Variable]:
 
 @dataclass
 class _Order:
-    """Steps taken so far, the rows they are thought to make and what that costs."""
+    """The steps taken so far, the rows they are expected to make, and their cost."""
 
     statistics: Statistics
     predicates: list[ex.Expression]
@@ -106,43 +102,43 @@ class _Order:
         self.steps.append(step)
 
     def after(self, step: _Step) -> tuple[float, float]:
-        """(rows after the step and the filters it makes possible, work)."""
+        """Rows after the step and the filters that it makes possible, and the cost of both."""
         known = self.bound | _binds(step)
         left = 1.0
         for predicate in self.predicates:
             asked = variables_in([predicate])
             if asked <= known and not asked <= self.bound:
                 left *= fraction_left(predicate, self.statistics)
-        made, looked_at = _made(step, self.rows, self.statistics)
+        made, read = _made(step, self.rows, self.statistics)
         remaining = made * left
         if isinstance(step, reads.NodeScan):
-            # A name is looked up, all else is a pass over the type.
-            looked_at = self.rows if left <= 2 / max(2.0, looked_at) else looked_at
-            return remaining, remaining + _LOOK * looked_at
-        return remaining, made + _LOOK * looked_at
+            # An id or key is looked up; any other filter reads all entities of the type.
+            read = self.rows if left <= 2 / max(2.0, read) else read
+            return remaining, remaining + _LOOK * read
+        return remaining, made + _LOOK * read
 
     def build(self, base: Any) -> Any:
-        """The operators: each filter as soon as its variables are there, doubtful ones last."""
+        """The operators: a filter once its variables are bound, those that can fail at the end."""
         rows = base
         waiting = list(self.predicates)
         bound = given_by(base)
 
-        def apply(*, doubtful: bool) -> None:
+        def apply(*, fallible: bool) -> None:
             nonlocal rows, waiting
             later = []
             for predicate in waiting:
-                if variables_in([predicate]) <= bound and (doubtful or not may_fail(predicate)):
+                if variables_in([predicate]) <= bound and (fallible or not may_fail(predicate)):
                     rows = reads.Filter(rows, predicate)
                 else:
                     later.append(predicate)
             waiting = later
 
-        apply(doubtful=False)
+        apply(fallible=False)
         for step in self.steps:
             rows = replace(step, input=rows)
             bound |= _binds(step)
-            apply(doubtful=False)
-        apply(doubtful=True)
+            apply(fallible=False)
+        apply(fallible=True)
         assert not waiting, "a filter asks for a variable its block does not bind"
         return rows
 
@@ -154,7 +150,7 @@ def _binds(step: _Step) -> frozenset[int]:
 
 
 def _made(step: _Step, rows: float, statistics: Statistics) -> tuple[float, float]:
-    """(rows before filters, entities looked at)."""
+    """Rows that a step makes before filters, and how many entities it reads."""
     if isinstance(step, reads.NodeScan):
         count = statistics.rows_of(step.variable)
         return rows * count, float(count)
@@ -167,7 +163,7 @@ def _made(step: _Step, rows: float, statistics: Statistics) -> tuple[float, floa
 def _from(
     start: ex.Variable | None, hops: list[reads.Expand], nodes: list[ex.Variable], order: _Order
 ) -> _Order:
-    """The cheapest next step, again and again; a new scan only where nothing is connected."""
+    """Take the cheapest next step until none is left; scan a node only when no hop is ready."""
     left = list(hops)
     if start is not None:
         order.take(reads.NodeScan(reads.Rows(), start))
@@ -187,10 +183,10 @@ def _from(
 
 
 def _turned(hop: reads.Expand, bound: frozenset[int]) -> reads.Expand | None:
-    """The hop as it can be taken now; backwards too, for a distance is the same both ways."""
+    """The hop as it can be taken now, backwards if needed; None when neither end is bound."""
     if hop.source.id in bound:
         return replace(hop, target_bound=hop.target.id in bound)
     if hop.target.id in bound and hop.mode in _SYMMETRIC and hop.path is None:
-        steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in hop.steps)
+        steps = tuple(replace(s, direction=s.direction.reversed) for s in hop.steps)
         return replace(hop, source=hop.target, target=hop.source, steps=steps, target_bound=False)
     return None

@@ -1,4 +1,7 @@
-"""Rows every operator is thought to make; `explain` shows them beside the paths chosen."""
+"""How many rows a plan is expected to make: counts of the graph, selectivity, estimates.
+
+The planner chooses an order by these numbers, and `explain` shows them.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,32 @@ from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.plan.physical import Find, Follow, PhysicalOp
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
+# Shares of rows that a predicate leaves when nothing is known about the values. They are guesses;
+# only their relative size matters for the choice of a plan.
+_EQUAL, _RANGE, _SUBSTRING, _TEXT, _NULL, _UNKNOWN = 0.05, 0.3, 0.1, 0.02, 0.1, 0.5
+_LIST_LENGTH = 10
+_GROUPS = 0.1
+_NO_MATCH = 0.5
+_HOPS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts rounded down to powers of two: a plan does not change with every commit."""
+    """What the planner knows about a graph: its types and roughly how many entities each has.
+
+    Counts are rounded down to powers of two, so that a plan does not change with every commit.
+    """
 
     catalog: Catalog
     counts: Mapping[TableKey, int]
 
     def rows_of(self, variable: Variable) -> int:
-        """How many entities a variable may be bound to, at least 1."""
+        """How many entities a variable can be bound to, at least 1."""
         table = node_table if variable.kind is VariableKind.NODE else edge_table
         return max(1, sum(self._count(table(name)) for name in variable.types))
 
     def per_node(self, step: EdgeStep) -> float:
-        """Edges one node has on average, followed this way."""
+        """How many edges a node has on average, followed in this direction."""
         edge = self.catalog.edge_types[step.edge]
         count = self._count(edge_table(step.edge))
         out = count / max(1, self._count(node_table(edge.source)))
@@ -42,8 +56,8 @@ class Statistics:
             case Direction.BOTH:
                 return out + into
 
-    def is_name(self, variable: Variable, property_name: str) -> bool:
-        """`id`, or the one property that is the key: it names at most one entity."""
+    def is_id_or_key(self, variable: Variable, property_name: str) -> bool:
+        """The property is `id` or the whole key, so a value identifies at most one entity."""
         if property_name == "id":
             return True
         if variable.kind is not VariableKind.NODE or len(variable.types) != 1:
@@ -51,7 +65,7 @@ class Statistics:
         return self.catalog.node_types[variable.types[0]].key == (property_name,)
 
     def is_unique(self, variable: Variable, property_name: str) -> bool:
-        if self.is_name(variable, property_name):
+        if self.is_id_or_key(variable, property_name):
             return True
         table = node_table if variable.kind is VariableKind.NODE else edge_table
         entities = [self.catalog.entity_type(table(name)) for name in variable.types]
@@ -65,17 +79,12 @@ class Statistics:
 
 
 def rounded(count: int) -> int:
-    """The largest power of two that is not larger; 0 stays 0."""
+    """The largest power of two up to `count`; 0 stays 0."""
     return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
-# Guesses where nothing is known of the values: only their order matters for choosing a plan.
-_EQUAL, _RANGE, _SUBSTRING, _TEXT, _NULL, _UNKNOWN = 0.05, 0.3, 0.1, 0.02, 0.1, 0.5
-_LIST_LENGTH = 10
-
-
 def fraction_left(predicate: ex.Expression, statistics: Statistics) -> float:  # noqa: C901
-    """Between 0 and 1."""
+    """The share of rows that a predicate is expected to leave, between 0 and 1."""
     match predicate:
         case ex.And(operands):
             return prod(fraction_left(operand, statistics) for operand in operands)
@@ -104,7 +113,7 @@ def fraction_left(predicate: ex.Expression, statistics: Statistics) -> float:  #
 
 
 def _one_value(side: ex.Expression, statistics: Statistics) -> float:
-    """The share of entities with one certain value."""
+    """The share of entities that have one given value."""
     match side:
         case ex.PropertyOf(variable, name) if statistics.is_unique(variable, name):
             return 1.0 / statistics.rows_of(variable)
@@ -126,20 +135,15 @@ def _length(collection: ex.Expression) -> int:
             return _LIST_LENGTH
 
 
-_GROUPS = 0.1
-_NO_MATCH = 0.5
-_HOPS = 8
-
-
 def estimate_rows(plan: PhysicalOp, statistics: Statistics) -> dict[int, float]:
-    """By the identity of the operator; sub-patterns count per row of their block."""
+    """Expected rows by `id()` of the operator; those of a sub-pattern are per row of its block."""
     found: dict[int, float] = {}
     _estimate(plan, statistics, found)
     return found
 
 
 def rows_reached(op: reads.Expand, statistics: Statistics) -> float:
-    """Rows an Expand makes of one row."""
+    """Expected rows that an Expand makes of one row."""
     fan_out = sum(statistics.per_node(way) for way in op.steps)
     targets = statistics.rows_of(op.target)
     if op.mode is not reads.ExpandMode.EDGE:
@@ -188,5 +192,7 @@ def _found(op: Find, statistics: Statistics) -> float:
     named = 1.0
     if op.look_up.several:
         listed = op.look_up.wanted
-        named = len(listed.value) if isinstance(listed, ex.Constant) and listed.value else 10.0
+        named = (
+            len(listed.value) if isinstance(listed, ex.Constant) and listed.value else _LIST_LENGTH
+        )
     return min(float(count), named) * left

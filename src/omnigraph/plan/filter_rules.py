@@ -1,7 +1,7 @@
-"""Rule: a filter sits as close to where its variables come from as the meaning allows.
+"""Rules about filters: below blocks and groupings, into scans, into expansions.
 
-Below an optional block, a `not` block or a grouping the rows are fewer or carry less. Expressions
-that can fail on a value stay: below, they might meet rows that would have been dropped first.
+An expression that can fail on some value is never moved, because at an earlier place it might meet
+rows that the plan would have dropped before.
 """
 
 from __future__ import annotations
@@ -11,14 +11,26 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import rewrite, walk
-from omnigraph.plan.analysis import conjuncts_of, everywhere, given_by, may_fail, variables_in
+from omnigraph.ir.walk import rewrite, variables_in, walk
+from omnigraph.plan.analysis import conjuncts_of, everywhere, given_by, may_fail
 from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.physical import Find, Follow, LookUp, with_input
-from omnigraph.values.scalars import ListType, ScalarKind, ScalarType
+from omnigraph.values.scalars import INTEGER_KINDS, ListType, ScalarKind, ScalarType
+
+_LOOKED_UP = INTEGER_KINDS | {
+    ScalarKind.STRING,
+    ScalarKind.DATE,
+    ScalarKind.DATETIME,
+    ScalarKind.BOOL,
+}
+"""Kinds of which equal values have one spelling, so that a lookup by id or key finds them."""
 
 
 def push_filters(op: Any) -> Any:
+    """Rule: a filter is applied before an optional block, a `not` block or a grouping if it can be.
+
+    There are fewer rows there, or shorter ones.
+    """
     match op:
         case reads.Rows():
             return op
@@ -49,7 +61,7 @@ def _push(op: Any, predicate: ex.Expression) -> Any:
 
 
 def _over_keys(predicate: ex.Expression, keys: tuple[reads.Column, ...]) -> ex.Expression | None:
-    """A predicate about group keys as one about rows; None when it asks for an aggregate."""
+    """A predicate on group keys as a predicate on rows; None when it reads an aggregate."""
     values = {key.name: key.value for key in keys}
     asked = {node.name for node in walk(predicate) if isinstance(node, ex.ColumnRef)}
     if not asked or not asked <= values.keys():
@@ -59,21 +71,18 @@ def _over_keys(predicate: ex.Expression, keys: tuple[reads.Column, ...]) -> ex.E
     )
 
 
-_INTEGERS = frozenset({ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64})
-_NAMING = _INTEGERS | {ScalarKind.STRING, ScalarKind.DATE, ScalarKind.DATETIME, ScalarKind.BOOL}
-
-
 def filter_in_scan(op: Any, statistics: Statistics) -> Any:
-    return everywhere(op, lambda found: _take_in(found, statistics))
+    """Rule: a scan applies the filters on its variable; an id or key becomes a lookup.
+
+    `$p.id = …`, the key, or `in` a list of them is looked up, also when the value comes from
+    another variable of the row: that is a join on the id instead of a product of two types.
+    """
+    return everywhere(op, lambda found: _into_scan(found, statistics))
 
 
-def _take_in(op: Any, statistics: Statistics) -> Any:
-    """`Filter … Filter NodeScan` as one Find, and the filters that also ask for others."""
-    predicates: list[ex.Expression] = []
-    below = op
-    while isinstance(below, reads.Filter):
-        predicates[:0] = conjuncts_of(below.predicate)
-        below = below.input
+def _into_scan(op: Any, statistics: Statistics) -> Any:
+    """`Filter … Filter NodeScan` as one Find, followed by the filters that read other variables."""
+    below, predicates = _without_filters(op)
     if not predicates or not isinstance(below, reads.NodeScan):
         return op
     variable = below.variable
@@ -95,7 +104,7 @@ def _take_in(op: Any, statistics: Statistics) -> Any:
 def _look_up(
     predicates: list[ex.Expression], variable: ex.Variable, statistics: Statistics
 ) -> tuple[LookUp | None, ex.Expression | None]:
-    """The first conjunct that names entities, values of the query before values of the row."""
+    """The lookup and its conjunct; a value of the query is preferred to a value of the row."""
     found = []
     for predicate in predicates:
         look_up = _as_look_up(predicate, variable, statistics)
@@ -108,21 +117,27 @@ def _as_look_up(
     predicate: ex.Expression, variable: ex.Variable, statistics: Statistics
 ) -> LookUp | None:
     match predicate:
-        case ex.Compare("=", ex.PropertyOf() as name, wanted) if _names(name, variable, statistics):
-            return _of(name, wanted, several=False)
-        case ex.Compare("=", wanted, ex.PropertyOf() as name) if _names(name, variable, statistics):
-            return _of(name, wanted, several=False)
-        case ex.InList(ex.PropertyOf() as name, wanted) if _names(name, variable, statistics):
-            return _of(name, wanted, several=True)
+        case ex.Compare("=", ex.PropertyOf() as name, wanted) if _is_id_or_key(
+            name, variable, statistics
+        ):
+            return _look_up_by(name, wanted, several=False)
+        case ex.Compare("=", wanted, ex.PropertyOf() as name) if _is_id_or_key(
+            name, variable, statistics
+        ):
+            return _look_up_by(name, wanted, several=False)
+        case ex.InList(ex.PropertyOf() as name, wanted) if _is_id_or_key(
+            name, variable, statistics
+        ):
+            return _look_up_by(name, wanted, several=True)
         case _:
             return None
 
 
-def _names(name: ex.PropertyOf, variable: ex.Variable, statistics: Statistics) -> bool:
-    return name.variable.id == variable.id and statistics.is_name(variable, name.property)
+def _is_id_or_key(name: ex.PropertyOf, variable: ex.Variable, statistics: Statistics) -> bool:
+    return name.variable.id == variable.id and statistics.is_id_or_key(variable, name.property)
 
 
-def _of(name: ex.PropertyOf, wanted: ex.Expression, *, several: bool) -> LookUp | None:
+def _look_up_by(name: ex.PropertyOf, wanted: ex.Expression, *, several: bool) -> LookUp | None:
     asked = variables_in([wanted])
     per_row = bool(asked)
     if name.variable.id in asked or may_fail(wanted) or not _same_spelling(name, wanted, several):
@@ -135,7 +150,7 @@ def _of(name: ex.PropertyOf, wanted: ex.Expression, *, several: bool) -> LookUp 
 
 
 def _same_spelling(name: ex.PropertyOf, wanted: ex.Expression, several: bool) -> bool:
-    """Equal values are spelled alike: the same type, or two types of integers."""
+    """Equal values of the two types have the same spelling."""
     kind, given = name.type, wanted.type
     if several:
         if not isinstance(given, ListType):
@@ -143,20 +158,22 @@ def _same_spelling(name: ex.PropertyOf, wanted: ex.Expression, several: bool) ->
         given = ScalarType(given.element)
     if not isinstance(kind, ScalarType) or not isinstance(given, ScalarType):
         return False
-    both_integers = kind.kind in _INTEGERS and given.kind in _INTEGERS
-    return kind.kind in _NAMING and (both_integers or kind == given)
+    both_integers = kind.kind in INTEGER_KINDS and given.kind in INTEGER_KINDS
+    return kind.kind in _LOOKED_UP and (both_integers or kind == given)
 
 
 def filter_in_expand(op: Any) -> Any:
-    return everywhere(op, _take_in_filter_in_expand)
+    """Rule: an expansion applies the filters on its edge and on its target.
+
+    A predicate on the edge alone, or on the target alone, is evaluated before the row with all
+    other variables is made. Where there are more edges than entities, the executor evaluates it
+    once per entity.
+    """
+    return everywhere(op, _into_expand)
 
 
-def _take_in_filter_in_expand(op: Any) -> Any:
-    predicates: list[ex.Expression] = []
-    below = op
-    while isinstance(below, reads.Filter):
-        predicates[:0] = conjuncts_of(below.predicate)
-        below = below.input
+def _into_expand(op: Any) -> Any:
+    below, predicates = _without_filters(op)
     if not isinstance(below, reads.Expand) or below.mode is not reads.ExpandMode.EDGE:
         return op
     edge = {below.edge.id} if below.edge is not None else set()
@@ -176,3 +193,12 @@ def _take_in_filter_in_expand(op: Any) -> Any:
     for predicate in others:
         rows = reads.Filter(rows, predicate)
     return rows
+
+
+def _without_filters(op: Any) -> tuple[Any, list[ex.Expression]]:
+    """The first operator below the filters on top, and the conjuncts of these filters in order."""
+    predicates: list[ex.Expression] = []
+    while isinstance(op, reads.Filter):
+        predicates[:0] = conjuncts_of(op.predicate)
+        op = op.input
+    return op, predicates

@@ -1,6 +1,6 @@
-"""Physical operators that the language does not have: how to do less for the same answer.
+"""Physical operators: cheaper forms of read operators, which only the planner makes.
 
-A physical plan is an IR tree in which these may stand wherever a read operator may.
+A physical plan is an IR tree in which these operators may replace read operators.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from omnigraph.ir.reads import Expand, ReadOp, Search
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Entities named by id or key instead of looked for: `property = wanted`, or `in wanted`."""
+    """Entities found by id or key instead of a scan: `property = wanted`, or `in wanted`."""
 
     property: str
     wanted: Expression
@@ -26,17 +26,17 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True)
 class ColdRead:
-    """How a Find reads its rows straight from storage while the type is not in memory."""
+    """How a Find reads its rows from storage while the type is not in memory."""
 
     columns: tuple[str, ...]
-    """All that anybody above asks of the variable."""
+    """All columns of the variable that operators above read."""
     conditions: tuple[tuple[PropertyOf, str, Expression], ...]
     """(property, operator, value): what storage can judge; every predicate is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A NodeScan with what is known about its variable alone: looked up, filtered on the way."""
+    """A NodeScan with a lookup or with filters on its variable alone."""
 
     input: PhysicalOp
     variable: Variable
@@ -47,7 +47,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """An Expand whose edges and ends are judged before their rows are made."""
+    """An Expand that filters edges and targets before it makes their rows."""
 
     input: PhysicalOp
     expand: Expand
@@ -57,7 +57,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """A `nearest` of which only the best so many rows are wanted: an index may answer."""
+    """A `nearest` of which only the best rows are wanted, so that an index can answer it."""
 
     input: PhysicalOp
     search: Search
@@ -65,7 +65,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Forget every binding but these: nobody above asks for the others."""
+    """Drop all variables but these, because operators above do not read the others."""
 
     input: PhysicalOp
     variables: frozenset[int]
@@ -75,7 +75,8 @@ class Keep:
 class Weigh:
     """Count the edges of an Expand instead of following them.
 
-    Each row stands for as many as the Expand would make of it; rows without an edge go.
+    Each row gets the number of rows that the Expand would make of it as its weight. A row without
+    an edge is dropped.
     """
 
     input: PhysicalOp
@@ -84,7 +85,7 @@ class Weigh:
 
 @dataclass(frozen=True, slots=True)
 class DistinctOn:
-    """Rows that differ in these variables: above, only the set matters."""
+    """Drop rows that are equal in these variables, because duplicates do not matter above."""
 
     input: PhysicalOp
     variables: frozenset[int]
@@ -94,5 +95,5 @@ PhysicalOp = ReadOp | Find | Follow | Nearest | Keep | Weigh | DistinctOn
 
 
 def with_input(op: Any, new: PhysicalOp) -> Any:
-    """The operator on another input."""
+    """The same operator on another input."""
     return op if op.input is new else replace(op, input=new)

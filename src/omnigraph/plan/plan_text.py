@@ -1,4 +1,4 @@
-"""The stable text of a physical plan: one line per operator, in the order rows flow."""
+"""The text of a physical plan: one line per operator, in the order in which rows flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INDENT = "  "
 
 
 def plan_lines(plan: PhysicalOp, depth: int = 0) -> Iterator[tuple[PhysicalOp, str]]:
-    """Every operator with its line; sub-patterns are indented below theirs."""
+    """Every operator with its line; a sub-pattern is indented below its operator."""
     chain: list[Any] = []
     current: Any = plan
     while current is not None:
@@ -39,7 +39,7 @@ def plan_lines(plan: PhysicalOp, depth: int = 0) -> Iterator[tuple[PhysicalOp, s
 
 
 def explained(plan: PhysicalOp, statistics: Statistics) -> str:
-    """The plan with the rows expected of each operator and why a path was taken."""
+    """The plan with the expected rows of each operator and the access path it uses."""
     rows = estimate_rows(plan, statistics)
     lines = list(plan_lines(plan))
     limited = {id(op.input) for op, _ in lines if isinstance(op, reads.Limit)}
@@ -68,7 +68,9 @@ def _why(op: Any, statistics: Statistics, *, top: bool) -> str:
         case reads.Expand() if not op.target_bound:
             return f": ~{rows_reached(op, statistics):.2g} per row"
         case Follow(_, expand) if not expand.target_bound:
-            return f": ~{rows_reached(expand, statistics):.2g} per row, judged before rows are made"
+            return (
+                f": ~{rows_reached(expand, statistics):.2g} per row, filtered before rows are made"
+            )
         case reads.OrderBy() if top:
             return ": only the first are sorted, other columns are read after"
         case _:

@@ -1,4 +1,7 @@
-"""IR to physical plan: the rules, in order."""
+"""From the IR to a physical plan: the rules in their order, and two rules that are short.
+
+A rule is a rewrite that keeps the answer. The longer rules are in modules of this package.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,16 @@ from omnigraph.plan.filter_rules import filter_in_expand, filter_in_scan, push_f
 from omnigraph.plan.physical import Find, Follow, Keep, Nearest, PhysicalOp, with_input
 from omnigraph.plan.read_cold import read_cold
 
+_STARTS_A_ROW = (reads.Project, reads.Aggregate)
+
 
 def nearest_first(op: Any) -> Any:
+    """Rule: the vector index answers a ranking of one type of which only the best rows are wanted.
+
+    Every entity is in the rows at most once and no other variable is bound, so the best `limit`
+    entities of the index are the best `limit` rows. Filters of the scan are applied before; the
+    index gets the entities they leave as candidates.
+    """
     match op:
         case reads.Rows():
             return op
@@ -35,7 +46,7 @@ def nearest_first(op: Any) -> Any:
 
 
 def _one_type(op: Any) -> bool:
-    """Rows of one scan and nothing before it, filtered or not."""
+    """The rows come from one scan, with or without filters, and nothing is bound before it."""
     while isinstance(op, reads.Filter):
         op = op.input
     match op:
@@ -45,18 +56,15 @@ def _one_type(op: Any) -> bool:
             return False
 
 
-_FRESH = (reads.Project, reads.Aggregate)
-
-
 def prune_bindings(op: Any) -> Any:
-    """Every Expand keeps only what somebody above it needs."""
+    """Rule: after an Expand, a row keeps only the variables that the operators above read."""
     return _prune(op, frozenset())
 
 
 def _prune(op: Any, needed: frozenset[int]) -> Any:
     if isinstance(op, reads.Rows):
         return op
-    wanted = used_by(op) if isinstance(op, _FRESH) else needed | used_by(op)
+    wanted = used_by(op) if isinstance(op, _STARTS_A_ROW) else needed | used_by(op)
     inner = _prune(op.input, wanted)
     changed = with_input(op, inner)
     if isinstance(op, reads.Expand | Follow):
@@ -66,14 +74,15 @@ def _prune(op: Any, needed: frozenset[int]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rewrite that keeps the answer; plans are right with any of them left out."""
+    """One rewrite that keeps the answer; a plan is right without it too."""
 
     name: str
     apply: Callable[[Any, Statistics], Any]
 
 
-# Filters first, so that the order is chosen knowing them. Counting before thinning: what is counted
-# needs neither thinning nor pruning. Pruning last: it must see what the others left.
+# Filters come first, because the choice of the order depends on them. Counting comes before
+# distinct rows, because counted edges need neither distinct rows nor pruning. Pruning comes after
+# all rules that change which variables are read.
 RULES: tuple[Rule, ...] = (
     Rule("push_filters", lambda op, _: push_filters(op)),
     Rule("choose_order", choose_order),
@@ -90,7 +99,7 @@ RULES: tuple[Rule, ...] = (
 def plan_read(
     op: ReadOp, statistics: Statistics, without: Collection[str] = frozenset()
 ) -> PhysicalOp:
-    """`without` names rules to leave out; the rows stay the same."""
+    """The plan after all rules but those in `without`; the rows are the same either way."""
     planned: PhysicalOp = op
     for rule in RULES:
         if rule.name not in without:

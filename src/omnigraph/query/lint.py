@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import fields, is_dataclass
 
 from omnigraph.catalog.model import Catalog, Index, NodeType, embedding_of
+from omnigraph.ir.walk import variables_in
 from omnigraph.query import ast, codes
 from omnigraph.query.scope import ANONYMOUS
 from omnigraph.query.typecheck import CheckedQuery, CheckedRead
 from omnigraph.query.typecheck_calls import FUNCTIONS, FunctionKind
-from omnigraph.query.typecheck_patterns import Pattern, mentioned, variables_in
+from omnigraph.query.typecheck_patterns import Pattern, mentioned
 from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.syntax.source_text import Name, Span
 
@@ -110,8 +111,8 @@ def _used_by(node: object) -> list[str]:
 def _cartesian(query: ast.Query, pattern: Pattern, found: Diagnostics) -> None:
     """Union of the variables each hop, filter and sub-block connects."""
     groups = [{node.id} for node in pattern.nodes]
-    links = [{hop.source.id, hop.target.id} for hop in pattern.hops]
-    links += [variables_in(predicate) for predicate in pattern.filters]
+    links: list[Set[int]] = [{hop.source.id, hop.target.id} for hop in pattern.hops]
+    links += [variables_in([predicate]) for predicate in pattern.filters]
     links += [mentioned(inner) for inner in (*pattern.optionals, *pattern.negations)]
     for link in links:
         touched = [group for group in groups if group & link]

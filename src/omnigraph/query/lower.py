@@ -6,20 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import map_children
+from omnigraph.ir.walk import map_children, variables_in
 from omnigraph.query import codes
 from omnigraph.query.rankings import FuseSpec
 from omnigraph.query.scope import Scope
-from omnigraph.query.typecheck_patterns import Pattern, TypedHop, mentioned, variables_in
+from omnigraph.query.typecheck_patterns import Pattern, TypedHop, mentioned
 from omnigraph.query.typecheck_returns import Returned, contains_aggregate
 from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.syntax.source_text import Span
-
-_REVERSED = {
-    reads.Direction.OUT: reads.Direction.IN,
-    reads.Direction.IN: reads.Direction.OUT,
-    reads.Direction.BOTH: reads.Direction.BOTH,
-}
 
 
 def lower_pattern(pattern: Pattern) -> reads.ReadOp:
@@ -88,7 +82,7 @@ class _Lowering:
         source, target, steps = hop.source, hop.target, hop.steps
         if source.id not in self.bound:
             source, target = target, source
-            steps = tuple(replace(s, direction=_REVERSED[s.direction]) for s in steps)
+            steps = tuple(replace(s, direction=s.direction.reversed) for s in steps)
         self.rows = reads.Expand(
             self.rows,
             source,
@@ -112,7 +106,7 @@ class _Lowering:
         """Apply what can be applied now; the rest waits for its variables."""
         waiting = []
         for predicate in filters:
-            if variables_in(predicate) <= self.bound.keys():
+            if variables_in([predicate]) <= self.bound.keys():
                 self.rows = reads.Filter(self.rows, predicate)
             else:
                 waiting.append(predicate)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import EdgeStep, ExpandMode, HopRange
-from omnigraph.ir.walk import walk
+from omnigraph.ir.walk import variables_in
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import DoesNotFit, compare
 from omnigraph.query.pattern_types import PatternTypes, infer_types
@@ -262,15 +262,7 @@ def mentioned(pattern: Pattern) -> set[int]:
     for hop in pattern.hops:
         ids |= {hop.source.id, hop.target.id}
     for predicate in pattern.filters:
-        ids |= variables_in(predicate)
+        ids |= variables_in([predicate])
     for inner in (*pattern.negations, *pattern.optionals):
         ids |= mentioned(inner)
     return ids
-
-
-def variables_in(expression: ex.Expression) -> set[int]:
-    return {
-        node.variable.id
-        for node in walk(expression)
-        if isinstance(node, (ex.PropertyOf, ex.Whole, ex.TypeName))
-    }

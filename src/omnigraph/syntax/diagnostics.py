@@ -1,4 +1,4 @@
-"""Diagnostics about a text: code, span, message and help, rendered with a caret under the span."""
+"""Diagnostics of a text: code, span, message and help, rendered with a caret under the span."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from omnigraph.syntax.source_text import SourceText, Span
 
 # A diagnostic must stay readable when the offending line is a megabyte long.
 _WINDOW = 140
-_MAX_FINDINGS = 50
+_MAX_DIAGNOSTICS = 50
 _MAX_MESSAGE = 600
 
 
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding. `help` says what to do about it."""
+    """One error or warning. `help` says what to do about it."""
 
     code: str
     message: str
@@ -36,7 +36,7 @@ class Diagnostic:
 
 
 class Diagnostics(list[Diagnostic]):
-    """What a pass has found so far; passes go on after an error to find more."""
+    """The diagnostics of a pass so far. A pass continues after an error to find more."""
 
     def error(self, code: str, message: str, span: Span, help: str | None = None) -> None:
         self.append(Diagnostic(code, message, span, help))
@@ -46,7 +46,7 @@ class Diagnostics(list[Diagnostic]):
 
     @property
     def has_errors(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self)
+        return any(diagnostic.severity is Severity.ERROR for diagnostic in self)
 
 
 def render(diagnostic: Diagnostic, source: SourceText) -> str:
@@ -94,8 +94,8 @@ def diagnostic_to_json(diagnostic: Diagnostic, source: SourceText) -> dict[str, 
 def language_error(
     kind: type[LanguageError], diagnostics: Iterable[Diagnostic], source: SourceText
 ) -> LanguageError:
-    """The exception for these findings, in the order of the text, each said once."""
-    ordered = in_text_order(diagnostics)[:_MAX_FINDINGS]
+    """The exception for these diagnostics, in the order of the text and without duplicates."""
+    ordered = in_text_order(diagnostics)[:_MAX_DIAGNOSTICS]
     return kind(
         render_all(ordered, source),
         diagnostics=[diagnostic_to_json(diagnostic, source) for diagnostic in ordered],
@@ -108,7 +108,7 @@ def in_text_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def printable_text(text: str) -> str:
-    """Short, control characters made visible: messages go to terminals and JSON."""
+    """The text shortened, with control characters replaced, for terminals and JSON."""
     shown = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
     return "".join(c if c == "\n" else _printable(c) for c in shown)
 

@@ -1,4 +1,4 @@
-"""A `.lark` grammar as a parser whose failures are diagnostics that say what was expected."""
+"""A parser from a `.lark` grammar. Its syntax errors are diagnostics that say what was expected."""
 
 from __future__ import annotations
 
@@ -15,81 +15,50 @@ from omnigraph.syntax.diagnostics import Diagnostic
 from omnigraph.syntax.grammar_tables import load_or_build
 from omnigraph.syntax.source_text import STRINGS_AND_COMMENTS, SourceText, Span
 
+SyntaxTree = Tree[Token]
+# Called with the text before the error, the text from the error on, and the expected terminals.
+HelpFinder = Callable[[str, str, frozenset[str]], str | None]
+
 MAX_CHARACTERS = 1_048_576
 MAX_NESTING = 64
 
 _BRACKETS = re.compile(rf"{STRINGS_AND_COMMENTS}|[(){{}}\[\]]", re.DOTALL)
-
-
-def check_limits(text: str, code: str) -> Diagnostic | None:
-    """Why this text will not be parsed at all, or None.
-
-    Without it a hostile text could take the process's stack or minutes of its time.
-    """
-    if len(text) > MAX_CHARACTERS:
-        return Diagnostic(
-            code,
-            f"the text has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}",
-            Span(0, 0),
-            "split it into several files",
-        )
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        bracket = found.group()
-        if bracket in "([{":
-            depth += 1
-            if depth > MAX_NESTING:
-                return Diagnostic(
-                    code,
-                    f"brackets are nested deeper than {MAX_NESTING} levels",
-                    Span(found.start(), found.end()),
-                    "split the expression or the block",
-                )
-        elif bracket in ")]}":
-            depth -= 1
-    return None
-
-
-SyntaxTree = Tree[Token]
-# Called with the text before and at the error and what could have stood there instead.
-HelpFinder = Callable[[str, str, frozenset[str]], str | None]
-
 _MAX_SYNTAX_ERRORS = 10
 _MAX_EXPECTED = 6
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarSpec:
-    """What a language says about its grammar beyond the grammar itself."""
+    """The grammar file of a language, and how its syntax errors are described."""
 
     path: Path
     parse_code: str
-    # Terminal -> how a person would call it.
+    # Terminal -> its name in messages.
     terminal_names: Mapping[str, str]
-    # Sets of terminals that are said as one thing ("an expression"), largest first.
+    # Sets of terminals that have one name ("an expression"), largest first.
     groups: tuple[tuple[frozenset[str], str], ...]
-    # Where parsing can start again after an error.
+    # The places where parsing can start again after an error.
     restart: re.Pattern[str]
     find_help: HelpFinder
 
 
 @dataclass(frozen=True, slots=True)
 class ParseResult:
-    """A tree, or the reasons why there is none."""
+    """A syntax tree, or the diagnostics that explain why there is none."""
 
     tree: SyntaxTree | None
     diagnostics: tuple[Diagnostic, ...]
 
 
 class Grammar:
-    """A loaded grammar; safe to share between threads."""
+    """A loaded grammar; threads can share it."""
 
     def __init__(self, spec: GrammarSpec) -> None:
         self._spec = spec
         self._lark = load_or_build(spec.path)
 
     def parse(self, source: SourceText) -> ParseResult:
-        """Parse the whole text; after an error go on at the next declaration to find more."""
+        """Parse the whole text; after an error, continue at the next declaration to find more."""
         too_much = check_limits(source.text, self._spec.parse_code)
         if too_much:
             return ParseResult(None, (too_much,))
@@ -109,7 +78,7 @@ class Grammar:
             restart = self._spec.restart.search(source.text, offset)
             if restart is None:
                 break
-            # Blanks instead of a slice keep every offset true.
+            # Blanks replace the text before, so that offsets stay the same.
             text = " " * restart.start() + source.text[restart.start() :]
             error = self._next_error(text)
         return found
@@ -139,7 +108,7 @@ class Grammar:
         )
 
     def _accepted_before(self, text: str) -> frozenset[str]:
-        """The terminals that can really follow; the state alone lists too many."""
+        """The terminals that can follow here; the set in lark's error contains too many."""
         session = self._lark.parse_interactive(text)
         try:
             for _ in session.iter_parse():
@@ -161,8 +130,37 @@ class Grammar:
         return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def check_limits(text: str, code: str) -> Diagnostic | None:
+    """The reason why this text is not parsed at all, or None.
+
+    Without these limits, a hostile text could exhaust the stack or take minutes to parse.
+    """
+    if len(text) > MAX_CHARACTERS:
+        return Diagnostic(
+            code,
+            f"the text has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}",
+            Span(0, 0),
+            "split it into several files",
+        )
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        bracket = found.group()
+        if bracket in "([{":
+            depth += 1
+            if depth > MAX_NESTING:
+                return Diagnostic(
+                    code,
+                    f"brackets are nested deeper than {MAX_NESTING} levels",
+                    Span(found.start(), found.end()),
+                    "split the expression or the block",
+                )
+        elif bracket in ")]}":
+            depth -= 1
+    return None
+
+
 def misspelt_keyword(rest: str, expected: frozenset[str]) -> str | None:
-    """`did you mean 'return'?` when a word is close to a keyword that could stand there."""
+    """`did you mean 'return'?` when a word is close to a keyword that is expected there."""
     word = re.match(r"[A-Za-z_]+", rest)
     keywords = [terminal.lower() for terminal in expected if terminal.isalpha()]
     close = difflib.get_close_matches(word.group().lower(), keywords, n=1) if word else []

@@ -1,8 +1,8 @@
-"""Parse tables: read from the package when they fit grammar and lark, built otherwise.
+"""Parse tables of a grammar: read from the package, or built when the stored ones do not fit.
 
-Building takes a tenth of a second, which every CLI call would pay. The tables are JSON beside
-the grammar, made by `python -m omnigraph.syntax.grammar_tables`; nothing is written at run time
-and nothing is unpickled.
+Building takes a tenth of a second, which every CLI call would need. The tables are JSON files
+beside the grammars; `python -m omnigraph.syntax.grammar_tables` makes them. Nothing is written at
+run time, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def tables_path(grammar: Path) -> Path:
 
 
 def fits(grammar_text: str) -> str:
-    """Tables are only used with the very grammar and lark release they were made from."""
+    """Identifies grammar and lark release; stored tables are used only when both are the same."""
     digest = hashlib.sha256(grammar_text.encode()).hexdigest()
     return f"lark {lark.__version__} {digest}"
 
@@ -60,7 +60,7 @@ def write_tables(grammar: Path) -> None:
 
 
 def _integer_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
-    # JSON has only string keys; states and memo entries are numbered.
+    # JSON has only string keys, but states and memo entries have numbers.
     return {int(key) if key.isdecimal() else key: value for key, value in pairs}
 
 

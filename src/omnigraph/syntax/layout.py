@@ -1,4 +1,4 @@
-"""Formatted lines and the comments of the text they came from, put together again."""
+"""Text from formatted lines, with the comments of the source put back in their places."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class FormattedLine:
-    """One line of formatted text and where in the source its construct starts."""
+    """One line of formatted text, and the offset in the source where its construct starts."""
 
     text: str
     start: int
     indent: int = 0
-    # A closing line: comments before it belong to the block it closes.
+    # The line closes a block; comments before it belong to that block.
     closes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment of the source. `own_line` when nothing but blanks stands before it."""
+    """A comment of the source. `own_line`: only blanks are before it on its line."""
 
     text: str
     start: int
@@ -53,9 +53,9 @@ def find_comments(source: SourceText) -> list[Comment]:
 
 
 def write_lines(lines: Sequence[FormattedLine], comments: Sequence[Comment] = ()) -> str:
-    """The text of the lines, each comment before the line it preceded or behind its own.
+    """The text of the lines. A comment stays before its line, or at the end of its line.
 
-    No comment is ever lost: what fits nowhere else stands at the end.
+    No comment is lost: one that fits nowhere else is put at the end of the text.
     """
     out: list[str] = []
     waiting = list(comments)
@@ -76,13 +76,13 @@ def write_lines(lines: Sequence[FormattedLine], comments: Sequence[Comment] = ()
 
 
 def _trailing(waiting: list[Comment], following: int | None) -> tuple[list[str], list[Comment]]:
-    """Comments inside or behind this line's construct; a `//` one must come last."""
+    """Comments inside or after this line's construct; a `//` comment must come last."""
     taken = [c for c in waiting if not c.own_line and (following is None or c.start < following)]
     left = [c for c in waiting if c not in taken]
     blocks = [c.text for c in taken if c.text.startswith("/*")]
     tails = [c.text for c in taken if c.text.startswith("//")]
     if len(tails) > 1:
-        # Two line comments on one line would swallow each other.
+        # The second `//` comment would become part of the first.
         tails = ["// " + " ".join(text.removeprefix("//").strip() for text in tails)]
     return blocks + tails, left
 

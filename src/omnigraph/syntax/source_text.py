@@ -1,4 +1,4 @@
-"""Character spans in a source text, and where they are in lines and columns."""
+"""What both languages share about their text: spans, names, comments and literals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 STRINGS_AND_COMMENTS = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)'
 """Matches one string or comment. An unclosed one reaches to the end of the text, because trying
 again after each of them would take quadratic time."""
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_WRITTEN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_MUST_ESCAPE = re.compile(r'[\n\t\r\0"\\]')
+# The widest integer type has 20 digits; a longer number is refused without converting it.
+_MAX_INTEGER_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A text with the name people know it by."""
+    """A text and the name of its file, as diagnostics show it."""
 
     text: str
     file: str
@@ -52,16 +59,8 @@ class SourceText:
         return self.text.rfind("\n", 0, offset) + 1
 
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
-_WRITTEN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", '"': '\\"', "\\": "\\\\"}
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_MUST_ESCAPE = re.compile(r'[\n\t\r\0"\\]')
-# The widest integer type has 20 digits; longer ones would only cost time to convert.
-_MAX_INTEGER_DIGITS = 20
-
-
 def string_value(token: str) -> str:
-    """The text between the quotes; an unknown escape is the escaped character itself."""
+    """The text between the quotes. An unknown escape means the escaped character itself."""
     return _ESCAPE.sub(lambda m: _ESCAPES.get(m.group(1), m.group(1)), token[1:-1])
 
 
@@ -70,12 +69,12 @@ def write_string(value: str) -> str:
 
 
 def integer_value(token: str) -> int | None:
-    """None when no integer type could hold it."""
+    """The integer of a token; None when no integer type can hold it."""
     return int(token) if len(token.lstrip("-0")) <= _MAX_INTEGER_DIGITS else None
 
 
 def float_value(token: str) -> float | None:
-    """None when it is not finite."""
+    """The number of a token; None when it is not finite."""
     value = float(token)
     return value if math.isfinite(value) else None
 
