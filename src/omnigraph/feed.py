@@ -1,16 +1,21 @@
-"""The change feed: commit by commit along first parents, in bounded pages."""
+"""The change feed (`g.changes`): the changes of a branch, commit by commit, in bounded pages.
+
+The feed follows first parents. A cursor is bound to the graph, to the branch's incarnation and to
+the filter. It names the last commit that was read and, inside the next one, the last change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.diff.change import Change, ChangeFilter
 from omnigraph.diff.snapshot_diff import (
-    Position,
+    ChangePosition,
     decode_cursor,
     encode_cursor,
+    filter_json,
     snapshot_changes,
     take,
 )
@@ -22,68 +27,10 @@ from omnigraph.manifest.records import Commit, StoredCommit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 
-_KIND = "changes"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What is read: one incarnation of one branch of one graph, through one filter."""
-
-    graph_id: str
-    incarnation: str
-    wanted: ChangeFilter
-
-    def to_json(self) -> dict[str, Any]:
-        filters = {k: list(v) if v is not None else None for k, v in asdict(self.wanted).items()}
-        return {"graph": self.graph_id, "incarnation": self.incarnation, "filter": filters}
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Everything up to `commit` was seen and, of the step after it, everything up to `inside`.
-
-    `commit` None: nothing yet. `baseline`: the entities of `commit` itself are being handed out.
-    """
-
-    commit: str | None
-    inside: Position | None = None
-    baseline: bool = False
-
-    def moved_to(self, commit: str) -> Standing:
-        return Standing(commit)
-
-    def at(self, position: Position) -> Standing:
-        return replace(self, inside=position)
-
-
-def encode(reading: Reading, standing: Standing) -> str:
-    inside = standing.inside
-    return encode_cursor(
-        _KIND,
-        {
-            **reading.to_json(),
-            "commit": standing.commit,
-            "inside": [str(inside.key), inside.entity_id] if inside else None,
-            "baseline": standing.baseline,
-        },
-    )
-
-
-def decode(cursor: str, reading: Reading) -> Standing:
-    body = decode_cursor(_KIND, cursor)
-    wanted = reading.to_json()
-    if body.get("graph") != wanted["graph"]:
-        raise InvalidArgument("this cursor belongs to another graph")
-    if body.get("incarnation") != wanted["incarnation"]:
-        raise FeedGap(
-            "this cursor belongs to another branch, or to one of this name that was deleted: "
-            "take a new baseline"
-        )
-    if body.get("filter") != wanted["filter"]:
-        raise InvalidArgument("this cursor was made for another filter")
-    inside = body["inside"]
-    position = Position(TableKey.parse(inside[0]), inside[1]) if inside else None
-    return Standing(body["commit"], position, body["baseline"])
+NOW, BEGINNING = "now", "beginning"
+_AFTER = "after:"
+_FEED_CURSOR = "changes"
+_COMMITS_PER_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +40,7 @@ class FeedBlock:
     commit: Commit
     changes: tuple[Change, ...]
     complete: bool
-    """False: the next page goes on with the same commit."""
+    """False: the next page continues with the same commit."""
     baseline: bool = False
 
     @property
@@ -113,7 +60,7 @@ class FeedBlock:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Some blocks and the cursor behind them; `has_more`: ask again at once."""
+    """Some blocks and the cursor behind them; with `has_more` the next page is ready now."""
 
     branch: str
     blocks: tuple[FeedBlock, ...]
@@ -129,14 +76,9 @@ class FeedPage:
         }
 
 
-_COMMITS_PER_PAGE = 1000
-_AFTER = "after:"
-NOW, BEGINNING = "now", "beginning"
-
-
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """Which branch, through which filter, and how much at a time."""
+    """Which branch, which changes of it, and how many in one page."""
 
     branch: str
     wanted: ChangeFilter
@@ -144,53 +86,101 @@ class FeedRequest:
 
 
 def poll(reader: ManifestReader, request: FeedRequest, cursor: str | None, start: str) -> FeedPage:
-    """The changes behind `cursor`; without one, from `start`."""
+    """The changes behind `cursor`; without a cursor, from `start`."""
     feed = _Feed(reader, request)
-    standing = feed.decode(cursor) if cursor is not None else feed.begin(start)
-    return feed.page(standing)
+    position = feed.scope.decode(cursor) if cursor is not None else feed.begin(start)
+    return feed.page(position)
 
 
 def baseline(reader: ManifestReader, request: FeedRequest) -> FeedPage:
-    """The head's entities as inserts; the cursor leads through them and on to what came after.
+    """The entities of the head commit as inserts; the cursor then continues with later commits.
 
-    Both are of one commit, so nothing is missed between them and nothing comes twice.
+    Both start from one commit, so no change is missed between them and none comes twice.
     """
     feed = _Feed(reader, request)
-    return feed.page(Standing(feed.head, baseline=True))
+    return feed.page(_FeedPosition(feed.head, baseline=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedPosition:
+    """Everything up to `commit` was read and, of the commit after it, everything up to `inside`.
+
+    `commit` is None before the first commit. With `baseline`, the entities of `commit` itself are
+    being read.
+    """
+
+    commit: str | None
+    inside: ChangePosition | None = None
+    baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedScope:
+    """What a cursor is bound to: one incarnation of one branch of one graph, and one filter."""
+
+    graph_id: str
+    incarnation: str
+    wanted: ChangeFilter
+
+    def encode(self, position: _FeedPosition) -> str:
+        inside = position.inside
+        return encode_cursor(
+            _FEED_CURSOR,
+            {
+                "graph": self.graph_id,
+                "incarnation": self.incarnation,
+                "filter": filter_json(self.wanted),
+                "commit": position.commit,
+                "inside": [str(inside.key), inside.entity_id] if inside else None,
+                "baseline": position.baseline,
+            },
+        )
+
+    def decode(self, cursor: str) -> _FeedPosition:
+        body = decode_cursor(_FEED_CURSOR, cursor)
+        if body.get("graph") != self.graph_id:
+            raise InvalidArgument("this cursor belongs to another graph")
+        if body.get("incarnation") != self.incarnation:
+            raise FeedGap(
+                "this cursor belongs to another branch, or to a deleted branch of the same name: "
+                "take a new baseline"
+            )
+        if body.get("filter") != filter_json(self.wanted):
+            raise InvalidArgument("this cursor was made for another filter")
+        inside = body["inside"]
+        position = ChangePosition(TableKey.parse(inside[0]), inside[1]) if inside else None
+        return _FeedPosition(body["commit"], position, body["baseline"])
 
 
 class _Feed:
     def __init__(self, reader: ManifestReader, request: FeedRequest) -> None:
         if request.limit < 1:
-            raise InvalidArgument(f"limit is a positive number, got {request.limit!r}")
+            raise InvalidArgument(f"limit must be a positive number, not {request.limit!r}")
         self._request = request
         self._store = reader.store
         ref, state = reader.branch(request.branch)
         self._lineage = Lineage(reader, (state,))
         self.head = state.head_commit_id
         request.wanted.check_types(reader.snapshot(ref, state).catalog)
-        self._reading = Reading(_graph_id(reader, state), ref.incarnation, request.wanted)
+        self.scope = _FeedScope(_graph_id(reader, state), ref.incarnation, request.wanted)
 
-    def decode(self, cursor: str) -> Standing:
-        return decode(cursor, self._reading)
-
-    def begin(self, start: str) -> Standing:
+    def begin(self, start: str) -> _FeedPosition:
         if start == NOW:
-            return Standing(self.head)
+            return _FeedPosition(self.head)
         if start == BEGINNING:
-            return Standing(None)
+            return _FeedPosition(None)
         if not start.startswith(_AFTER):
-            raise InvalidArgument(f"start {start!r} is none of now, beginning, after:<commit id>")
+            raise InvalidArgument(f"start {start!r} is not now, beginning or after:<commit id>")
         commit_id = start.removeprefix(_AFTER)
         if not any(c.commit_id == commit_id for c in self._lineage.first_parents(self.head)):
             raise NotFound(
                 f"no commit {commit_id!r} on branch {self._request.branch!r}", commit=commit_id
             )
-        return Standing(commit_id)
+        return _FeedPosition(commit_id)
 
-    def page(self, standing: Standing) -> FeedPage:
+    def page(self, position: _FeedPosition) -> FeedPage:
         try:
-            return self._page(standing)
+            return self._page(position)
         except FeedGap:
             raise
         except SnapshotReclaimed as error:
@@ -200,74 +190,73 @@ class _Feed:
                 branch=self._request.branch,
             ) from error
 
-    def _page(self, standing: Standing) -> FeedPage:
+    def _page(self, position: _FeedPosition) -> FeedPage:
         blocks: list[FeedBlock] = []
         room = self._request.limit
-        if standing.baseline:
-            assert standing.commit is not None
-            block, standing = self._baseline_block(standing, standing.commit, room)
+        if position.baseline:
+            assert position.commit is not None
+            block, position = self._baseline_block(position, position.commit, room)
             blocks.append(block)
             room -= len(block.changes)
-        waiting = self._waiting(standing) if not standing.baseline else []
-        seen = 0
+        waiting = self._waiting(position) if not position.baseline else []
+        finished = 0
         for stored in waiting[:_COMMITS_PER_PAGE]:
             if room == 0:
                 break
-            block, standing = self._block(stored, standing, room)
-            seen += block.complete
+            block, position = self._block(stored, position, room)
+            finished += block.complete
             if block.changes:
                 blocks.append(block)
             room -= len(block.changes)
-        has_more = standing.baseline or seen < len(waiting)
-        cursor = encode(self._reading, standing)
+        has_more = position.baseline or finished < len(waiting)
+        cursor = self.scope.encode(position)
         return FeedPage(self._request.branch, tuple(blocks), cursor, has_more)
 
-    def _waiting(self, standing: Standing) -> list[StoredCommit]:
-        """Commits after the one that was seen last, oldest first."""
+    def _waiting(self, position: _FeedPosition) -> list[StoredCommit]:
+        """Commits after the one that was read last, oldest first."""
         newest_first: list[StoredCommit] = []
         for stored in self._lineage.first_parents(self.head):
-            if stored.commit_id == standing.commit:
+            if stored.commit_id == position.commit:
                 return newest_first[::-1]
             newest_first.append(stored)
-        if standing.commit is not None:
+        if position.commit is not None:
             raise FeedGap(
-                f"commit {standing.commit} is not in the history of branch "
+                f"commit {position.commit} is not in the history of branch "
                 f"{self._request.branch!r}: take a new baseline",
                 branch=self._request.branch,
             )
         return newest_first[::-1]
 
     def _block(
-        self, stored: StoredCommit, standing: Standing, room: int
-    ) -> tuple[FeedBlock, Standing]:
-        step = self._lineage.step(stored.commit_id)
-        found, more = take(self._changes(step, standing.inside), room)
+        self, stored: StoredCommit, position: _FeedPosition, room: int
+    ) -> tuple[FeedBlock, _FeedPosition]:
+        before, after = self._lineage.step(stored.commit_id)
+        found, more = take(self._changes(before, after, position.inside), room)
         block = FeedBlock(stored.commit, tuple(found), complete=not more)
-        if more:
-            return block, standing.at(_position(found[-1]))
-        return block, standing.moved_to(stored.commit_id)
+        return block, _moved(position, stored.commit_id, block)
 
     def _baseline_block(
-        self, standing: Standing, commit_id: str, room: int
-    ) -> tuple[FeedBlock, Standing]:
+        self, position: _FeedPosition, commit_id: str, room: int
+    ) -> tuple[FeedBlock, _FeedPosition]:
         snapshot = self._lineage.snapshot(commit_id)
-        everything = self._changes((replace(snapshot, tables={}), snapshot), standing.inside)
-        found, more = take(everything, room)
-        block = FeedBlock(
-            self._lineage.commit(commit_id), tuple(found), complete=not more, baseline=True
-        )
-        if more:
-            return block, standing.at(_position(found[-1]))
-        return block, standing.moved_to(commit_id)
+        empty = replace(snapshot, tables={})
+        found, more = take(self._changes(empty, snapshot, position.inside), room)
+        commit = self._lineage.commit(commit_id)
+        block = FeedBlock(commit, tuple(found), complete=not more, baseline=True)
+        return block, _moved(position, commit_id, block)
 
     def _changes(
-        self, sides: tuple[Snapshot, Snapshot], after: Position | None
+        self, before: Snapshot, after: Snapshot, inside: ChangePosition | None
     ) -> Iterator[Change]:
-        return snapshot_changes(self._store, self._lineage, sides, self._request.wanted, after)
+        wanted = self._request.wanted
+        return snapshot_changes(self._store, self._lineage, before, after, wanted, inside)
 
 
-def _position(change: Change) -> Position:
-    return Position(TableKey.parse(f"{change.kind}:{change.type.name}"), change.id)
+def _moved(position: _FeedPosition, commit_id: str, block: FeedBlock) -> _FeedPosition:
+    """The position behind a block of this commit."""
+    if block.complete:
+        return _FeedPosition(commit_id)
+    return replace(position, inside=ChangePosition.of(block.changes[-1]))
 
 
 def _graph_id(reader: ManifestReader, state: BranchState) -> str:

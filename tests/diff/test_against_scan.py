@@ -53,8 +53,8 @@ def test_recorded_ids_equal_a_scan_and_a_diff_applied_gives_the_other_side(
             sides = (graph.snapshot(at=a), graph.snapshot(at=b))
             engine, everything = graph.engine, ChangeFilter()
             lineage = commit_history.lineage(engine, *sides)
-            found = list(snapshot_changes(engine.store, lineage, sides, everything))
-            assert found == list(snapshot_changes(engine.store, None, sides, everything))
+            found = list(snapshot_changes(engine.store, lineage, *sides, everything))
+            assert found == list(snapshot_changes(engine.store, None, *sides, everything))
             rows = {row["id"]: row for row in graph.read("Person", at=a).to_pylist()}
             for change in found:
                 assert rows.pop(change.id, None) == change.before

@@ -125,5 +125,5 @@ def test_over_merges_recorded_ids_equal_a_scan(steps: list[Any]) -> None:
             sides = (graph.snapshot(at=a), graph.snapshot(at=b))
             lineage = commit_history.lineage(graph.engine, *sides)
             store, everything = graph.engine.store, ChangeFilter()
-            found = list(snapshot_changes(store, lineage, sides, everything))
-            assert found == list(snapshot_changes(store, None, sides, everything))
+            found = list(snapshot_changes(store, lineage, *sides, everything))
+            assert found == list(snapshot_changes(store, None, *sides, everything))

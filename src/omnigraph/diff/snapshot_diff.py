@@ -1,4 +1,7 @@
-"""The difference of two snapshots as changes, in stable order, a page at a time."""
+"""The difference of two snapshots as changes, in a stable order, a page at a time (`g.diff`).
+
+The cursor of a page names both commits and the filter, so branches can move between two pages.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tabl
 from omnigraph.diff.entity_rows import (
     AlignedRows,
     ChunkSize,
+    TableAt,
     common_schema,
     images,
     rows_of,
@@ -35,31 +39,77 @@ from omnigraph.writes.row_compare import differing_rows
 _BYTES_AT_ONCE = 8 * 1024 * 1024
 _ROWS_AT_ONCE = 16 * 1024
 
+_DIFF_CURSOR = "diff"
+
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """The last change somebody has seen."""
+class ChangePosition:
+    """The place of one change in the order of a diff; a cursor holds that of the last one read."""
 
     key: TableKey
     entity_id: str
+
+    @staticmethod
+    def of(change: Change) -> ChangePosition:
+        return ChangePosition(TableKey.parse(f"{change.kind}:{change.type.name}"), change.id)
+
+
+def diff_page(
+    store: Store,
+    lineage: Lineage | None,
+    before: Snapshot,
+    after: Snapshot,
+    wanted: ChangeFilter,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ChangePage:
+    """Up to `limit` changes behind `cursor`."""
+    wanted.check_types(before.catalog, after.catalog)
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
+    commits = [before.graph_commit_id, after.graph_commit_id]
+    bound_to = {"commits": commits, "filter": filter_json(wanted)}
+    last_read = None
+    if cursor is not None:
+        body = decode_cursor(_DIFF_CURSOR, cursor)
+        if any(body.get(name) != value for name, value in bound_to.items()):
+            raise InvalidArgument("this cursor was made for another diff or another filter")
+        last_read = ChangePosition(TableKey.parse(body["key"]), body["id"])
+    changes = snapshot_changes(store, lineage, before, after, wanted, last_read)
+    found, more = take(changes, limit)
+    if not more:
+        return ChangePage(found)
+    last = ChangePosition.of(found[-1])
+    place = {"key": str(last.key), "id": last.entity_id}
+    return ChangePage(found, encode_cursor(_DIFF_CURSOR, {**bound_to, **place}))
+
+
+def commits_of(cursor: str) -> tuple[str, str]:
+    """(before, after): the two commits a diff cursor was made for."""
+    before, after = decode_cursor(_DIFF_CURSOR, cursor)["commits"]
+    return str(before), str(after)
 
 
 def snapshot_changes(
     store: Store,
     lineage: Lineage | None,
-    sides: tuple[Snapshot, Snapshot],
+    before: Snapshot,
+    after: Snapshot,
     wanted: ChangeFilter,
-    after: Position | None = None,
+    last_read: ChangePosition | None = None,
 ) -> Iterator[Change]:
-    """What turns the first snapshot into the second; rewritten equal rows never show."""
-    a, b = sides
+    """The changes from one snapshot to the other, those behind `last_read`.
+
+    Only entities whose values differ are changes; a row that was written again is not.
+    """
     with Scratch() as scratch:
-        pairs = [p for p in differing_tables(a, b) if _wanted(p, wanted, after)]
+        pairs = [p for p in differing_tables(before, after) if _is_wanted(p, wanted, last_read)]
         if not pairs:
             return
-        ids = DifferingIds(store, lineage, a, b, scratch)
+        ids = DifferingIds(store, lineage, before, after, scratch)
         for pair in pairs:
-            start = after.entity_id if after is not None and pair.key == after.key else None
+            in_this = last_read is not None and pair.key == last_read.key
+            start = last_read.entity_id if last_read is not None and in_this else None
             size = ChunkSize(store, (pair.before, pair.after), _BYTES_AT_ONCE, _ROWS_AT_ONCE)
             for chunk in ids.chunks(pair, start, size):
                 yield from _table_changes(store, pair, chunk, wanted, size)
@@ -73,8 +123,33 @@ def take(changes: Iterator[Change], limit: int | None) -> tuple[list[Change], bo
     return found[:limit], len(found) > limit
 
 
-def _wanted(pair: TablePair, wanted: ChangeFilter, after: Position | None) -> bool:
-    if after is not None and sort_key(pair.key) < sort_key(after.key):
+def filter_json(wanted: ChangeFilter) -> dict[str, list[str] | None]:
+    """A filter as it stands in cursors."""
+    return {k: list(v) if v is not None else None for k, v in asdict(wanted).items()}
+
+
+def encode_cursor(kind: str, body: dict[str, Any]) -> str:
+    """One printable word."""
+    text = json.dumps({"kind": kind, **body}, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(kind: str, cursor: str) -> dict[str, Any]:
+    """The body of a cursor of this kind; anything else is refused."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        body = json.loads(base64.b64decode(padded.encode("ascii"), b"-_", validate=True))
+        if body.pop("kind") == kind:
+            return dict(body)
+    except (AttributeError, TypeError, ValueError, KeyError, binascii.Error):
+        pass
+    raise InvalidArgument(
+        f"{cursor!r} is not a {kind} cursor: pass a cursor exactly as it was returned"
+    )
+
+
+def _is_wanted(pair: TablePair, wanted: ChangeFilter, last_read: ChangePosition | None) -> bool:
+    if last_read is not None and sort_key(pair.key) < sort_key(last_read.key):
         return False
     return wanted.wants_table(pair.key.kind.value, pair.names)
 
@@ -101,8 +176,8 @@ def _table_changes(
     type_ref = TypeRef(known.entity.identity, known.entity.name)
     found = zip(
         ids.take(where).to_pylist(),
-        _images(pair, before, where, 0),
-        _images(pair, after, where, 1),
+        _images(pair.before, before, where),
+        _images(pair.after, after, where),
         strict=True,
     )
     for entity_id, old, new in found:
@@ -111,74 +186,11 @@ def _table_changes(
 
 
 def _images(
-    pair: TablePair, side: AlignedRows, where: pa.Array, which: int
+    table: TableAt | None, side: AlignedRows, where: pa.Array
 ) -> Iterator[dict[str, object] | None]:
-    table = (pair.before, pair.after)[which]
+    """The entities of one side; None where an entity does not exist."""
     if table is None:
         return iter([None] * len(where))
     rows = images(side.rows.select(table.columns).take(where))
     present = side.present[where.to_numpy()]
     return (row if there else None for row, there in zip(rows, present, strict=True))
-
-
-def encode_cursor(kind: str, body: dict[str, Any]) -> str:
-    text = json.dumps({"kind": kind, **body}, ensure_ascii=False, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decode_cursor(kind: str, cursor: str) -> dict[str, Any]:
-    """The body of a cursor of this kind; anything else is refused."""
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        body = json.loads(base64.b64decode(padded.encode("ascii"), b"-_", validate=True))
-        if body.pop("kind") == kind:
-            return dict(body)
-    except (AttributeError, TypeError, ValueError, KeyError, binascii.Error):
-        pass
-    raise InvalidArgument(f"{cursor!r} is no {kind} cursor: pass one exactly as it was returned")
-
-
-_KIND = "diff"
-
-
-def diff_page(
-    store: Store,
-    lineage: Lineage | None,
-    sides: tuple[Snapshot, Snapshot],
-    wanted: ChangeFilter,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> ChangePage:
-    """Up to `limit` changes after `cursor`."""
-    wanted.check_types(*(side.catalog for side in sides))
-    if limit is not None and limit < 1:
-        raise InvalidArgument(f"limit is a positive number, got {limit!r}")
-    after = _position(cursor, sides, wanted) if cursor is not None else None
-    found, more = take(snapshot_changes(store, lineage, sides, wanted, after), limit)
-    if not more:
-        return ChangePage(found)
-    last = found[-1]
-    key = f"{last.kind}:{last.type.name}"
-    return ChangePage(
-        found, encode_cursor(_KIND, {**_bound_to(sides, wanted), "key": key, "id": last.id})
-    )
-
-
-def commits_of(cursor: str) -> tuple[str, str]:
-    """The two commits a diff cursor was made for."""
-    body = decode_cursor(_KIND, cursor)
-    a, b = body["commits"]
-    return str(a), str(b)
-
-
-def _position(cursor: str, sides: tuple[Snapshot, Snapshot], wanted: ChangeFilter) -> Position:
-    body = decode_cursor(_KIND, cursor)
-    bound = _bound_to(sides, wanted)
-    if any(body.get(name) != value for name, value in bound.items()):
-        raise InvalidArgument("this cursor was made for another diff or another filter")
-    return Position(TableKey.parse(body["key"]), body["id"])
-
-
-def _bound_to(sides: tuple[Snapshot, Snapshot], wanted: ChangeFilter) -> dict[str, Any]:
-    filters = {k: list(v) if v is not None else None for k, v in asdict(wanted).items()}
-    return {"commits": [side.graph_commit_id for side in sides], "filter": filters}

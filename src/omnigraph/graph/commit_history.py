@@ -20,9 +20,9 @@ def diff(
     """`before` images are of `a`, `after` images of `b`."""
     if cursor is not None:
         a, b = commits_of(cursor)
-    sides = (_resolve(engine, a), _resolve(engine, b))
-    graph = lineage(engine, *sides)
-    return diff_page(engine.store, graph, sides, wanted, limit, cursor)
+    before, after = _resolve(engine, a), _resolve(engine, b)
+    graph = lineage(engine, before, after)
+    return diff_page(engine.store, graph, before, after, wanted, limit, cursor)
 
 
 def commit_changes(
@@ -30,7 +30,8 @@ def commit_changes(
 ) -> ChangePage:
     """What a commit changed against its first parent."""
     graph = lineage(engine, _resolve(engine, commit_id))
-    return diff_page(engine.store, graph, graph.step(commit_id), wanted, limit, cursor)
+    before, after = graph.step(commit_id)
+    return diff_page(engine.store, graph, before, after, wanted, limit, cursor)
 
 
 def _resolve(engine: Engine, target: str) -> Snapshot:
