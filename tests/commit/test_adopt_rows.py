@@ -15,11 +15,11 @@ from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.staging.written_fragments import write_rows, write_target
+from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, Settings, WriteSettings
 from omnigraph.values.identifiers import node_table
-from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 from omnigraph_testing.invariants import assert_at_rest
 

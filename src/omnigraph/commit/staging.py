@@ -17,12 +17,12 @@ from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_with
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
 from omnigraph.lance_store.staging.written_fragments import stage_adoption
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.changed_ids import ChangedIds, ChangeList, Op, record_ids
 from omnigraph.manifest.publication import TableMove
 from omnigraph.manifest.records import StoredCommit, TableChanges, TablePin
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.changed_ids import ChangedIds, ChangeList, Op, record_ids
 from omnigraph.writes.changeset import (
     AdoptCompaction,
     AdoptIndexes,

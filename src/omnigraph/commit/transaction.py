@@ -43,6 +43,7 @@ from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.changed_ids import ChangedIds
 from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
@@ -50,7 +51,6 @@ from omnigraph.manifest.records import BranchRef, Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
-from omnigraph.writes.changed_ids import ChangedIds
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
 logger = logging.getLogger(__name__)

@@ -27,11 +27,11 @@ from omnigraph.errors import SnapshotReclaimed
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.changed_ids import recorded_id_batches
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.records import Commit, TableChanges
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.changed_ids import recorded_id_batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.write_tables import LoadTableWriter
+from omnigraph.manifest.changed_ids import recorded_ids
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
-from omnigraph.writes.changed_ids import recorded_ids
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 _COMMITS_LOOKED_AT = 1000

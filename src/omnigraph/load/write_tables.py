@@ -17,10 +17,10 @@ from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable, in_chunks
+from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows
 from omnigraph.writes.row_compare import Mask, differing_rows
 

@@ -38,12 +38,12 @@ from omnigraph.lance_store.store import Dataset, Store, head_version
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.garbage import Retention
 from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.changed_ids import ChangedIds, recorded_ids
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, PinChange, TableChanges, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.indexes import IndexKind
-from omnigraph.writes.changed_ids import ChangedIds, recorded_ids
 from omnigraph.writes.row_compare import differing_rows
 
 _KEPT = 100

@@ -26,6 +26,7 @@ from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.snapshot_diff import take
 from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.changed_ids import ChangeListWriter, Op, record_ids
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.lineage import Lineage, best_common_ancestors, only_theirs, require_common
@@ -49,7 +50,6 @@ from omnigraph.merge.tables import MergeStorage, SideContent, Sides, SideTable, 
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.changed_ids import ChangeListWriter, Op, record_ids
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
 logger = logging.getLogger(__name__)

@@ -24,13 +24,13 @@ from omnigraph.integrity.stored_image import TableDelta
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.tables import TableMerge
 from omnigraph.merge.three_way import MergedRows
 from omnigraph.values.known_names import LOCAL
-from omnigraph.writes.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
 from omnigraph.writes.row_compare import Mask
 

@@ -23,6 +23,7 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
 from omnigraph.lance_store.reads.row_lookup import find_sorted
 from omnigraph.lance_store.staging.written_fragments import write_to
+from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import EmbeddingSettings
@@ -40,7 +41,6 @@ from omnigraph.vectors.vector_requests import (
     ThreadRequests,
     VectorRequests,
 )
-from omnigraph.writes.changed_ids import ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 _LOOKUP = 500

@@ -14,12 +14,12 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.changed_ids import recorded_ids
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.scalars import VectorType
-from omnigraph.writes.changed_ids import recorded_ids
 
 OPERATION = "embed"
 """What the commits of an embedding run are called."""

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument
+from omnigraph.manifest.changed_ids import ChangeList
 from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import BuiltIndex
-from omnigraph.writes.changed_ids import ChangeList
 
 
 @dataclass(frozen=True, slots=True)

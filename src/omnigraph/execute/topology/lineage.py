@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.execute.topology.id_changes import IdChanges
+from omnigraph.manifest.changed_ids import recorded_id_sets
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges, TablePin
-from omnigraph.writes.changed_ids import recorded_id_sets
 
 _STEPS = 4096
 

@@ -24,11 +24,11 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.load.prepare_rows import PLACE, file_and_line, place_of
 from omnigraph.load.prepared import PreparedInput, PreparedTable
 from omnigraph.load.write_tables import LoadTableWriter, adopt, differing
+from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.spark.load.load_tasks import Lines, TaskResult, WrittenRows, decode_lines, shifted
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import BlobType
-from omnigraph.writes.changed_ids import ChangeListWriter, Op
 from omnigraph.writes.changeset import AdoptRows
 
 
