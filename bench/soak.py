@@ -28,7 +28,7 @@ def run(scale: str) -> None:
 
 
 def _ages(done: SoakReport) -> list[Figure]:
-    start, end = done.pulses
+    start, end = done.measurements
     figures = []
     for name in start:
         (old_start, new_start), (old_end, new_end) = start[name], end[name]

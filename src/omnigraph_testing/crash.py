@@ -1,4 +1,8 @@
-"""Run a workload in a process of its own: kill it, stop it, or let a failpoint do that."""
+"""Run a workload in a child process that a test, or a failpoint, kills or stops.
+
+The child is `python -m omnigraph_testing.crash`. It inherits PYTHONPATH and the interpreter, so it
+imports the same checkout as the test.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Report = Callable[[Any], None]
 
 
 class Child:
-    """A running workload; what it reported before its end is what it acknowledged."""
+    """A running workload. Its reports are what it acknowledged."""
 
     def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
         self.process = process
@@ -29,13 +33,13 @@ class Child:
         self._reader.start()
 
     def wait_for_report(self, timeout: float = 60) -> Any:
-        """The next report, as soon as it is there."""
+        """Wait for the next report."""
         line = self._lines.get(timeout=timeout)
         assert line is not None, f"the workload ended: {self._stderr()}"
         return json.loads(line)
 
     def reports_so_far(self) -> list[Any]:
-        """What was reported and nobody asked for yet; does not wait."""
+        """The reports that were not read yet. Does not wait."""
         reports = []
         with suppress(queue.Empty):
             while (line := self._lines.get_nowait()) is not None:
@@ -45,12 +49,12 @@ class Child:
         return reports
 
     def finish(self, timeout: float = 120) -> tuple[int, list[Any], str]:
-        """(exit code, the reports nobody waited for, stderr); killed means a negative code."""
+        """(exit code, the reports that were not read yet, stderr). A kill gives a negative code."""
         code = self.process.wait(timeout)
         self._reader.join(timeout)
         reports = []
         while (line := self._lines.get()) is not None:
-            # A kill may cut the last line short: it was never acknowledged as a whole.
+            # A kill may cut the last line. Such a report was not acknowledged.
             if line.endswith("\n"):
                 reports.append(json.loads(line))
         return code, reports, self._stderr()
@@ -98,7 +102,7 @@ def start(
 
 
 def _main() -> None:
-    # A suite started in the background of a shell hands down that interrupts are ignored.
+    # A shell that starts the suite in the background makes children ignore interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     module, _, function = sys.argv[1].partition(":")
     workload = getattr(importlib.import_module(module), function)

@@ -1,6 +1,6 @@
-"""The conformance suite: cases as text files that every executor must answer alike.
+"""The conformance suite: cases in text files, with one answer that every executor must give.
 
-A file is one graph and the cases about it:
+A file has one graph and its cases:
 
     // what the file is about
     schema
@@ -18,8 +18,8 @@ A file is one graph and the cases about it:
     -> p.name | p.age
     ["Ada", 36]
 
-After `->` come the columns and then one JSON array per row, in order; or `-> error <code>`: the
-code of the error, or of one of its findings (`T7`).
+After `->` come the columns, then one JSON array per row, in order. `-> error <code>` expects an
+error: its code, or the code of one of its findings (`T7`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.query.compiler import compile_query
 from omnigraph.values.temporal import write_moment
 from omnigraph_testing.graph_data import GraphData, data_lines
-from omnigraph_testing.reference_executor import evaluate
+from omnigraph_testing.reference.executor import evaluate
 
 Answer = tuple[Sequence[str], Sequence[Mapping[str, Any]]]
 Run = Callable[[GraphData, str, Mapping[str, Any]], Answer]
@@ -48,7 +48,7 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class ConformanceCase:
-    """One query over one graph and what must come out."""
+    """One query over one graph, with the expected answer."""
 
     file: Path
     title: str
@@ -110,7 +110,7 @@ def _read_case(path: Path, graph: GraphData, block: str) -> ConformanceCase:
 def run_reference(graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
     """The reference evaluator as an executor."""
     compiled = compile_query(source, graph.catalog)
-    assert compiled.plan is not None, "a conformance case reads"
+    assert compiled.plan is not None, "a conformance case must be a read query"
     bound = compiled.bind(parameters)
     return evaluate(compiled.plan, graph.catalog, graph.nodes, graph.edges, bound)
 
@@ -145,7 +145,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A result value as JSON has it; moments without a zone are UTC."""
+    """A result value in its JSON form. Moments without a zone are UTC."""
     match value:
         case dt.datetime():
             return write_moment(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
@@ -160,7 +160,7 @@ def plain(value: Any) -> Any:
 
 
 def same_value(expected: Any, actual: Any) -> bool:
-    """Equal in type and value; floats as far as the order of summing can change them."""
+    """Equal in type and value. Floats may differ as much as the order of a sum changes them."""
     match expected:
         case float():
             return type(actual) is float and math.isclose(

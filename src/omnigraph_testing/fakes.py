@@ -1,4 +1,4 @@
-"""A clock and control files that a test owns: no waiting, no disk."""
+"""A clock and control files in memory: a test sets the time and never waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from omnigraph.lance_store.objects.control_files import StoredFile
 
 
 class FakeClock:
-    """Time and ids that a test can foresee."""
+    """A clock with predictable times and ids."""
 
     def __init__(self) -> None:
         self.now = 1_000_000
@@ -31,7 +31,7 @@ class FakeClock:
 
 
 class FakeFiles:
-    """Control files in a dict; holders die when the test says so."""
+    """Control files in a dict. A test says which holders are dead."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -73,4 +73,4 @@ class FakeFiles:
             self.delete(key)
 
     def remove_empty_folders(self, prefix: str) -> None:
-        """There are none."""
+        """A dict has no folders."""

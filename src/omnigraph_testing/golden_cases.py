@@ -1,4 +1,4 @@
-"""Golden cases as text files: a title, an input, what must come out.
+"""Golden cases in text files: a title, an input, the expected output.
 
     # title
     input …
@@ -6,7 +6,7 @@
     expected output …
     ===
 
-Run the tests with `OMNIGRAPH_UPDATE_GOLDEN=1` to write what comes out now; then read the diff.
+Run the tests with `OMNIGRAPH_UPDATE_GOLDEN=1` to write the current output; then read the diff.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _read_case(path: Path, block: str) -> GoldenCase:
 
 
 def write_case(case: GoldenCase, actual: str) -> None:
-    """Put `actual` into the file as what is expected from now on."""
+    """Write `actual` into the file as the expected output."""
     blocks = [
         f"# {c.title}\n{c.source}{_BETWEEN}{actual if c.title == case.title else c.expected}"
         for c in read_cases(case.file)
@@ -63,7 +63,7 @@ def write_case(case: GoldenCase, actual: str) -> None:
 
 
 def check_case(case: GoldenCase, produce: Callable[[str], str]) -> None:
-    """Compare, or write when updating."""
+    """Compare the output with the file, or write it when updating."""
     actual = produce(case.source).strip("\n")
     if UPDATE and actual != case.expected:
         write_case(case, actual)

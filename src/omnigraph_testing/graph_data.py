@@ -1,4 +1,4 @@
-"""A small graph as data: schema text and load-format lines in, typed rows out."""
+"""A small graph as data: schema text and lines of the load format, read into typed rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Tables = dict[str, dict[str, dict[str, Any]]]
 class GraphData:
     """A schema and the entities of one graph, in the load format.
 
-    Entities without a key or an explicit id get one from their place, so that every executor
-    sees the same ids.
+    Entities without a key or an explicit id get an id from their line number, so that every
+    executor sees the same ids.
     """
 
     schema: str
@@ -51,7 +51,7 @@ class GraphData:
         return {edge.name: self.tables[edge.name] for edge in self.catalog.edges}
 
     def edits(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """What `Graph.apply` takes to hold this graph."""
+        """The argument of `Graph.apply` that writes this graph."""
         return {
             name: {"insert": [dict(row) for row in rows.values()]}
             for name, rows in self.tables.items()
@@ -85,5 +85,5 @@ def typed(value: Any, kind: ValueType, *, nullable: bool = True) -> Any:
 
 
 def data_lines(text: Iterable[str]) -> tuple[str, ...]:
-    """The entities of a load file: no blank lines, no comments."""
+    """The lines of a load file without blank lines and comments."""
     return tuple(line for line in text if line.strip() and not line.startswith("//"))

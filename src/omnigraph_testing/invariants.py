@@ -1,4 +1,4 @@
-"""What must hold for every graph at rest, checked from the outside."""
+"""Checks that every graph must pass when no operation is running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.manifest.layout import RECOVERY
 
 
 def content(graph: Graph, branch: str = "main", at: str | None = None) -> dict[str, Any]:
-    """Type name -> id -> row, empty types left out: the shape of the model graph."""
+    """Type name -> id -> row, without empty types. The model graph has the same shape."""
     snapshot = graph.snapshot(branch, at=at)
     found = {}
     for key in snapshot.tables:
@@ -23,7 +23,7 @@ def content(graph: Graph, branch: str = "main", at: str | None = None) -> dict[s
 
 
 def assert_at_rest(graph: Graph) -> None:
-    """No intent is left, every owned HEAD is its pin, counts and history are coherent."""
+    """No intent is left, every owned HEAD equals its pin, row counts and history agree."""
     engine = graph.engine
     assert engine.store.files.list(RECOVERY) == [], "intents are left over"
     for branch in graph.branches.list():
@@ -42,7 +42,7 @@ def assert_at_rest(graph: Graph) -> None:
 
 
 def assert_linear_history(graph: Graph, branch: str) -> None:
-    """First parents form one chain to the first commit, each later than its parent."""
+    """First parents form one chain to the first commit. Each commit is later than its parent."""
     commits = graph.commits.list(branch, limit=None)
     for child, parent in itertools.pairwise(commits):
         assert child.parent_commit_id == parent.graph_commit_id

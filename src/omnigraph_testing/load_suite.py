@@ -1,6 +1,6 @@
-"""What every load engine must do, as data: bad inputs with their places.
+"""The cases that every load engine must pass: bad inputs with their errors, good ones with results.
 
-`check_bad` runs one case against an engine, given as the value of `engine=`.
+`check_bad` and `check_good` run one case with an engine, given as the value of `engine=`.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ _HOME = '{"edge":"LivesIn","from":"%s","to":"[\\"at\\",\\"1\\"]"}'
 
 @dataclass(frozen=True)
 class BadInput:
-    """Files that must be refused: the error, and what its message says."""
+    """Files that a load must refuse, with the error and its message."""
 
     name: str
     files: Mapping[str, bytes]
     message: str
-    """A regular expression; `F` stands for the path of the (first) file."""
+    """A regular expression. `F` stands for the path of the first file."""
     error: type[OmnigraphError] = ValidationFailed
     mode: str = "append"
     type: str | None = None
@@ -99,8 +99,8 @@ def _lines(name: str, text: str, message: str, **more: object) -> BadInput:
     return BadInput(name, {"in.ndjson": text.encode()}, message, **more)  # type: ignore[arg-type]
 
 
-def _parquet(name: str, column: str, values: pa.Array) -> BadInput:
-    """Good first values, then one that no calendar has."""
+def _bad_parquet(name: str, column: str, values: pa.Array) -> BadInput:
+    """Parquet with valid values and a last one outside of the calendar."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"name": [f"p{n}" for n in range(len(values))], column: values}), sink)
     message = f"F:{len(values)}: Person 'p1': '{column}' is outside the years 1 to 9999"
@@ -260,8 +260,8 @@ BAD_FILES = (
     ),
     BadInput("no gzip", {"in.ndjson.gz": b"rubbish"}, "F: .*gzip", InvalidArgument),
     BadInput("no Parquet", {"Person.parquet": b"rubbish" * 9}, "F: .*Parquet", InvalidArgument),
-    _parquet("days", "born", pa.array([0, 2_932_897], pa.int32()).view(pa.date32())),
-    _parquet("moments", "joined", pa.array([0, 2**62], pa.timestamp("us"))),
+    _bad_parquet("days", "born", pa.array([0, 2_932_897], pa.int32()).view(pa.date32())),
+    _bad_parquet("moments", "joined", pa.array([0, 2**62], pa.timestamp("us"))),
     BadInput("unknown kind", {"in.xlsx": b"x"}, "F: unknown kind", InvalidArgument),
     BadInput("unknown stem", {"Nobody.csv": b"name\nx\n"}, "F: no type 'Nobody'", InvalidArgument),
     BadInput("empty CSV", {"Person.csv": b""}, "F:1: .*empty", InvalidArgument),
@@ -299,7 +299,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> OmnigraphError:
-    """The right error with the right place, and the graph as it was."""
+    """The load raises the right error at the right place, and does not change the graph."""
     before = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
     paths = write_files(folder / "in", case.files)
     found = _refusal(graph, paths, case, engine)
@@ -317,3 +317,106 @@ def _refusal(graph: Graph, paths: list[Path], case: BadInput, engine: str) -> Om
     except OmnigraphError as error:
         return error
     return None
+
+
+@dataclass(frozen=True)
+class GoodInput:
+    """Files that load, with the lines that the export gains and loses."""
+
+    name: str
+    files: Mapping[str, bytes]
+    mode: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def _parquet_file(columns: Mapping[str, list[object]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(dict(columns)), sink)
+    return sink.getvalue()
+
+
+_X = '{"type":"Person","data":{"name":"x","age":7,"big":"77","born":18262,"vec":[1,2]}}'
+_X_OUT = (
+    '{"type":"Person","data":{"name":"x","age":7,"big":77,"born":"2020-01-01","vec":[1.0,2.0]}}'
+)
+_LIVES = '{"edge":"LivesIn","from":"x","to":"[\\"at\\",\\"1\\"]","data":{"id":"l3"}}'
+_TASKS = r"""
+{"type":"Task","data":{"title":"a"}}
+{"type":"Task","data":{"title":"b","points":null,"due":null}}
+{"type":"Task","data":{"title":"c","p\u006fints":null,"state":"done"}}
+{"type":"Task","data":{"title":"d \"points\"","points":5}}
+{"type":"Task","data":{"title":"e \"points\""}}
+{ "data":{"title":"f","points":null},"type":"Task"}
+{ "data":{"title":"g"},"type":"Task"}
+"""
+_TASKS_OUT = tuple(
+    f'{{"type":"Task","data":{{"title":"{title}","state":"{state}","points":{points},"due":{due}}}}}'
+    for title, state, points, due in (
+        ("a", "open", "3", '"2030-01-01"'),
+        ("b", "open", "null", "null"),
+        ("c", "done", "null", '"2030-01-01"'),
+        (r"d \"points\"", "open", "5", '"2030-01-01"'),
+        (r"e \"points\"", "open", "3", '"2030-01-01"'),
+        ("f", "open", "null", '"2030-01-01"'),
+        ("g", "open", "3", '"2030-01-01"'),
+    )
+)
+_ADA = '{"type":"Person","data":{"name":"ada","age":36,"code":"A"}}'
+_ADA_2 = '{"type":"Person","data":{"name":"ada","age":37}}'
+
+GOOD_INPUTS = (
+    GoodInput("defaults", {"in.ndjson": _TASKS.encode()}, "append", _TASKS_OUT),
+    GoodInput(
+        "defaults of tables",
+        {
+            "Task.csv": b"title,points\na,3\n",
+            "Task.1.csv": b"title,points,due\nb,,\n",
+            "Task.2.parquet": _parquet_file({"title": ["g"]}),
+        },
+        "append",
+        (_TASKS_OUT[0], _TASKS_OUT[1], _TASKS_OUT[6]),
+    ),
+    GoodInput("append", {"in.ndjson": f"{_LIVES}\n{_X}\n".encode()}, "append", (_X_OUT, _LIVES)),
+    GoodInput(
+        "gzip, BOM, comments, CRLF",
+        {
+            "in.ndjson.gz": gzip.compress(f"\ufeff// c\r\n\r\n{_X}\r\n{_LIVES}".encode()),
+            "empty.ndjson": b"",
+        },
+        "append",
+        (_X_OUT, _LIVES),
+    ),
+    GoodInput(
+        "merge",
+        {"a.ndjson": f"{_X}\n{_ADA}\n{_LIVES}".encode(), "b.ndjson": f"{_ADA_2}\n".encode()},
+        "merge",
+        (_X_OUT, _LIVES, _ADA_2),
+        (_ADA,),
+    ),
+    GoodInput("merge of the same", {"in.ndjson": BASE.encode()}, "merge"),
+    GoodInput(
+        "overwrite cascades",
+        {"in.ndjson": b'{"type":"Person","data":{"name":"bob"}}'},
+        "overwrite",
+        (),
+        (_ADA, BASE.splitlines()[3], BASE.splitlines()[5]),
+    ),
+    GoodInput(
+        "CSV",
+        {
+            "Person.csv": b'name,age,big,born,vec\nx,7,77,2020-01-01,"[1,2]"\n',
+            "LivesIn.csv": b'id,from,to\nl3,x,"[""at"",""1""]"\n',
+        },
+        "append",
+        (_X_OUT, _LIVES),
+    ),
+)
+
+
+def check_good(graph: Graph, folder: Path, case: GoodInput, engine: str) -> None:
+    """The export changes exactly as the case says."""
+    before = exported(graph).splitlines()
+    graph.load(write_files(folder / "in", case.files), case.mode, engine=engine)
+    after = exported(graph).splitlines()
+    assert sorted(after) == sorted([*(set(before) - set(case.removed)), *case.added])

@@ -1,4 +1,4 @@
-"""Merging as it should be, over dicts: all ancestors computed, entities looked at singly."""
+"""A model of merges, in dicts: it computes all ancestors and merges entity by entity."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Entity = tuple[str, str]
 """Type name and id."""
 Content = dict[Entity, Row]
 Found = tuple[str, str | None, str]
-"""Entity id, property, kind of conflict."""
+"""(entity id, property, kind of conflict)."""
 
 
 class Disputed:
-    """A value about which ancestors disagree: equal to nothing."""
+    """A value about which ancestors disagree. It is equal to no other value."""
 
 
 @dataclass(frozen=True)
 class ModelCommit:
-    """A commit with its whole content."""
+    """A commit with a full copy of its content."""
 
     parents: tuple[str, ...]
     content: Content
@@ -42,7 +42,7 @@ class ModelHistory:
         return self.commits[self.heads[branch]].content
 
     def ancestors(self, name: str) -> set[str]:
-        """With the commit itself."""
+        """All ancestors of a commit, and the commit itself."""
         found: set[str] = set()
         waiting = [name]
         while waiting:
@@ -68,7 +68,7 @@ class ModelHistory:
         return content
 
     def merge(self, ours: str, theirs: str, strategy: str) -> tuple[Content, list[Found]]:
-        """The content after merging branch `theirs` into `ours`, and what was in conflict."""
+        """The content after a merge of branch `theirs` into `ours`, and its conflicts."""
         a, b = self.heads[ours], self.heads[theirs]
         base = self.base_content((a,), b)
         return merge_contents(base, self.content(ours), self.content(theirs), strategy)
@@ -77,7 +77,7 @@ class ModelHistory:
 def merge_contents(
     base: Content, ours: Content, theirs: Content, strategy: str
 ) -> tuple[Content, list[Found]]:
-    """Conflicts go to `strategy`, which is ours, theirs or (the same as ours) fail."""
+    """`strategy` decides conflicts: ours, theirs, or fail, which keeps ours."""
     merged: Content = {}
     conflicts: list[Found] = []
     for entity in _entities(base, ours, theirs):
@@ -89,7 +89,7 @@ def merge_contents(
 
 
 def merge_open(base: Content, ours: Content, theirs: Content) -> Content:
-    """Merge two ancestors; what they disagree about stays disputed."""
+    """Merge two ancestors. A value about which they disagree becomes `Disputed`."""
     merged: Content = {}
     for entity in _entities(base, ours, theirs):
         mine, yours = ours.get(entity), theirs.get(entity)
@@ -105,7 +105,7 @@ def merge_open(base: Content, ours: Content, theirs: Content) -> Content:
 
 
 def orphans(content: Content, edge_types: Iterable[str], node_type: str) -> list[Found]:
-    """Edges in the content whose ends are not."""
+    """Edges whose end nodes are not in the content."""
     return [
         (entity_id, None, "OrphanEdge")
         for (type_name, entity_id), row in content.items()

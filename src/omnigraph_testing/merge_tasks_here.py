@@ -1,4 +1,4 @@
-"""Merges on the Spark engine without a JVM: plans and tasks are pickled, and run right here."""
+"""Merges with the Spark engine but without a JVM: tasks are pickled and run in this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from omnigraph.values.known_names import SPARK
 
 @contextmanager
 def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
-    """Every merge takes the engine for workers, in tasks of so many ids; how many each wave had."""
+    """Every merge uses the Spark engine. Yields a list of the number of tasks of each wave."""
     waves: list[int] = []
     to_workers = spark_merge.SparkMerger.engine
 

@@ -1,4 +1,4 @@
-"""An in-memory reference graph: dicts, obviously right, slow."""
+"""A model of a graph with branches, in dicts. State machine tests compare graphs with it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Content = dict[str, dict[str, dict[str, Any]]]
-"""type name -> entity id -> row."""
+"""Type name -> entity id -> row."""
 
 
 @dataclass
 class ModelGraph:
-    """Branches, tags and every committed state, kept whole."""
+    """Branches, tags and a full copy of every committed state."""
 
     branches: dict[str, Content] = field(default_factory=lambda: {"main": {}})
     heads: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class ModelGraph:
         upserts: Mapping[str, dict[str, Any]],
         deletes: frozenset[str] = frozenset(),
     ) -> Content:
-        """What the branch would hold after this change; the model itself is not changed."""
+        """The content of the branch after this change. The model itself does not change."""
         content = copy.deepcopy(self.branches[branch])
         rows = content.setdefault(type_name, {})
         rows.update({i: dict(row) for i, row in upserts.items()})

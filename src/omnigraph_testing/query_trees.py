@@ -1,4 +1,4 @@
-"""Hypothesis strategies for query syntax trees that have a text."""
+"""Hypothesis strategies for query syntax trees that can be written as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _is_number(expression: ast.Expr) -> bool:
 
 
 def expressions(bare: bool) -> st.SearchStrategy[ast.Expr]:
-    """Any expression; bare words only where they can be read back."""
+    """Any expression. `bare` allows bare words, which not every place can read back."""
     leaves: st.SearchStrategy[ast.Expr] = st.one_of(
         st.builds(ast.LiteralExpr, values),
         st.builds(ast.VariableExpr, identifiers),

@@ -1,17 +1,239 @@
-"""Random well-typed read queries as text, over a random graph."""
+"""Hypothesis strategies: random well-typed read queries as text, over random graphs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from hypothesis import strategies as st
 
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.syntax.source_text import write_literal
 from omnigraph_testing.graph_data import GraphData
-from omnigraph_testing.random_expressions import COMPARABLE, FAMILY, Known, Writer
-from omnigraph_testing.strategies import VECTORS, graphs
+from omnigraph_testing.random_graphs import COLUMNS, VECTORS, graphs
+
+FAMILY = {
+    "s": "text",
+    "t": "text",
+    "e": "text",
+    "i": "integer",
+    "l": "integer",
+    "u": "integer",
+    "f": "float",
+    "h": "float",
+    "b": "bool",
+    "d": "date",
+    "m": "moment",
+    "ls": "texts",
+    "li": "integers",
+    "v": "vector",
+}
+_COMPARED = sorted(set(FAMILY.values()) - {"vector"})
+COMPARABLE = ("text", "integer", "float", "bool", "date", "moment")
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+_LITERALS: dict[str, tuple[Any, ...]] = {
+    "text": COLUMNS["s"][1],
+    "integer": (0, 1, 2, 7, 3_000_000_000),
+    "float": (0.0, 0.25, 2.0, 1.8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeVariable:
+    """A variable in scope. A path has no types."""
+
+    name: str
+    kind: str
+    types: tuple[str, ...]
+
+
+@dataclass
+class QueryWriter:
+    """Draws the parts of one query and collects its parameters."""
+
+    draw: st.DrawFn
+    catalog: Catalog
+    scope: list[ScopeVariable] = field(default_factory=list)
+    parameters: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return self.draw(st.sampled_from(options))
+
+    def chance(self, one_in: int) -> bool:
+        """True once in `one_in` draws. Hypothesis shrinks to False."""
+        return bool(self.draw(st.integers(1, one_in)) == one_in)
+
+    def columns(self, variable: ScopeVariable) -> list[str]:
+        """Properties that every type of the variable has."""
+        owners = [self.catalog.resolve(name) for name in variable.types]
+        shared = [{p.name for p in owner.properties} for owner in owners]
+        return sorted(set.intersection(*shared) & COLUMNS.keys()) if shared else []
+
+    def properties(self, families: Sequence[str]) -> list[tuple[str, str]]:
+        """`$x.p` and its column name, for every property in scope of these families."""
+        return [
+            (f"${known.name}.{column}", column)
+            for known in self.scope
+            for column in self.columns(known)
+            if FAMILY[column] in families
+        ]
+
+    def value(self, family: str, depth: int = 1) -> str:
+        """An expression of this family. Mostly a property, if the scope has one."""
+        found = self.properties([family])
+        plain = self.pick(found)[0] if found else None
+        if depth > 0 and family in _COMPOSED and (plain is None or self.chance(3)):
+            return _COMPOSED[family](self, depth - 1)
+        return plain or self.literal(family)
+
+    def literal(self, family: str) -> str:
+        if family in _LITERALS:
+            return write_literal(self.pick(_LITERALS[family]))
+        return _WRITTEN[family](self)
+
+    def literal_for(self, column: str) -> str:
+        """A literal or parameter of exactly the column's type, with a value that occurs."""
+        kind, values = COLUMNS[column]
+        if self.chance(4):
+            name = f"v{len(self.parameters)}"
+            value = None if self.chance(5) else self.pick(values)
+            bare = "String?" if kind.startswith("enum") else kind.rstrip("?") + "?"
+            self.parameters[name] = (bare, value)
+            return f"${name}"
+        return _literal_text(self.pick(values))
+
+    def condition(self, depth: int = 2) -> str:
+        """A predicate: true, false or unknown for every row."""
+        if depth > 0 and self.chance(3):
+            return self._connected(depth - 1)
+        found = self.properties(_COMPARED)
+        if not found:
+            entity = self.pick([known.name for known in self.scope if known.kind != "path"])
+            return f"${entity}.id {self.pick(_COMPARISONS)} {self.literal('text')}"
+        text, column = self.pick(found)
+        family = FAMILY[column]
+        if self.chance(5):
+            return f"{text} is {self.pick(['', 'not '])}null"
+        if family in ("texts", "integers"):
+            return self._about_list(text, column, family)
+        if column in ("s", "t") and self.chance(4):
+            return self._text_predicate(text)
+        if family == "text" and self.chance(3):
+            return f"{text} {self.pick(['contains', 'starts_with'])} {self.literal('text')}"
+        if family == "bool" and self.chance(2):
+            return str(text)
+        if self.chance(4):
+            return self._membership(text, column)
+        if self.chance(3):
+            operand = self.value(family)
+            return f"{self.value(family)} {self.pick(_COMPARISONS)} {operand}"
+        return f"{text} {self.pick(_COMPARISONS)} {self.literal_for(column)}"
+
+    def clause(self, depth: int = 2) -> str:
+        """A condition as a clause.
+
+        It is in brackets if it begins with a minus, which would continue the clause before it.
+        """
+        text = self.condition(depth)
+        return f"({text})" if text.startswith("-") else text
+
+    def _connected(self, depth: int) -> str:
+        if self.chance(3):
+            return f"not ({self.condition(depth)})"
+        word = self.pick(["and", "or"])
+        return f"({self.condition(depth)} {word} {self.condition(depth)})"
+
+    def _about_list(self, text: str, column: str, family: str) -> str:
+        item = "s" if family == "texts" else "i"
+        if self.chance(2):
+            return f"{text} contains {self.literal_for(item)}"
+        return f"{text} {self.pick(['=', '!='])} {_literal_text(self.pick(COLUMNS[column][1]))}"
+
+    def _text_predicate(self, text: str) -> str:
+        function = self.pick(["search", "match_text", "fuzzy"])
+        return f"{function}({text}, {self.literal('text')})"
+
+    def _membership(self, text: str, column: str) -> str:
+        values = self.draw(st.lists(st.sampled_from(COLUMNS[column][1]), max_size=3))
+        return f"{text} in {_literal_text(values)}"
+
+    def orderable(self) -> str:
+        """An expression that rows can be sorted by."""
+        found = self.properties(COMPARABLE)
+        families = sorted({FAMILY[column] for _, column in found}) or ["integer"]
+        return self.value(self.pick(families))
+
+
+def _literal_text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_literal_text(item) for item in value)}]"
+    return write_literal(value)
+
+
+def _integer(w: QueryWriter, depth: int) -> str:
+    small = [text for text, column in w.properties(["integer"]) if column == "i"]
+    operand = w.pick(small) if small else w.literal("integer")
+    choices: list[Callable[[], str]] = [
+        lambda: f"{operand} {w.pick(['+', '-', '*'])} {w.pick(['1', '2', '10'])}",
+        lambda: f"{operand} {w.pick(['/', '%'])} {w.pick(['2', '3', '-2'])}",
+        lambda: f"-{operand}",
+        lambda: f"abs({operand})",
+        lambda: f"coalesce({w.value('integer', 0)}, {w.literal('integer')})",
+        lambda: f"length({w.value('text', depth)})",
+        lambda: f"{w.pick(['year', 'month', 'day', 'weekday'])}({w.value('date', 0)})",
+        lambda: f"{w.pick(['hour', 'minute', 'second'])}({w.value('moment', 0)})",
+    ]
+    paths = [known.name for known in w.scope if known.kind == "path"]
+    if paths:
+        choices.append(lambda: f"length(${w.pick(paths)})")
+    return str(w.pick(choices)())
+
+
+def _float(w: QueryWriter, depth: int) -> str:
+    operand = w.value("float", 0)
+    return str(
+        w.pick(
+            [
+                f"{operand} {w.pick(['+', '-', '*', '/'])} {w.pick(['2', '0.5', '4.0'])}",
+                f"-{operand}",
+                f"abs({operand})",
+                f"round({operand})",
+                f"coalesce({operand}, {w.value('integer', 0)})",
+            ]
+        )
+    )
+
+
+def _text(w: QueryWriter, depth: int) -> str:
+    operand = w.value("text", depth)
+    options = [
+        f"{operand} + {w.literal('text')}",
+        f"lower({operand})",
+        f"upper({operand})",
+    ]
+    options += [f"${known.name}.id" for known in w.scope if known.kind != "path"]
+    options += [f"type(${known.name})" for known in w.scope if known.kind != "path"]
+    return str(w.pick(options))
+
+
+_COMPOSED: dict[str, Callable[[QueryWriter, int], str]] = {
+    "integer": _integer,
+    "float": _float,
+    "text": _text,
+    "bool": lambda w, depth: f"({w.condition(depth)})",
+    "date": lambda w, depth: f"date({w.value('moment', 0)})",
+    "moment": lambda w, depth: f"datetime({w.value('date', 0)})",
+}
+_WRITTEN: dict[str, Callable[[QueryWriter], str]] = {
+    "bool": lambda w: str(w.pick(["true", "false"])),
+    "date": lambda w: f'date("{w.pick(COLUMNS["d"][1])}")',
+    "moment": lambda w: f'datetime("{w.pick(COLUMNS["m"][1])}")',
+    "texts": lambda w: _literal_text(w.pick(COLUMNS["ls"][1])),
+    "integers": lambda w: _literal_text(w.pick(COLUMNS["li"][1])),
+}
+
 
 Bounds = tuple[int, int | None]
 _AGGREGATED = ("integer", "float")
@@ -28,10 +250,10 @@ class RandomQuery:
 
 @st.composite
 def random_queries(draw: st.DrawFn) -> RandomQuery:
-    """A graph and a query that compiles on it; a text that does not is a bug somewhere."""
+    """A graph and a query. Every query must compile; if it does not, that is a bug."""
     graph = draw(graphs())
-    writer = Writer(draw, graph.catalog)
-    match = _Pattern(writer).block()
+    writer = QueryWriter(draw, graph.catalog)
+    match = _MatchWriter(writer).block()
     tail = _returns(writer)
     declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in writer.parameters.items())
     source = f"query q({declared}) {{\n  match {{\n    {match}\n  }}\n  {tail}\n}}\n"
@@ -39,16 +261,16 @@ def random_queries(draw: st.DrawFn) -> RandomQuery:
     return RandomQuery(graph, source, values)
 
 
-class _Pattern:
-    """Writes match clauses, adding the variables they bind to the writer's scope."""
+class _MatchWriter:
+    """Writes match clauses and adds their variables to the scope of the writer."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: QueryWriter) -> None:
         self._w = writer
         self._numbers = count(1)
-        self._outer: list[Known] = []
+        self._outer: list[ScopeVariable] = []
 
     def block(self) -> str:
-        """A whole match block: bindings, hops, filters, then sub-blocks."""
+        """A match block: bindings, hops, filters, then sub-blocks."""
         w = self._w
         clauses = [self._binding()]
         clauses += [self._hop() for _ in range(w.pick([0, 1, 1, 1, 2, 2]))]
@@ -60,13 +282,13 @@ class _Pattern:
         return "\n    ".join(clauses)
 
     def _sub_block(self, depth: int) -> str:
-        """`optional` keeps its variables, `not` forgets them. Both touch something outside."""
+        """`optional` keeps its variables, `not` drops them. Both use a variable from outside."""
         w = self._w
         word = w.pick(["not", "optional"])
         before, outer = list(w.scope), self._outer
         self._outer = before
         if word == "optional":
-            clauses = [self._hop(fresh=True)]  # it must bind something
+            clauses = [self._hop(fresh=True)]  # an optional block must bind a variable
         else:
             clauses = [w.clause(1) if w.chance(6) else self._hop()]
         if w.chance(3):
@@ -78,14 +300,14 @@ class _Pattern:
         return f"{word} {{ {' '.join(clauses)} }}"
 
     def _fresh(self) -> str:
-        # Never used again, not even after a `not`: blocks see each other's names in any order.
+        # A name is used once, even after a `not`, because blocks see the names of other blocks.
         return f"n{next(self._numbers)}"
 
     def _binding(self) -> str:
         w = self._w
         kind = w.pick(["Ant", "Ant", "Bee", "Cow", "Insect"])
         types = ("Ant", "Bee") if kind == "Insect" else (kind,)
-        known = Known(self._fresh(), "node", types)
+        known = ScopeVariable(self._fresh(), "node", types)
         w.scope.append(known)
         columns = [c for c in w.columns(known) if FAMILY[c] in COMPARABLE]
         if columns and w.chance(5):
@@ -120,10 +342,10 @@ class _Pattern:
         target = self._target(_ends(edges, sources, outward, bounds), fresh)
         return f"{prefix}${known.name} {label}{words}{_spelled(bounds)} {target}"
 
-    def _narrow(self, known: Known, types: set[str]) -> None:
-        """An interface variable has only the types its hop leaves it, in its own block."""
+    def _narrow(self, known: ScopeVariable, types: set[str]) -> None:
+        """A hop reduces the types of an interface variable, within its block."""
         scope = self._w.scope
-        scope[scope.index(known)] = Known(known.name, known.kind, tuple(sorted(types)))
+        scope[scope.index(known)] = ScopeVariable(known.name, known.kind, tuple(sorted(types)))
 
     def _bounds(self, edge: EdgeType) -> Bounds:
         if edge.source != edge.target:
@@ -132,7 +354,7 @@ class _Pattern:
         return bounds
 
     def _edges(self, edge: EdgeType, outward: bool, bounds: Bounds | None) -> list[EdgeType]:
-        """The edge, sometimes with a second one that leaves the same type or goes on from it."""
+        """The edge, sometimes with a second one that starts at the same type or continues it."""
         w = self._w
         goes_on = bounds is not None and bounds[1] != 1
         starts = {edge.source, edge.target} if goes_on else {edge.source}
@@ -140,15 +362,15 @@ class _Pattern:
         return [edge, w.pick(others)] if outward and others and w.chance(3) else [edge]
 
     def _names(self, form: str, edges: list[EdgeType]) -> tuple[str, str]:
-        """Path prefix and edge label; most hops have neither."""
+        """Path prefix and edge label. Most hops have neither."""
         w = self._w
         if form in ("plain", "range"):
             return "", ""
         name = f"{form[0]}{next(self._numbers)}"
         if form == "edge":
-            w.scope.append(Known(name, "edge", tuple(e.name for e in edges)))
+            w.scope.append(ScopeVariable(name, "edge", tuple(e.name for e in edges)))
             return "", f"${name}:"
-        w.scope.append(Known(name, "path", ()))
+        w.scope.append(ScopeVariable(name, "path", ()))
         return f"${name} = {'shortest ' if form == 'shortest' else ''}", ""
 
     def _target(self, types: tuple[str, ...], fresh: bool) -> str:
@@ -158,7 +380,7 @@ class _Pattern:
             return f"${w.pick(bound).name}"
         if not fresh and w.chance(6):
             return "$_"
-        added = Known(self._fresh(), "node", types)
+        added = ScopeVariable(self._fresh(), "node", types)
         w.scope.append(added)
         return f"${added.name}"
 
@@ -183,7 +405,7 @@ def _ends(
     return tuple(sorted(reached))
 
 
-def _returns(w: Writer) -> str:
+def _returns(w: QueryWriter) -> str:
     vectors = [text for text, _ in w.properties(["vector"])]
     if vectors and w.chance(2):
         return _ranked(w, w.pick(vectors))
@@ -196,7 +418,7 @@ def _returns(w: Writer) -> str:
             having = f"\n  where {w.condition(1)}"
     else:
         keys = [_column(w) for _ in range(0 if form == "total" else w.pick([1, 1, 2]))]
-        # A group may have its aggregates in the order alone.
+        # The aggregates of a group may be in the order only.
         numbers = [1, 2] if form == "total" else [0, 1, 1, 2]
         columns = [*keys, *(_aggregate(w) for _ in range(w.pick(numbers)))]
         names = [f"{text} as c{n}" for n, (text, _) in enumerate(columns)]
@@ -211,7 +433,7 @@ def _returns(w: Writer) -> str:
     return text + _order(w, sortable) + _page(w)
 
 
-def _ranked(w: Writer, vector: str) -> str:
+def _ranked(w: QueryWriter, vector: str) -> str:
     distance = f"nearest({vector}, {list(w.pick(VECTORS))})"
     columns = [*(_column(w)[0] for _ in range(w.pick([1, 2]))), distance]
     names = ", ".join(f"{text} as c{n}" for n, text in enumerate(columns))
@@ -224,7 +446,7 @@ def _ranked(w: Writer, vector: str) -> str:
     return f"return {{ {names} }}{tail}"
 
 
-def _column(w: Writer) -> tuple[str, bool]:
+def _column(w: QueryWriter) -> tuple[str, bool]:
     """A projection, and whether rows can be ordered by it."""
     if w.chance(5):
         return f"${w.pick(w.scope).name}", False
@@ -236,7 +458,7 @@ def _column(w: Writer) -> tuple[str, bool]:
     return w.orderable(), True
 
 
-def _aggregate(w: Writer) -> tuple[str, bool]:
+def _aggregate(w: QueryWriter) -> tuple[str, bool]:
     distinct = "distinct " if w.chance(3) else ""
     entities = [known.name for known in w.scope]
     choice = w.pick(["count", "count", "number", "extreme", "collect", "*"])
@@ -252,7 +474,7 @@ def _aggregate(w: Writer) -> tuple[str, bool]:
     return ("count(*)" if choice == "*" else f"count({distinct}{w.orderable()})"), True
 
 
-def _order(w: Writer, sortable: list[str]) -> str:
+def _order(w: QueryWriter, sortable: list[str]) -> str:
     if not sortable or w.chance(2):
         return ""
     keys = w.draw(st.lists(st.sampled_from(sortable), min_size=1, max_size=2, unique=True))
@@ -261,7 +483,7 @@ def _order(w: Writer, sortable: list[str]) -> str:
     )
 
 
-def _page(w: Writer) -> str:
+def _page(w: QueryWriter) -> str:
     limit = f"\n  limit {w.pick([1, 2, 5, 0])}" if w.chance(4) else ""
     offset = f"\n  offset {w.pick([1, 0, 3])}" if w.chance(6) else ""
     return limit + offset

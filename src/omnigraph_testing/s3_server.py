@@ -1,8 +1,8 @@
-"""An S3 endpoint on the loopback: moto in a child process behind a proxy that counts and cuts.
+"""An S3 endpoint on 127.0.0.1: moto in a child process, behind a proxy.
 
-Every request passes the proxy, so counts are exact, and an answer can be lost after the write it
-belongs to has landed. Listens on 127.0.0.1 only; the child ends with its standard input, so it
-cannot outlive the test process even when that is killed.
+The proxy counts requests, and can drop an answer after the store has carried out the request. The
+child ends when its standard input closes, so it ends with the test process even when that is
+killed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the store saw it, with its answer's status."""
+    """One request to the store, with the status of its answer."""
 
     method: str
     """A listing is `LIST`."""
@@ -74,7 +74,7 @@ class S3Server:
         return f"http://127.0.0.1:{self._proxy.server_address[1]}"
 
     def environment(self, endpoint_variable: str = "AWS_ENDPOINT_URL") -> dict[str, str]:
-        """What a process must have in its environment to use this endpoint and no other."""
+        """The environment of a process that shall use this endpoint and no other."""
         return {
             endpoint_variable: self.endpoint,
             "AWS_ACCESS_KEY_ID": "test",
@@ -109,7 +109,7 @@ class S3Server:
     def answers_lost(self, matches: Matches, times: int = 1) -> Iterator[list[Request]]:
         """Close the connection instead of answering the first `times` matching requests.
 
-        The store has carried them out. Yields those whose answer was lost.
+        The store has carried them out. Yields the requests whose answer was lost.
         """
         loss = _Loss(matches, times, [])
         with self._proxy.lock:
@@ -152,7 +152,7 @@ def count_by_method(requests: list[Request]) -> Counter[str]:
 
 
 def kind_of(request: Request) -> str:
-    """What a request is for, by method and place: `PUT table data`, `LIST intents`."""
+    """What a request is for, from its method and key: `PUT table data`, `LIST intents`."""
     for pattern, name in _PLACES:
         if re.search(pattern, request.key):
             return f"{request.method} {name}"
@@ -192,7 +192,7 @@ class _Refusal:
 
 class _Proxy(ThreadingHTTPServer):
     daemon_threads = True
-    # Handler threads end with their client's connection, which nobody closes for us.
+    # A handler thread ends when its client closes the connection, and clients keep theirs open.
     block_on_close = False
     # Lance opens many connections at once when it deletes; a full backlog costs seconds each.
     request_queue_size = 256
@@ -213,7 +213,7 @@ class _Proxy(ThreadingHTTPServer):
         self._thread.join()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that was killed leaves a broken connection: nothing to report."""
+        """A killed client leaves a broken connection. That is no error."""
 
     def refusal_for(self, request: Request) -> int | None:
         with self.lock:
@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, *_: object) -> None:
-        """Quiet: the recorders are the log."""
+        """No log, because the recorders have every request."""
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

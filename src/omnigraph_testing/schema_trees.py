@@ -1,4 +1,4 @@
-"""Hypothesis strategies for schema syntax trees that have a text."""
+"""Hypothesis strategies for schema syntax trees that can be written as text."""
 
 from __future__ import annotations
 

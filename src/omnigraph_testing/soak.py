@@ -1,7 +1,7 @@
-"""A graph under everything at once: writers on five branches, merges, readers, upkeep, cleanup.
+"""A soak test: writers on five branches, merges, readers, upkeep and cleanup at the same time.
 
-Processes are killed at random; whatever they acknowledged must be there, and every snapshot that
-anybody reads must be right. `python -m bench soak` runs the long one.
+Processes are killed at random. Every acknowledged commit must be in the graph, and every snapshot
+that a reader reads must be correct. `python -m bench soak` runs the long soak test.
 """
 
 from __future__ import annotations
@@ -22,55 +22,61 @@ from omnigraph.manifest.layout import HISTORY
 from omnigraph_testing import crash
 from omnigraph_testing.crash import Child
 from omnigraph_testing.invariants import assert_at_rest
-from omnigraph_testing.soak_model import BRANCHES, SoakModel, counts_of, soak_catalog
-from omnigraph_testing.soak_roles import KEPT_COMMITS, soak_settings
+from omnigraph_testing.soak_roles import (
+    BRANCHES,
+    KEPT_COMMITS,
+    SoakModel,
+    counts_of,
+    soak_catalog,
+    soak_settings,
+)
 
 _ROLES = "omnigraph_testing.soak_roles"
-_LOOK_SECONDS = 0.05
-_WEDGED_SECONDS = 180.0
+_POLL_SECONDS = 0.05
+_STUCK_SECONDS = 180.0
 
 Medians = dict[str, tuple[float, float]]
-"""Operation -> milliseconds on this graph and on a new one with the same rows."""
+"""Operation -> milliseconds on this graph and on a new graph with the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoakPlan:
-    """How long and how rough."""
+    """How long a soak test runs and how often it kills."""
 
     commits: int
     seed: int = 1
     commits_per_writer: int = 1500
     writers: int = 2
     kill_share: float = 0.7
-    """Of the processes; the others end by themselves or at the end."""
+    """The share of processes that are killed. The others end by themselves or at the end."""
     life_seconds: float = 40.0
-    """How long a process that is killed lives at most."""
+    """The longest life of a process that is killed."""
     pause_seconds: float = 0.5
-    """Between two merges, and between two steps of upkeep."""
+    """The pause between two merges, and between two steps of upkeep."""
     minimum_age: float = 20.0
-    """Of what cleanup removes; slower reads are told that their snapshot is gone."""
+    """The age of what cleanup removes. A slower read gets the error that its snapshot is gone."""
     warm_commits: int = 500
-    """Before the first pulse is taken."""
+    """Commits before the first measurement."""
     samples: int = 100
-    """Of each operation in a pulse; 0: no pulse is taken."""
+    """Samples of each operation in a measurement; 0 measures nothing."""
 
 
 @dataclass(slots=True)
 class SoakReport:
-    """What happened."""
+    """The result of a soak test."""
 
     commits: int = 0
     kills: int = 0
     seconds: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
-    pulses: list[Medians] = field(default_factory=list)
+    measurements: list[Medians] = field(default_factory=list)
     disk: list[tuple[int, int, int]] = field(default_factory=list)
-    """(commits, bytes of the graph, those of them that are commit log)."""
+    """(commits, bytes of the graph, bytes of its commit log)."""
 
 
 @dataclass(slots=True)
-class _Player:
-    """A running process and when it is to be killed."""
+class _RoleProcess:
+    """A running process and the time when it is killed."""
 
     role: str
     child: Child
@@ -79,7 +85,7 @@ class _Player:
 
 
 class Soak:
-    """One run on a graph of its own."""
+    """One soak test on a new graph."""
 
     def __init__(
         self, uri: str, plan: SoakPlan, tell: Callable[[str], None] = lambda _: None
@@ -88,9 +94,9 @@ class Soak:
         self._tell = tell
         self._chance = random.Random(plan.seed)
         self._report = SoakReport()
-        self._players: list[_Player] = []
+        self._processes: list[_RoleProcess] = []
         self._acknowledged = dict.fromkeys(BRANCHES, 0)
-        self._last_sign = time.monotonic()
+        self._last_commit_time = time.monotonic()
         self._graph: Graph = init(uri, soak_catalog(), settings=soak_settings(plan.minimum_age))
         for branch in BRANCHES[1:]:
             self._graph.branches.create(branch)
@@ -99,39 +105,41 @@ class Soak:
         began = time.monotonic()
         try:
             if self._plan.samples:
-                self._play_until(min(self._plan.warm_commits, self._plan.commits // 4))
-                self._pulse()
-            self._play_until(self._plan.commits)
+                self._run_until(min(self._plan.warm_commits, self._plan.commits // 4))
+                self._measure()
+            self._run_until(self._plan.commits)
             if self._plan.samples:
-                self._pulse()
+                self._measure()
         finally:
             self._end_all()
-        self._judge()
+        self._check_all()
         self._report.seconds = time.monotonic() - began
         return self._report
 
-    def _play_until(self, commits: int) -> None:
-        """Everything at once, until so many commits were acknowledged in total."""
-        told = looked = 0.0
-        self._last_sign = time.monotonic()
+    def _run_until(self, commits: int) -> None:
+        """Run all roles until `commits` commits were acknowledged in total."""
+        told = measured = 0.0
+        self._last_commit_time = time.monotonic()
         while self._report.commits < commits:
-            self._fill_the_stage()
-            time.sleep(_LOOK_SECONDS)
+            self._start_missing_roles()
+            time.sleep(_POLL_SECONDS)
             now = time.monotonic()
-            for player in list(self._players):
-                self._attend(player, now)
-            assert now - self._last_sign < _WEDGED_SECONDS, f"no commit for {_WEDGED_SECONDS} s"
-            if now - looked > 2:
-                looked = now
+            for process in list(self._processes):
+                self._look_after(process, now)
+            assert now - self._last_commit_time < _STUCK_SECONDS, (
+                f"no commit for {_STUCK_SECONDS} s"
+            )
+            if now - measured > 2:
+                measured = now
                 self._report.disk.append((self._report.commits, *_disk(self._graph.uri)))
             if now - told > 30:
                 told = now
                 self._tell(f"{self._report.commits} commits, {dict(self._report.done)}")
         self._end_all()
 
-    def _fill_the_stage(self) -> None:
+    def _start_missing_roles(self) -> None:
         plan = self._plan
-        busy = {p.arguments["branch"] for p in self._players if p.role == "writer"}
+        busy = {p.arguments["branch"] for p in self._processes if p.role == "writer"}
         common = {"uri": self._graph.uri, "minimum_age": plan.minimum_age}
         while len(busy) < plan.writers:
             branch = self._chance.choice([b for b in BRANCHES if b not in busy])
@@ -139,7 +147,7 @@ class Soak:
             commits = self._chance.randint(1, plan.commits_per_writer)
             self._start("writer", {**common, "branch": branch, "commits": commits})
         for role in ("merger", "keeper", "reader"):
-            if not any(player.role == role for player in self._players):
+            if not any(process.role == role for process in self._processes):
                 seed = self._chance.randrange(2**32)
                 self._start(role, {**common, "pause": plan.pause_seconds, "seed": seed})
 
@@ -148,62 +156,65 @@ class Soak:
         life = self._chance.uniform(0, self._plan.life_seconds)
         dies_at = time.monotonic() + 1 + life if dies else None
         child = crash.start(f"{_ROLES}:{role}", arguments)
-        self._players.append(_Player(role, child, arguments, dies_at))
+        self._processes.append(_RoleProcess(role, child, arguments, dies_at))
 
-    def _attend(self, player: _Player, now: float) -> None:
-        for said in player.child.reports_so_far():
-            self._hear(player, said)
-        if player.dies_at is not None and now > player.dies_at:
+    def _look_after(self, process: _RoleProcess, now: float) -> None:
+        for report in process.child.reports_so_far():
+            self._take_report(process, report)
+        if process.dies_at is not None and now > process.dies_at:
             self._report.kills += 1
-            self._end(player)
-        elif player.child.process.poll() is not None:
-            self._end(player)
+            self._end(process)
+        elif process.child.process.poll() is not None:
+            self._end(process)
 
-    def _hear(self, player: _Player, said: Any) -> None:
-        if player.role != "writer":
-            self._report.done[said if isinstance(said, str) else said[0]] += 1
+    def _take_report(self, process: _RoleProcess, report: Any) -> None:
+        if process.role != "writer":
+            self._report.done[report if isinstance(report, str) else report[0]] += 1
             return
-        branch = player.arguments["branch"]
-        if isinstance(said, int):
-            # What the last writer of this branch acknowledged, or one more that nobody heard of.
-            assert said - self._acknowledged[branch] in (0, 1), (branch, said)
-            self._acknowledged[branch] = said
+        branch = process.arguments["branch"]
+        if isinstance(report, int):
+            # What the last writer of this branch acknowledged, or one more: a killed writer may
+            # have committed without a report.
+            assert report - self._acknowledged[branch] in (0, 1), (branch, report)
+            self._acknowledged[branch] = report
             return
-        number, _ = said
+        number, _ = report
         assert number == self._acknowledged[branch] + 1, (branch, number)
         self._acknowledged[branch] = number
         self._report.commits += 1
-        self._last_sign = time.monotonic()
+        self._last_commit_time = time.monotonic()
 
-    def _end(self, player: _Player) -> None:
-        """Kill it unless it ended by itself; an end of its own must be a good one."""
-        player.child.kill()
-        code, reports, errors = player.child.finish()
-        self._players.remove(player)
-        for said in reports:
-            self._hear(player, said)
-        assert code in (0, -9), f"{player.role} {player.arguments}: {errors}"
+    def _end(self, process: _RoleProcess) -> None:
+        """Kill the process. If it ended by itself, its exit code must be 0."""
+        process.child.kill()
+        code, reports, errors = process.child.finish()
+        self._processes.remove(process)
+        for report in reports:
+            self._take_report(process, report)
+        assert code in (0, -9), f"{process.role} {process.arguments}: {errors}"
 
     def _end_all(self) -> None:
-        for player in list(self._players):
-            self._end(player)
+        for process in list(self._processes):
+            self._end(process)
 
-    def _pulse(self) -> None:
+    def _measure(self) -> None:
         arguments = {
             "uri": self._graph.uri,
             "samples": self._plan.samples,
             "minimum_age": self._plan.minimum_age,
         }
-        child = crash.start(f"{_ROLES}:pulse", arguments)
+        child = crash.start(f"{_ROLES}:measure", arguments)
         code, reports, errors = child.finish(timeout=600)
         assert code == 0, errors
         medians, count = reports
         self._report.commits += count - self._acknowledged["main"]
         self._acknowledged["main"] = count
-        self._report.pulses.append({name: (old, young) for name, (old, young) in medians.items()})
+        self._report.measurements.append(
+            {name: (old, young) for name, (old, young) in medians.items()}
+        )
 
-    def _judge(self) -> None:
-        """At the end: all that was acknowledged is there, all that is kept is right."""
+    def _check_all(self) -> None:
+        """Every acknowledged commit is in the graph, and every kept commit is correct."""
         graph = open_graph(self._graph.uri, settings=soak_settings(self._plan.minimum_age))
         graph.refresh()
         model = SoakModel()
@@ -214,7 +225,7 @@ class Soak:
                 commit_id = commit.graph_commit_id
                 model.check_snapshot(graph, graph.snapshot(branch, at=commit_id))
         for source, target in permutations(BRANCHES, 2):
-            graph.preview_merge(source, target)  # whatever cleanup took, these two can be merged
+            graph.preview_merge(source, target)  # a merge is possible after any cleanup
         verified = graph.verify()
         assert verified.ok, verified.findings
         assert_at_rest(graph)

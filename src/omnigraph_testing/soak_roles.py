@@ -1,4 +1,10 @@
-"""What the processes of a soak do; each may be killed at any moment."""
+"""The processes of a soak test, and the model that says what the graph must hold.
+
+Each process may be killed at any moment. Every branch edits only entities with its name, by a fixed
+sequence of operations, and one of its entities counts them. A merge brings in the entities of
+another branch in the state after some operation. So each snapshot can be checked alone: its
+counters say how many operations of each branch it has, and its content is a function of these.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +13,151 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.errors import ExpectedVersionMismatch, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
+from omnigraph.graph.reads import read_type
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
+from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
-from omnigraph_testing.soak_model import (
-    BRANCHES,
-    HOP,
-    SoakModel,
-    counter,
-    counts_of,
-    edits_of,
-    soak_catalog,
-)
+
+BRANCHES = ("main", "a", "b", "c", "d")
+HOP = """
+query q($n: String) {
+  match { $p: Person { name: $n } $p knows $f }
+  return { $p.age as count, $f.name as name, $f.age as age }
+}
+"""
+_SLOTS = 150
+_DELETES = 0.2
+
+Counts = dict[str, int]
+"""Branch -> number of its operations that a snapshot has."""
+
+
+def soak_catalog() -> Catalog:
+    number = ScalarType(ScalarKind.I64)
+    people = NodeType(
+        "Person",
+        (Property("name", ScalarType(ScalarKind.STRING)), Property("age", number)),
+        (Key(("name",)),),
+    )
+    knows = EdgeType("Knows", "Person", "Person", (Property("since", number),))
+    return Catalog(nodes=(people,), edges=(knows,))
+
+
+def counter(branch: str) -> str:
+    return f"{branch}-count"
+
+
+def edits_of(branch: str, number: int) -> dict[str, Any]:
+    """Operation `number` of a branch: insert, update or delete one person and its edge."""
+    slot, deletes = _operation(branch, number)
+    person = f"{branch}-{slot}"
+    count = {"name": counter(branch), "age": number}
+    if deletes:
+        return {"Person": {"upsert": [count], "delete": [person]}}
+    edge = {"id": f"{branch}-k{slot}", "from": counter(branch), "to": person, "since": number}
+    return {
+        "Person": {"upsert": [count, {"name": person, "age": number}]},
+        "Knows": {"upsert": [edge]},
+    }
+
+
+def counts_of(graph: Graph, branch: str) -> Counts:
+    """How many operations of every branch the head of a branch has."""
+    rows = graph.read("Person", branch, ids=[counter(b) for b in BRANCHES]).to_pylist()
+    return {row["name"].removesuffix("-count"): row["age"] for row in rows}
+
+
+class SoakModel:
+    """The expected entities of a branch after any number of its operations."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[int, list[int]]] = {
+            branch: defaultdict(list) for branch in BRANCHES
+        }
+        self._known: Counts = dict.fromkeys(BRANCHES, 0)
+
+    def people(self, branch: str, count: int) -> dict[str, int]:
+        """Name -> age, without the counter."""
+        self._learn(branch, count)
+        found = {}
+        for slot, numbers in self._numbers[branch].items():
+            position = bisect_right(numbers, count)
+            if position and not _operation(branch, numbers[position - 1])[1]:
+                found[f"{branch}-{slot}"] = numbers[position - 1]
+        return found
+
+    def check_snapshot(self, graph: Graph, snapshot: Snapshot) -> Counts:
+        """Compare a whole snapshot with the model. Returns its counts."""
+        people = read_type(graph.engine, snapshot, "Person", None, None).to_pylist()
+        edges = read_type(graph.engine, snapshot, "Knows", None, None).to_pylist()
+        ages = {row["name"]: row["age"] for row in people}
+        assert len(ages) == len(people), "a person occurs twice"
+        counts = {b: ages.pop(counter(b)) for b in BRANCHES if counter(b) in ages}
+        wanted = self._all_people(counts)
+        assert ages == wanted, _difference(snapshot, ages, wanted)
+        known = {row["id"]: (row["src"], row["dst"], row["since"]) for row in edges}
+        assert len(known) == len(edges), "an edge occurs twice"
+        assert known == dict(_edges(wanted)), _difference(snapshot, known, dict(_edges(wanted)))
+        return counts
+
+    def check_hop(self, origin: str, rows: Iterable[Mapping[str, Any]]) -> int | None:
+        """Compare one hop, from a counter to all people of its branch. Returns the count."""
+        found = list(rows)
+        counts = {row["count"] for row in found}
+        if not found:
+            return None
+        assert len(counts) == 1, f"one counter with several values: {counts}"
+        (count,) = counts
+        seen = {row["name"]: row["age"] for row in found}
+        assert seen == self.people(origin, count), f"{origin} after {count} operations"
+        return int(count)
+
+    def _all_people(self, counts: Counts) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for branch, count in counts.items():
+            found |= self.people(branch, count)
+        return found
+
+    def _learn(self, branch: str, count: int) -> None:
+        for number in range(self._known[branch] + 1, count + 1):
+            self._numbers[branch][_operation(branch, number)[0]].append(number)
+        self._known[branch] = max(self._known[branch], count)
+
+
+def _operation(branch: str, number: int) -> tuple[int, bool]:
+    chance = random.Random(f"{branch}/{number}")
+    return chance.randrange(_SLOTS), chance.random() < _DELETES
+
+
+def _edges(people: Mapping[str, int]) -> Iterable[tuple[str, tuple[str, str, int]]]:
+    for name, age in people.items():
+        branch, _, slot = name.partition("-")
+        yield f"{branch}-k{slot}", (counter(branch), name, age)
+
+
+def _difference(snapshot: Snapshot, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    names = sorted(n for n in {*found, *wanted} if found.get(n) != wanted.get(n))
+    shown = [(n, found.get(n), wanted.get(n)) for n in names[:5]]
+    return f"{snapshot.graph_branch}@{snapshot.graph_commit_id}: (name, found, wanted) {shown}"
+
 
 KEPT_COMMITS = 20
 _TRIES = 100
 
 
 def soak_settings(minimum_age: float) -> Settings:
-    """As users have it, but for a lease and an age that do not make the kills wait."""
+    """The default settings, except for a short lease and a short age: kills cost no time."""
     return Settings(
         write=WriteSettings(lease_seconds=3.0),
         maintenance=MaintenanceSettings(minimum_age_seconds=minimum_age),
@@ -39,7 +165,7 @@ def soak_settings(minimum_age: float) -> Settings:
 
 
 def writer(report: Report, uri: str, branch: str, commits: int, minimum_age: float) -> None:
-    """The next operations of one branch, each acknowledged by its number and milliseconds."""
+    """Apply the next operations of one branch. Reports the number and milliseconds of each."""
     graph = open_graph(uri, actor=f"writer of {branch}", settings=soak_settings(minimum_age))
     done = counts_of(graph, branch).get(branch, 0)
     report(done)
@@ -50,7 +176,7 @@ def writer(report: Report, uri: str, branch: str, commits: int, minimum_age: flo
 
 
 def merger(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
-    """Merge any branch into any other, for ever; nothing merged may get lost."""
+    """Merge random branches without end. No merged operation may get lost."""
     graph = open_graph(uri, actor="merger", settings=soak_settings(minimum_age))
     chance = random.Random(seed)
     while True:
@@ -64,7 +190,7 @@ def merger(report: Report, uri: str, seed: int, pause: float, minimum_age: float
 
 
 def keeper(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
-    """Optimize and clean up, for ever."""
+    """Optimize and clean up without end."""
     graph = open_graph(uri, actor="keeper", settings=soak_settings(minimum_age))
     chance = random.Random(seed)
     for turn in itertools.count():
@@ -76,7 +202,7 @@ def keeper(report: Report, uri: str, seed: int, pause: float, minimum_age: float
 
 
 def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
-    """Read heads, older commits and snapshots pinned a while ago, for ever, and judge them."""
+    """Read heads, older commits and older snapshots without end, and check them."""
     graph = open_graph(uri, read_only=True, settings=soak_settings(minimum_age))
     chance = random.Random(seed)
     model = SoakModel()
@@ -104,12 +230,12 @@ def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float
         time.sleep(chance.uniform(0, pause / 5))
 
 
-def pulse(report: Report, uri: str, samples: int, minimum_age: float) -> None:
-    """Medians of this graph and of one made anew with the same rows, turn by turn.
+def measure(report: Report, uri: str, samples: int, minimum_age: float) -> None:
+    """Median times on this graph and on a new graph with the same rows, by turns.
 
-    The second tells what the machine gives at this moment.
+    The new graph shows how fast the machine is at this moment.
     """
-    old = open_graph(uri, actor="pulse", settings=soak_settings(minimum_age))
+    old = open_graph(uri, actor="measure", settings=soak_settings(minimum_age))
     with tempfile.TemporaryDirectory(prefix="omnigraph-soak-") as folder:
         young = init(str(Path(folder) / "young"), soak_catalog(), settings=soak_settings(60))
         for type_name in ("Person", "Knows"):
@@ -134,7 +260,7 @@ def _as_given(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _both(
     apply: Callable[[Graph, int], object], numbers: Iterator[int]
 ) -> Callable[[Graph], object]:
-    """The same operation on one graph, then on the other."""
+    """An action that takes each number twice: for one graph, then for the other."""
     doubled = (number for number in numbers for _ in range(2))
     return lambda graph: apply(graph, next(doubled))
 
@@ -147,7 +273,7 @@ def _medians(
         for graph, times in zip((old, young), taken, strict=True):
             began = time.perf_counter()
             action(graph)
-            if turn >= samples // 4:  # warm by then
+            if turn >= samples // 4:  # the first turns warm up
                 times.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken[0]), statistics.median(taken[1])
 
@@ -156,7 +282,7 @@ _Answer = TypeVar("_Answer")
 
 
 def _insist(action: Callable[..., _Answer], *arguments: object) -> _Answer:
-    """As users are told to: what lost a race, or was overtaken by cleanup, is repeated."""
+    """Repeat an action that lost a race or whose snapshot was cleaned up, as the docs advise."""
     for _ in range(_TRIES):
         try:
             return action(*arguments)

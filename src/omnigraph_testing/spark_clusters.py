@@ -1,4 +1,8 @@
-"""Real Spark clusters on this machine, from the pip package: each ends with its `with`."""
+"""Real Spark clusters on this machine, from the pip package, and tasks that fail on them.
+
+A cluster ends with its `with` block. The faults are in this package because executors can import
+the package but not the tests.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from omnigraph.spark.java import find_java
 
 _START_SECONDS = 240
 LOCAL_CLUSTER = "local-cluster[2,1,700]"
-"""Two executors of one core and 700 MB, processes of their own below the driver."""
+"""Two executors with one core and 700 MB each, as child processes of the driver."""
 
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """A master and two workers; gives the master's address. Logs and work go to `folder`.
+    """A master and two workers. Yields the master's address. Logs and work go to `folder`.
 
-    The workers have two addresses: only so does Spark run a copy of a straggler.
+    The workers have different addresses, because Spark runs a copy of a slow task on another
+    host only.
     """
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -44,7 +50,7 @@ def standalone(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def connect_server(folder: Path, conf: Sequence[tuple[str, str]] = ()) -> Iterator[str]:
-    """A Spark Connect server with two local cores; gives its `sc://` address."""
+    """A Spark Connect server with two local cores. Yields its `sc://` address."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
@@ -78,11 +84,11 @@ def wait_for(port: int) -> None:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    raise AssertionError(f"nobody listens on port {port} after {_START_SECONDS} s")
+    raise AssertionError(f"port {port} is not open after {_START_SECONDS} s")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What processes of a cluster are started with."""
+    """The environment of the processes of a cluster."""
     return os.environ | {
         "SPARK_HOME": str(_home()),
         "JAVA_HOME": str(find_java(os.environ).home),
@@ -107,7 +113,7 @@ def _running(folder: Path, name: str) -> Iterator[_Starter]:
 
 
 class _Starter:
-    """Starts processes in groups of their own: the launcher scripts leave a JVM below them."""
+    """Starts processes in new process groups, because the launcher scripts start a JVM each."""
 
     def __init__(self, folder: Path, log: int) -> None:
         self._folder = folder
@@ -138,3 +144,62 @@ class _Starter:
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     if process.poll() is None:
         os.killpg(process.pid, number)
+
+
+Trouble = Callable[[], None]
+
+
+def fail() -> None:
+    raise RuntimeError("this task fails on purpose")
+
+
+def kill_worker() -> None:
+    os.kill(os.getpid(), 9)
+
+
+def kill_executor() -> None:
+    """Kill the JVM two levels above a worker. The worker's daemon is between them."""
+    os.kill(_parent(_parent(os.getpid())), 9)
+
+
+def straggle() -> None:
+    time.sleep(90)
+
+
+TROUBLES: dict[str, Trouble] = {
+    "fail": fail,
+    "worker": kill_worker,
+    "executor": kill_executor,
+    "straggler": straggle,
+}
+
+
+def in_trouble_once(make_tasks: Callable[..., Any], marker: str, trouble: Trouble) -> Any:
+    """The same tasks, but the first attempt that has a result calls `trouble` first."""
+
+    def made(*arguments: Any) -> Any:
+        run = make_tasks(*arguments)
+
+        def attempt(batches: Any) -> Any:
+            for result in run(batches):
+                if claim(marker):
+                    trouble()
+                yield result
+
+        return attempt
+
+    return made
+
+
+def claim(marker: str) -> bool:
+    """Whether this process is the first that calls this with `marker`."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _parent(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
+    return int(stat.rpartition(")")[2].split()[1])

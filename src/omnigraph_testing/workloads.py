@@ -1,10 +1,19 @@
-"""A small graph and the writers that crash and race on it, runnable in child processes."""
+"""A small graph, and workloads on it that run in child processes, where they crash and race.
+
+`omnigraph_testing.crash` runs them by name. Each gets `report`, which acknowledges to the test.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import tempfile
+import threading
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import lance
@@ -19,15 +28,20 @@ from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Set
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.invariants import content
 from omnigraph_testing.merge_tasks_here import tasks_here
-from omnigraph_testing.peak_memory import PeakMemory
 
 LEASE = 2.0
+_GATE_SECONDS = 120.0
+_UNPRIVILEGED_USER = 65534
+_MEMORY_STATUS = Path("/proc/self/status")
+_ANONYMOUS = re.compile(r"RssAnon:\s+(\d+) kB")
+_MEMORY_POLL_SECONDS = 0.005
 
 
 def settings(lease: float = LEASE) -> Settings:
-    """No upkeep in the background: it would add requests and versions to those a test counts."""
+    """No upkeep in the background, because it would add requests and versions that tests count."""
     return Settings(
         write=WriteSettings(lease_seconds=lease),
         maintenance=MaintenanceSettings(automatic=False),
@@ -96,14 +110,14 @@ def merge_review(report: Report, uri: str) -> None:
 
 
 def merge_review_beside_others(report: Report, uri: str) -> None:
-    """As a large merge is made: computed before it is its turn, its rows in scratch files."""
+    """A merge made like a large one: computed before its turn, with its rows in scratch files."""
     operation.LARGE = 0
     output.ROWS_IN_MEMORY = 0
     merge_review(report, uri)
 
 
 def merge_review_by_tasks(report: Report, uri: str) -> None:
-    """As Spark merges: files of every table are written before it is the merge's turn."""
+    """A merge made like one on Spark: the files of every table are written before its turn."""
     with tasks_here() as waves:
         merge_review(report, uri)
         report(len(waves))
@@ -119,7 +133,7 @@ def merge_review_on_spark(report: Report, uri: str) -> None:
 
 
 def merge_review_measured(report: Report, uri: str, bytes_at_once: int) -> None:
-    """A merge in pieces of so many bytes; reports the bytes of memory it took at its peak."""
+    """A merge in pieces of `bytes_at_once`. Reports how many bytes its memory grew at the peak."""
     tables.CHUNK_BYTES = output.BYTES_IN_MEMORY = bytes_at_once
     output.BYTES_PER_FRAGMENT = 4 * bytes_at_once
     graph = open_graph(uri, actor="victim", settings=settings())
@@ -169,7 +183,7 @@ def optimize_all(report: Report, uri: str) -> None:
 
 
 def endless_writer(report: Report, uri: str, name: str, seed: int, commits: int = 10_000) -> None:
-    """Commits of one to three tables, each acknowledged by its marker; for random kills."""
+    """Commits of one to three tables, each reported with its marker. For random kills."""
     graph = open_graph(uri, actor=name, settings=settings())
     chance = random.Random(seed)
     report("open")
@@ -188,7 +202,7 @@ def endless_writer(report: Report, uri: str, name: str, seed: int, commits: int 
 def racing_writer(
     report: Report, uri: str, name: str, own_table: str, commits: int, lease: float = LEASE
 ) -> None:
-    """Half the commits to a table of its own, half to one that everybody wants."""
+    """Half the commits go to a table that only this writer uses, half to a shared one."""
     graph = open_graph(uri, actor=name, settings=settings(lease))
     report("open")
     for number in range(commits):
@@ -223,7 +237,7 @@ def index_all(report: Report, uri: str, branch: str = "main") -> None:
 
 
 def index_while_told(report: Report, uri: str, rounds: int) -> None:
-    """Index again and again while others write."""
+    """Index `rounds` times while other processes write."""
     graph = open_graph(uri, actor="indexer", settings=settings())
     report("open")
     report([graph.ensure_indices() for _ in range(rounds)])
@@ -246,3 +260,118 @@ def load_file(
     report("open")
     receipt = graph.load(path, mode, branch=branch, from_branch=from_branch, engine=engine)
     report(receipt.commit.graph_commit_id if receipt.commit else None)
+
+
+def mutate_once(report: Report, uri: str, source: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report(graph.mutate(source, message="once").to_dict())
+
+
+def mutate_in_step(report: Report, uri: str, sources: list[str], gates: str) -> None:
+    """Run source number n when the file `<gates>/<n>` appears. Reports each outcome."""
+    graph = open_graph(uri, actor="racer", settings=settings())
+    report("open")
+    for number, source in enumerate(sources):
+        _wait_for(Path(gates) / str(number))
+        try:
+            receipt = graph.mutate(source)
+        except OmnigraphError as error:
+            report({"error": error.code, "retryable": error.retryable})
+        else:
+            assert receipt.commit is not None
+            report({"commit": receipt.commit.graph_commit_id})
+
+
+def _wait_for(gate: Path) -> None:
+    until = time.monotonic() + _GATE_SECONDS
+    while not gate.exists():
+        assert time.monotonic() < until, f"{gate} did not appear"
+        time.sleep(0.0005)
+
+
+# Workloads that give up root first, because root ignores the permissions of files.
+
+
+def open_unprivileged(report: Report, uri: str) -> None:
+    """Report what a read-only open reads and what a read-write open raises."""
+    _give_up_root()
+    report(content(open_graph(uri, read_only=True)))
+    try:
+        open_graph(uri)
+    except OmnigraphError as error:
+        report(error.to_dict())
+    else:
+        report("opened for writing")
+
+
+def load_unprivileged(report: Report, uri: str, schema: str, data: str) -> None:
+    """Report the error of a load into a new graph, and the content of the graph afterwards."""
+    _give_up_root()
+    graph = init(uri, schema)
+    try:
+        graph.load(data)
+    except OmnigraphError as error:
+        report(error.to_dict())
+    else:
+        report("loaded")
+    report(content(graph))
+
+
+def _use_everything_once() -> None:
+    """Import all modules that the workload needs, which happens on first use.
+
+    An unprivileged user may not be able to read the files of the interpreter.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "in.ndjson"
+        data.write_text('{"type": "Any", "data": {"name": "a"}}\n')
+        graph = init(Path(folder) / "g.omni", "node Any { name: String @key }")
+        graph.load(data)
+        content(open_graph(graph.uri))
+
+
+def _give_up_root() -> None:
+    _use_everything_once()
+    if os.geteuid() == 0:
+        os.setgid(_UNPRIVILEGED_USER)
+        os.setuid(_UNPRIVILEGED_USER)
+
+
+class PeakMemory:
+    """The memory that a block of code takes at its peak.
+
+    Counts anonymous pages, because the system can drop mapped files.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._peak = 0
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._before = self._peak = _anonymous_bytes()
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._watcher.join()
+
+    @property
+    def growth(self) -> int:
+        return self._peak - self._before
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_MEMORY_POLL_SECONDS):
+            self._peak = max(self._peak, _anonymous_bytes())
+
+
+def _anonymous_bytes() -> int:
+    found = _ANONYMOUS.search(_MEMORY_STATUS.read_text())
+    assert found is not None
+    return int(found.group(1)) * 1024

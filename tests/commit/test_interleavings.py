@@ -26,8 +26,8 @@ from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettin
 from omnigraph.values.identifiers import node_table
 from omnigraph_testing import workloads
 from omnigraph_testing.fakes import FakeClock
+from omnigraph_testing.graph_helpers import meanwhile, rival_of
 from omnigraph_testing.invariants import assert_at_rest, content
-from omnigraph_testing.rivals import meanwhile, rival_of
 
 NOTE = node_table("Note")
 NEW_NOTE = {"Note": {"insert": [{"id": "new", "text": "new"}]}}

@@ -7,8 +7,7 @@ import pytest
 from omnigraph.execute.evaluation import storage_reads
 from omnigraph.execute.topology import adjacency
 from omnigraph.execute.traversal import expand
-from omnigraph_testing.local_graphs import LocalGraphs
-from omnigraph_testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs, TightGraphs
+from omnigraph_testing.suite_executors import ColdGraphs, LocalGraphs, PiecemealGraphs, TightGraphs
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.plan.planner import RULES
 from omnigraph_testing.executor_suite import Answer, plain, run_reference, same_value
 from omnigraph_testing.graph_data import GraphData
-from omnigraph_testing.local_graphs import LocalGraphs
 from omnigraph_testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.suite_executors import LocalGraphs
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
@@ -59,8 +59,11 @@ def test_local_answers_like_the_reference(query: RandomQuery, local: LocalGraphs
 
 def check_otherwise(query: RandomQuery, rules: set[str], seed: int, local: LocalGraphs) -> None:
     expected = table(expected_answer(query))
-    asked = (query.source, query.parameters)
-    actual = table(local.run_otherwise(rules, seed, query.graph, asked))
+    actual = table(
+        local.run_otherwise(
+            query.graph, query.source, query.parameters, without_rules=rules, seed=seed
+        )
+    )
     shown = f"{query.source}\nwithout {rules}\nexpected {expected}\nactual   {actual}"
     assert same_value(expected, actual), shown
 

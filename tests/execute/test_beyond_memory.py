@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph_testing.executor_suite import plain, run_reference, same_value
-from omnigraph_testing.piecemeal_graphs import TightGraphs
 from omnigraph_testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.suite_executors import TightGraphs
 
 
 def check_tight(query: RandomQuery, tight: TightGraphs) -> None:

@@ -16,8 +16,8 @@ from omnigraph.graph.open import init
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import plain, run_reference, same_value
-from omnigraph_testing.piecemeal_graphs import ColdGraphs, with_cache
 from omnigraph_testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.suite_executors import ColdGraphs, with_cache
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge Knows: P -> P { since: I32 }"
 HOP = (

@@ -13,8 +13,7 @@ from omnigraph_testing.executor_suite import (
     read_suite,
     run_reference,
 )
-from omnigraph_testing.local_graphs import LocalGraphs
-from omnigraph_testing.piecemeal_graphs import ColdGraphs, PiecemealGraphs
+from omnigraph_testing.suite_executors import ColdGraphs, LocalGraphs, PiecemealGraphs
 
 CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
 

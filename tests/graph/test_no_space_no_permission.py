@@ -52,7 +52,7 @@ def test_a_directory_that_may_not_be_written(open_folder: Path) -> None:
     for folder in folders:
         folder.chmod(0o555)
     try:
-        child = start("omnigraph_testing.unprivileged:open_as_nobody", {"uri": uri})
+        child = start("omnigraph_testing.workloads:open_unprivileged", {"uri": uri})
         code, reports, stderr = child.finish()
     finally:
         for folder in folders:

@@ -20,8 +20,8 @@ from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.identifiers import node_table
 from omnigraph.writes.changeset import ChangeSet, EditRows
+from omnigraph_testing.graph_helpers import meanwhile, rival_of
 from omnigraph_testing.invariants import content
-from omnigraph_testing.rivals import meanwhile, rival_of
 
 SCHEMA = """
 node Person { name: String @key  email: String? @unique }

@@ -13,7 +13,7 @@ from omnigraph.lance_store.advance import HeadMoved, advance, restore, tag_versi
 from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import DatasetVersion, Store, head_version
 from omnigraph.values.indexes import IndexKind, IndexSpec
-from omnigraph_testing.index_steps import staged_indexes
+from omnigraph_testing.graph_helpers import staged_indexes
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omnigraph import init
 from omnigraph.errors import ValidationFailed
 from omnigraph.graph.handle import Graph
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge E: P -> P { w: I32? }"
 NAMES = st.sampled_from("abcd")

@@ -16,9 +16,8 @@ from omnigraph.graph.open import init
 from omnigraph.lance_store.staging import written_fragments
 from omnigraph.load import write_tables
 from omnigraph.values.identifiers import TableKey
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import meanwhile, rival_of, with_parts
 from omnigraph_testing.invariants import assert_at_rest, content
-from omnigraph_testing.rivals import meanwhile, rival_of
 from omnigraph_testing.workloads import small_catalog
 
 Arrange = Callable[[Callable[[], object]], None]

@@ -14,14 +14,16 @@ from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, Validati
 from omnigraph.graph.handle import Graph
 from omnigraph.load import key_index
 from omnigraph_testing.crash import start
-from omnigraph_testing.engine_parts import with_parts
-from omnigraph_testing.good_loads import GOOD_INPUTS, GoodInput, check_good
+from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.load_suite import (
     BAD_GRAPHS,
     BAD_INPUTS,
+    GOOD_INPUTS,
     BadInput,
+    GoodInput,
     base_graph,
     check_bad,
+    check_good,
     exported,
 )
 
@@ -102,7 +104,7 @@ def test_no_permission() -> None:
             "data": str(path),
         }
         code, reports, stderr = start(
-            "omnigraph_testing.unprivileged:load_as_nobody", given
+            "omnigraph_testing.workloads:load_unprivileged", given
         ).finish()
     assert code == 0, stderr
     refused, left = reports

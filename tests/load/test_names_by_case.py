@@ -12,7 +12,7 @@ from omnigraph.errors import ValidationFailed
 from omnigraph.export import sorted_rows
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
 
 SCHEMA = """
 node N { k: String @key  name: String? @unique  nAme: String? @unique  p1: I64?

@@ -21,8 +21,8 @@ from omnigraph.manifest.layout import RECOVERY
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing import crash
+from omnigraph_testing.graph_helpers import meanwhile
 from omnigraph_testing.invariants import assert_at_rest, content
-from omnigraph_testing.rivals import meanwhile
 from omnigraph_testing.workloads import create_small_graph
 
 AT_ONCE = Settings(

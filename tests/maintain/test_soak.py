@@ -9,7 +9,7 @@ import pytest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph_testing.soak import Soak, SoakPlan
-from omnigraph_testing.soak_model import SoakModel, edits_of, soak_catalog
+from omnigraph_testing.soak_roles import SoakModel, edits_of, soak_catalog
 
 pytestmark = pytest.mark.crash
 

@@ -19,8 +19,8 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
+from omnigraph_testing.graph_helpers import meanwhile, rival_of
 from omnigraph_testing.invariants import assert_at_rest, content
-from omnigraph_testing.rivals import meanwhile, rival_of
 
 SCHEMA = """
 node Person { name: String @key  email: String? @unique  age: I64? }

@@ -34,7 +34,7 @@ REMOVE = 'query remove() { delete Person where name = "ada" }'
 
 def kill_at(point: str, uri: str, source: str) -> Graph:
     child = start(
-        "omnigraph_testing.mutation_workloads:mutate_once",
+        "omnigraph_testing.workloads:mutate_once",
         {"uri": uri, "source": source},
         failpoints=f"{point}=kill",
     )

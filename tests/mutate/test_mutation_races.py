@@ -27,7 +27,7 @@ def race(graph: Graph, folder: Path, pairs: list[tuple[str, str]]) -> list[tuple
     folder.mkdir()
     children = [
         start(
-            "omnigraph_testing.mutation_workloads:mutate_in_step",
+            "omnigraph_testing.workloads:mutate_in_step",
             {
                 "uri": graph.uri,
                 "sources": [f"query q() {{ {pair[side]} }}" for pair in pairs],

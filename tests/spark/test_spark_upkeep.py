@@ -21,7 +21,7 @@ from omnigraph.lance_store.staging import index_builds
 from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.values.identifiers import node_table
 from omnigraph.writes.shape import Edit
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.invariants import assert_at_rest
 
 pytestmark = [

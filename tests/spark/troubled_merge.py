@@ -12,8 +12,8 @@ from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
 from omnigraph.spark.session import stop_session
-from omnigraph_testing.engine_parts import with_parts
-from omnigraph_testing.spark_trouble import TROUBLES, in_trouble_once
+from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.spark_clusters import TROUBLES, in_trouble_once
 
 PEOPLE = 300
 

@@ -1,22 +1,23 @@
-"""What the reference evaluator works on: entities, paths, rows and the graph they come from."""
+"""The values of the reference evaluator: entities, paths, rows, the graph, and their order."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.ir.expressions import Variable
+from omnigraph.ir.expressions import Variable, VariableKind
 
 Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""type name -> entity id -> row; an absent property is NULL, edge rows hold `src` and `dst`."""
+"""Type name -> entity id -> row. A missing property is NULL. Edge rows have `src` and `dst`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node or an edge. Ids are unique only within a type, so identity is both."""
+    """A node or an edge. Its identity is type and id, because ids are unique within a type only."""
 
     type: str
     id: str
@@ -27,8 +28,8 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """Nodes and edges in turn, a node at both ends."""
+class EntityPath:
+    """Nodes and edges by turns, with a node at both ends."""
 
     entities: tuple[Entity, ...]
 
@@ -44,35 +45,35 @@ class Path:
     def end(self) -> Entity:
         return self.entities[-1]
 
-    def extended(self, edge: Entity, node: Entity) -> Path:
-        return Path((*self.entities, edge, node))
+    def extended(self, edge: Entity, node: Entity) -> EntityPath:
+        return EntityPath((*self.entities, edge, node))
 
 
-Bound = Entity | Path | None
+BoundValue = Entity | EntityPath | None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """Variables and scores while matching; named columns after a Project or Aggregate."""
 
-    bindings: Mapping[Variable, Bound] = field(default_factory=dict)
+    bindings: Mapping[Variable, BoundValue] = field(default_factory=dict)
     scores: Mapping[str, float | None] = field(default_factory=dict)
     columns: Mapping[str, Any] = field(default_factory=dict)
 
-    def bound(self, variable: Variable) -> Bound:
+    def bound(self, variable: Variable) -> BoundValue:
         return self.bindings[variable]
 
     def entity(self, variable: Variable) -> Entity | None:
         found = self.bindings[variable]
-        assert not isinstance(found, Path)
+        assert not isinstance(found, EntityPath)
         return found
 
-    def path(self, variable: Variable) -> Path | None:
+    def path(self, variable: Variable) -> EntityPath | None:
         found = self.bindings[variable]
         assert not isinstance(found, Entity)
         return found
 
-    def with_bindings(self, new: Mapping[Variable, Bound]) -> Row:
+    def with_bindings(self, new: Mapping[Variable, BoundValue]) -> Row:
         return replace(self, bindings={**self.bindings, **new})
 
     def with_score(self, slot: str, score: float | None) -> Row:
@@ -80,8 +81,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class World:
-    """One evaluation: the graph, the parameters, and what time it is."""
+class Evaluation:
+    """The context of one evaluation: the graph, the parameters, the time."""
 
     catalog: Catalog
     nodes: Tables
@@ -99,3 +100,64 @@ class World:
     def edges_of(self, type_name: str) -> Iterator[Entity]:
         for entity_id, row in self.edges.get(type_name, {}).items():
             yield Entity(type_name, entity_id, row)
+
+
+_NULL_FIRST = (0,)
+_NULL_LAST = (2,)
+
+
+def comparable(value: Any) -> Any:
+    """The value in a form that Python sorts and hashes as the query language does.
+
+    Strings sort by code point, false before true, lists element by element, entities by id and
+    then type, paths by their list of ids.
+    """
+    match value:
+        case Entity():
+            return (value.id, value.type)
+        case EntityPath():
+            return (value.ids, tuple(entity.type for entity in value.entities))
+        case list() | tuple():
+            return tuple(comparable(item) for item in value)
+        case _:
+            return value
+
+
+def identity(value: Any) -> Any:
+    """A key that is equal for values of one group; here NULL equals NULL."""
+    # In Python 1 equals True. That does no harm, because no column holds both.
+    return None if value is None else (comparable(value),)
+
+
+def sorted_by(
+    rows: Sequence[Row], keys: Sequence[tuple[Callable[[Row], Any], bool, bool]]
+) -> list[Row]:
+    """Rows by (value, descending, nulls last) keys, the first one weighing most.
+
+    NULLs come first ascending and last descending, or last both ways when asked.
+    """
+    result = list(rows)
+    for value_of, descending, nulls_last in reversed(keys):
+        null = _NULL_LAST if nulls_last and not descending else _NULL_FIRST
+        # Keys are computed before sorting: an error must not depend on which rows are compared.
+        decorated = [(_key(value_of(row), null), row) for row in result]
+        decorated.sort(key=lambda pair: pair[0], reverse=descending)
+        result = [row for _, row in decorated]
+    return result
+
+
+def _key(value: Any, null: tuple[int, ...]) -> tuple[Any, ...]:
+    return null if value is None else (1, comparable(value))
+
+
+def in_tie_order(rows: Sequence[Row]) -> list[Row]:
+    """Rows by the ids of their variables, in order of appearance, paths last."""
+    if not rows:
+        return []
+    named = [v for v in rows[0].bindings if v.name != "_"]
+    named.sort(key=lambda v: (v.kind is VariableKind.PATH, v.id))
+    return sorted_by(rows, [(partial(_bound, variable), False, False) for variable in named])
+
+
+def _bound(variable: Variable, row: Row) -> Any:
+    return row.bound(variable)

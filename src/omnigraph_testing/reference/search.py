@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from omnigraph.errors import InvalidArgument
 from omnigraph.ir.reads import Fuse, Search
 from omnigraph.values.text_terms import terms
-from omnigraph_testing.reference.expressions import evaluate
-from omnigraph_testing.reference.rows import Entity, Row, World
+from omnigraph_testing.reference.expressions import value_of
+from omnigraph_testing.reference.rows import Entity, Evaluation, Row
 
 _K1 = 1.2
 _B = 0.75
@@ -17,15 +17,15 @@ _B = 0.75
 Score = Callable[[Entity], float | None]
 
 
-def score_rows(op: Search, rows: Sequence[Row], world: World) -> list[Row]:
-    """Every row with its entity's score; rows without one are dropped unless kept."""
-    query = evaluate(op.query, Row(), world)
+def score_rows(op: Search, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:
+    """Every row with the score of its entity. Rows without a score are dropped unless kept."""
+    query = value_of(op.query, Row(), evaluation)
     if query is None:
         score: Score = lambda entity: None  # noqa: E731
     elif op.function == "nearest":
         score = _nearest(op, query)
     else:
-        score = _bm25(op, query, world)
+        score = _bm25(op, query, evaluation)
     scored = []
     for row in rows:
         entity = row.entity(op.variable)
@@ -50,20 +50,20 @@ def _nearest(op: Search, query: object) -> Score:
 
 
 def cosine_distance(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """From 0 (same direction) to 2; a zero vector has no direction and no distance."""
+    """From 0 (same direction) to 2. A zero vector has no direction, so it has no distance."""
     lengths = math.hypot(*left) * math.hypot(*right)
     if lengths == 0:
         return None
     return 1.0 - math.fsum(a * b for a, b in zip(left, right, strict=True)) / lengths
 
 
-def _bm25(op: Search, query: str, world: World) -> Score:
-    """Statistics are those of the whole type, whatever the query filters."""
+def _bm25(op: Search, query: str, evaluation: Evaluation) -> Score:
+    """Statistics are those of the whole type. The filters of the query do not change them."""
     wanted = set(terms(query))
     documents: dict[str, list[list[str]]] = {
         name: [
             terms(text)
-            for node in world.nodes_of(name)
+            for node in evaluation.nodes_of(name)
             if (text := node.get(op.property)) is not None
         ]
         for name in op.variable.types
@@ -90,9 +90,11 @@ def _weight(term: str, words: list[str], documents: list[list[str]]) -> float:
     return rarity * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * len(words) / average))
 
 
-def fuse_rows(op: Fuse, rows: Sequence[Row], searches: Iterable[Search], world: World) -> list[Row]:
+def fuse_rows(
+    op: Fuse, rows: Sequence[Row], searches: Iterable[Search], evaluation: Evaluation
+) -> list[Row]:
     """Reciprocal rank fusion over the entities each search has ranked, best rank 1."""
-    k = evaluate(op.k, Row(), world)
+    k = value_of(op.k, Row(), evaluation)
     by_slot = {search.slot: search for search in searches}
     ranks = [_ranks(by_slot[slot], rows) for slot in op.rankings]
     fused = []
@@ -108,7 +110,7 @@ def fuse_rows(op: Fuse, rows: Sequence[Row], searches: Iterable[Search], world: 
 
 
 def _ranks(search: Search, rows: Sequence[Row]) -> dict[Entity | None, int]:
-    """Rank by entity, not by row: a hop that repeats an entity does not change its rank."""
+    """Rank by entity, not by row: an entity that a hop repeats has one rank."""
     scores: dict[Entity, float] = {}
     for row in rows:
         entity, score = row.entity(search.variable), row.scores[search.slot]

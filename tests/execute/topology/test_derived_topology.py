@@ -27,7 +27,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.shape import Edit
-from omnigraph_testing.piecemeal_graphs import with_cache
+from omnigraph_testing.suite_executors import with_cache
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

@@ -16,7 +16,7 @@ from omnigraph.lance_store.search.text_search import bm25, text_matches
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
 from omnigraph.values.text_terms import default_edits, terms, within_edits
-from omnigraph_testing.index_steps import staged_indexes
+from omnigraph_testing.graph_helpers import staged_indexes
 
 SEPARATORS = " _-'\"%.,\u0301\u0307🙂\n"
 LETTERS = "abAB1éÉΣσςßİıKहि京"

@@ -19,7 +19,7 @@ from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.lance_store.staging import index_builds
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
-from omnigraph_testing.index_steps import staged_indexes
+from omnigraph_testing.graph_helpers import staged_indexes
 
 WIDTH = 8
 INDEX = [IndexSpec("v", IndexKind.VECTOR)]

@@ -17,7 +17,7 @@ from omnigraph.lance_store.staging.stage import StagedWrite
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.indexes import IndexKind, IndexSpec
-from omnigraph_testing.index_steps import staged_indexes
+from omnigraph_testing.graph_helpers import staged_indexes
 from omnigraph_testing.invariants import assert_at_rest
 
 ID_INDEX = (IndexSpec("id", IndexKind.SORTED),)

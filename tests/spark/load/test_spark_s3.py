@@ -17,7 +17,7 @@ from obstore.store import S3Store
 
 from omnigraph import init, open
 from omnigraph.errors import InvalidArgument, NotFound, ValidationFailed
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.load_engines import SCHEMA, SMALL_PIECES, exported, new_graph
 

@@ -19,9 +19,9 @@ from omnigraph.manifest.layout import RECOVERY
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
-from omnigraph_testing.engine_parts import with_parts
+from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.invariants import assert_at_rest
-from omnigraph_testing.spark_trouble import fail, in_trouble_once
+from omnigraph_testing.spark_clusters import fail, in_trouble_once
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),

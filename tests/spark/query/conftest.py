@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph_testing.spark_graphs import SparkGraphs
+from omnigraph_testing.suite_executors import SparkGraphs
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import running_session, spark_session, stop_session
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance
-from omnigraph_testing.spark_graphs import SparkGraphs
+from omnigraph_testing.suite_executors import SparkGraphs
 
 
 def failures(cases: list[ConformanceCase], on_spark: SparkGraphs) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from omnigraph.errors import EngineCannot, InvalidArgument
 from omnigraph_testing.executor_suite import Answer, plain, run_reference, same_value
 from omnigraph_testing.random_queries import RandomQuery, random_queries
-from omnigraph_testing.spark_graphs import SparkGraphs
+from omnigraph_testing.suite_executors import SparkGraphs
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

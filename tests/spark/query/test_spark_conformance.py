@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import EngineCannot
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance, read_suite
-from omnigraph_testing.spark_graphs import SparkGraphs
+from omnigraph_testing.suite_executors import SparkGraphs
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

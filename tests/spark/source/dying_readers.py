@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from omnigraph.spark.query import answers, graph_tables
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.spark.source.table_reader import TableReader
-from omnigraph_testing.spark_trouble import Trouble, claim
+from omnigraph_testing.spark_clusters import Trouble, claim
 
 DEADLY = (0, 2, 5)
 """Of all batches that are read, however many processes read them."""

@@ -17,7 +17,7 @@ from omnigraph.spark.source.failures import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.invariants import assert_at_rest
-from omnigraph_testing.spark_trouble import claim
+from omnigraph_testing.spark_clusters import claim
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 

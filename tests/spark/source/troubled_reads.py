@@ -15,7 +15,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark.query import graph_tables
 from omnigraph.spark.session import spark_session, stop_session
-from omnigraph_testing.spark_trouble import TROUBLES
+from omnigraph_testing.spark_clusters import TROUBLES
 
 COMMITS, EACH = 4, 100
 PEOPLE = COMMITS * EACH

@@ -1,14 +1,16 @@
-"""The local executor on states that are derived from files, and on states not read yet."""
+"""The executors of the conformance suite: local in several settings, and Spark, on real graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import ValidationFailed
+from omnigraph.execute.query_request import QueryText
 from omnigraph.execute.query_runner import QueryRunner
 from omnigraph.execute.topology.cache_files import CacheFiles
 from omnigraph.execute.topology.stored_topology import StoredTopology
@@ -16,19 +18,75 @@ from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.ir.reads import ReadOp
+from omnigraph.plan.estimates import Statistics
+from omnigraph.plan.physical import PhysicalOp
+from omnigraph.plan.planner import plan_read
 from omnigraph.settings.models import EmbeddingSettings, ReadSettings
 from omnigraph.values.clock import SYSTEM_CLOCK
-from omnigraph_testing.engine_parts import with_parts
 from omnigraph_testing.executor_suite import Answer
 from omnigraph_testing.graph_data import GraphData
-from omnigraph_testing.local_graphs import LocalGraphs
+from omnigraph_testing.graph_helpers import with_parts
 
 _FEW_ROWS_BYTES = 200
 _Edits = dict[str, dict[str, list[dict[str, Any]]]]
 
 
+class LocalGraphs:
+    """Runs queries locally, on graphs under a folder. Each graph is written once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[GraphData, Graph] = {}
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        """A `Run` of the suite."""
+        result = self.graph(graph).query(source, params=parameters)
+        return result.columns, result.to_pylist()
+
+    def run_otherwise(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        *,
+        without_rules: Collection[str],
+        seed: int,
+    ) -> Answer:
+        """The answer without some rules of the planner, and with wrong row counts."""
+        opened = self.graph(graph)
+        chance = random.Random(seed)
+
+        def plan(op: ReadOp, known: Statistics) -> PhysicalOp:
+            counts = {key: chance.choice((0, 1, 64, 2**20)) for key in known.counts}
+            return plan_read(op, Statistics(known.catalog, counts), without_rules)
+
+        text = QueryText(source, None, parameters)
+        result = opened.engine.queries.run_planned(opened.snapshot(), text, plan)
+        return result.columns, result.to_pylist()
+
+    def graph(self, graph: GraphData) -> Graph:
+        if graph not in self._open:
+            self._open[graph] = self.write(graph, self._folder / f"{len(self._open)}.omni")
+        return self._open[graph]
+
+    def write(self, graph: GraphData, place: Path) -> Graph:
+        opened = init(place, graph.schema)
+        if graph.lines:
+            opened.apply(graph.edits())
+        return opened
+
+
+class SparkGraphs(LocalGraphs):
+    """Runs queries with `engine="spark"`. A Spark session must be running."""
+
+    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+        result = self.graph(graph).query(source, params=parameters, engine="spark")
+        return result.columns, result.to_pylist()
+
+
 class PiecemealGraphs(LocalGraphs):
-    """The same graphs in two commits: what files hold is of the first, the second is derived."""
+    """Graphs in two commits: cache files hold the first state, the second is derived from it."""
 
     def write(self, graph: GraphData, place: Path) -> Graph:
         opened = init(place, graph.schema)
@@ -42,13 +100,13 @@ class PiecemealGraphs(LocalGraphs):
             if late:
                 opened.apply(late)
         except ValidationFailed:
-            # Half of this graph is not a graph: some rule counts edges.
+            # Half of this graph breaks a rule about numbers of edges.
             return super().write(graph, place.with_suffix(".whole"))
         return with_cache(opened, caches[1])
 
 
 class ColdGraphs(LocalGraphs):
-    """The same graphs with nothing in memory at the start of each query."""
+    """Nothing is in memory at the start of each query."""
 
     def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
         opened = self.graph(graph)
@@ -58,7 +116,7 @@ class ColdGraphs(LocalGraphs):
 
 
 class TightGraphs(LocalGraphs):
-    """The same graphs with memory for a few rows: the others go through the disk."""
+    """Memory holds only a few rows, so that queries spill to disk."""
 
     def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
         opened = self.graph(graph)
@@ -80,7 +138,7 @@ def _eager_cache(graph: Graph, files: CacheFiles) -> ViewCache:
 
 
 def _halves(graph: GraphData) -> tuple[_Edits, _Edits]:
-    """The last node of each type, its edges and every second edge come late."""
+    """Two commits. The second has the last node of each type, its edges, every second edge."""
     missing = {(name, list(rows)[-1]) for name, rows in graph.nodes.items() if rows}
     early: _Edits = {}
     late: _Edits = {}

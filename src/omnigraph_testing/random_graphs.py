@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small typed graphs, full of NULLs, loops, parallel edges, odd strings."""
+"""Hypothesis strategies: small graphs with many NULLs, loops, parallel edges and odd strings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ODD_STRINGS = (
 )
 VECTORS = ([1, 0], [0, 1], [1, 1], [-1, 0], [0, 2])
 
-# The same name has the same type everywhere, so that variables of several types share some.
+# A name has one type everywhere, so that variables of several types share properties.
 COLUMNS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "s": ("String?", ODD_STRINGS),
     "t": ("String", ODD_STRINGS),
