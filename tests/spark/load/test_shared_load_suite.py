@@ -12,10 +12,8 @@ import pytest
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import Settings
-from omnigraph_testing.engine_parts import with_parts
-from omnigraph_testing.good_loads import GOOD_INPUTS, GoodInput, check_good
-from omnigraph_testing.load_engines import SMALL_PIECES
 from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.load_engines import SMALL_PIECES
 from omnigraph_testing.load_suite import (
     BAD_FILES,
     BAD_GRAPHS,

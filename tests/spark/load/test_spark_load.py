@@ -20,7 +20,6 @@ from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.load_engines import exported, new_graph, outcome
-from omnigraph_testing.spark_trouble import TROUBLES, in_trouble_once
 from omnigraph_testing.spark_clusters import TROUBLES, in_trouble_once
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
