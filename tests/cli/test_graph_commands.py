@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph import Edit
 from omnigraph.catalog.model import Catalog, NodeType, Property
-from omnigraph.manifest.branch_state import CURRENT
+from omnigraph.manifest.branch_state import CURRENT_FORMAT
 from omnigraph.schema import catalog_text as schema_texts
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import ScalarKind, ScalarType
@@ -43,14 +43,14 @@ def test_a_wrong_schema_is_shown_in_its_file_and_leaves_nothing(cli, tmp_path) -
 def test_snapshot(cli, people) -> None:
     body = cli("snapshot", people.uri, "--json").json
     assert body["graph_branch"] == "main"
-    assert body["internal_schema_version"] == CURRENT
+    assert body["internal_schema_version"] == CURRENT_FORMAT
     counts = {d["type_name"]: d["entity_count"] for d in body["datasets"]}
     assert counts == {"Person": 3, "Note": 0, "Knows": 2}
     assert "Person" in cli("snapshot", "--store", people.uri).out
     found = people.snapshot()
     assert body == found.to_dict()
     assert [d.to_dict() for d in found.datasets] == body["datasets"]
-    assert found.internal_schema_version == people.format_version == CURRENT
+    assert found.internal_schema_version == people.format_version == CURRENT_FORMAT
     people.tags.create("then")
     assert (
         people.snapshot(at="then").to_dict()

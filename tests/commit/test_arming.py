@@ -1,4 +1,4 @@
-"""Of two overlapping intents never both proceed; nobody waits for ever."""
+"""Of two overlapping intents never both proceed; no writer waits for ever; a hold leaves nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from intents_for_tests import LEASE, intent, ulid
 
-from omnigraph.commit.arming import Arming
+from omnigraph.commit.arming import Arming, IntentHold
 from omnigraph.commit.intents import Intent, IntentBoard, SeenIntent
 from omnigraph.errors import Contention, StorageFailure
 from omnigraph.values.clock import SystemClock
@@ -170,3 +170,20 @@ def test_threads_on_one_resource_never_hold_it_together() -> None:
         list(pool.map(writer, range(6)))
     assert worst == [1]
     assert files.objects == {}
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["start", "join"])
+def test_an_interrupt_on_the_way_in_or_out_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    files = FakeFiles()
+    hold = IntentHold(IntentBoard(files, FakeClock()), intent(5))
+    monkeypatch.setattr(hold._renewer, step, interrupted)
+    with pytest.raises(KeyboardInterrupt), hold:
+        assert (step, len(files.objects)) == ("join", 1)
+    assert files.objects == {}
+    assert hold._stop.is_set()

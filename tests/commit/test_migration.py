@@ -5,11 +5,11 @@ import pytest
 from omnigraph.commit import migration
 from omnigraph.commit.migration import migrate
 from omnigraph.errors import FormatUnknown
-from omnigraph.manifest.branch_state import CURRENT
+from omnigraph.manifest.branch_state import CURRENT_FORMAT
 
 
 def test_steps_run_in_order_until_current(monkeypatch: pytest.MonkeyPatch) -> None:
-    at, ran = [CURRENT - 3], []
+    at, ran = [CURRENT_FORMAT - 3], []
 
     def step(number: int):
         def run(store: object) -> None:
@@ -18,10 +18,10 @@ def test_steps_run_in_order_until_current(monkeypatch: pytest.MonkeyPatch) -> No
 
         return run
 
-    steps = {n: step(n) for n in range(CURRENT - 3, CURRENT)}
+    steps = {n: step(n) for n in range(CURRENT_FORMAT - 3, CURRENT_FORMAT)}
     monkeypatch.setattr(migration, "MIGRATIONS", steps)
     migrate("the store", lambda: at[0])  # type: ignore[arg-type]
-    assert ran == [(n, "the store") for n in range(CURRENT - 3, CURRENT)]
+    assert ran == [(n, "the store") for n in range(CURRENT_FORMAT - 3, CURRENT_FORMAT)]
     migrate("the store", lambda: at[0])  # type: ignore[arg-type]
     assert len(ran) == 3, "a current graph needs nothing"
 

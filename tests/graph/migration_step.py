@@ -1,25 +1,33 @@
-"""A migration from format 0 to 1 for tests, and a process that is killed in the middle of it."""
+"""A made-up migration to the current format, and processes that run it or are killed in it."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 import lance
-import pyarrow as pa
 
 from omnigraph.commit import migration
+from omnigraph.errors import NotFound
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.advance import advance
 from omnigraph.lance_store.staging.stage import stage_overwrite
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import MANIFEST_SCHEMA, state_to_rows
-from omnigraph.manifest.reader import manifest_version
+from omnigraph.manifest.branch_state import CURRENT_FORMAT, read_stamp, state_to_rows
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.publication import Publication
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader, manifest_version
+from omnigraph.settings.models import HistorySettings
+from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.identifiers import MAIN
 from omnigraph_testing.crash import Report
 
+OLDER = CURRENT_FORMAT - 1
 FIRST_HALF = "__schema/first-half"
 
 
@@ -39,33 +47,28 @@ def stamp_of(uri: str, physical_branch: str | None = None) -> str:
     return metadata[b"omnigraph:format"].decode()
 
 
-def write_as_format_one(graph: Graph, branch: str) -> None:
-    """Rewrite a branch's head as format 1 wrote it: without the fields that came with format 2."""
+def write_as_older(graph: Graph, branch: str) -> None:
+    """Rewrite a branch's head with the stamp of the older format."""
     reader = graph.engine.reader
     ref, state = reader.branch(branch)
-    rows = [_as_format_one(row) for row in state_to_rows(state, 1).to_pylist()]
-    schema = MANIFEST_SCHEMA.with_metadata({"omnigraph:format": "1"})
-    staged = stage_overwrite(
-        reader.store, manifest_version(ref, state.version), pa.Table.from_pylist(rows, schema)
-    )
-    advance(reader.store, staged)
+    at = manifest_version(ref, state.version)
+    advance(reader.store, stage_overwrite(reader.store, at, state_to_rows(state, OLDER)))
 
 
-def _as_format_one(row: dict[str, Any]) -> dict[str, Any]:
-    body = json.loads(row["metadata"] or "{}")
-    for name in ("merged_history", "equals_merged", "differs_from_merged", "name"):
-        body.pop(name, None)
-    return {**row, "metadata": json.dumps(body)}
-
-
-def open_for_writing(report: Report, uri: str) -> Any:
-    report(open_graph(uri).snapshot().graph_commit_id)
-
-
-def from_zero_to_one(store: Store) -> None:
-    """Harmless when it runs again; the stamp comes last."""
+def to_current(store: Store) -> None:
+    """Stamps every branch by an ordinary swap of its manifest, main last."""
     store.files.put(FIRST_HALF, b"done")
-    set_stamp(store.location.uri, "1")
+    reader = ManifestReader(store)
+    publisher = Publisher(reader, CommitGraph(reader), HistorySettings(), SYSTEM_CLOCK)
+    for name in sorted(reader.branch_refs.names(), key=lambda name: name == MAIN):
+        ref = reader.branch_refs.find(name)
+        if ref is None:
+            continue
+        with suppress(NotFound):  # deleted by another process
+            head = store.open_head(MANIFEST, ref.physical_branch)
+            if read_stamp(head.schema) < CURRENT_FORMAT:
+                version = reader.state(ref).version
+                publisher.publish(ref, Publication(SYSTEM_CLOCK.new_ulid(), version))
 
 
 def die_half_way(store: Store) -> None:
@@ -73,7 +76,12 @@ def die_half_way(store: Store) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def open_for_writing(report: Report, uri: str) -> Any:
+    migration.MIGRATIONS = {OLDER: to_current}
+    report(open_graph(uri).snapshot().graph_commit_id)
+
+
 def open_and_die(report: Report, uri: str) -> Any:
-    migration.MIGRATIONS = {**migration.MIGRATIONS, 0: die_half_way}
+    migration.MIGRATIONS = {OLDER: die_half_way}
     open_graph(uri)
     report("survived")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import migration_step
 import pytest
+from migration_step import OLDER
 
 from omnigraph.commit import migration as migrations
 from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.manifest.branch_state import CURRENT
+from omnigraph.manifest.branch_state import CURRENT_FORMAT
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
@@ -23,21 +24,21 @@ ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_newer_format_asks_for_an_upgrade(graph: Graph, uri: str, read_only: bool) -> None:
-    migration_step.set_stamp(uri, str(CURRENT + 1))
+    migration_step.set_stamp(uri, str(CURRENT_FORMAT + 1))
     with pytest.raises(FormatTooNew, match="upgrade omnigraph first") as caught:
         open_graph(uri, read_only=read_only)
-    assert (caught.value.found, caught.value.supported) == (CURRENT + 1, CURRENT)
+    assert (caught.value.found, caught.value.supported) == (CURRENT_FORMAT + 1, CURRENT_FORMAT)
 
 
 def test_an_open_handle_stops_when_the_graph_was_upgraded(graph: Graph, uri: str) -> None:
     versions = {p.name for p in Path(uri).glob("nodes/*/_versions/*")}
-    migration_step.set_stamp(uri, str(CURRENT + 1))
+    migration_step.set_stamp(uri, str(CURRENT_FORMAT + 1))
     for use in (lambda: graph.apply(ONE_NOTE), lambda: graph.read("Note"), graph.commits.list):
         with pytest.raises(FormatTooNew):
             use()
     assert {p.name for p in Path(uri).glob("nodes/*/_versions/*")} == versions
     assert list(Path(uri, "__recovery").iterdir()) == []
-    migration_step.set_stamp(uri, str(CURRENT))
+    migration_step.set_stamp(uri, str(CURRENT_FORMAT))
     assert graph.apply(ONE_NOTE).commit is not None
 
 
@@ -62,27 +63,27 @@ def test_a_manifest_with_other_rows_is_refused(graph: Graph, uri: str) -> None:
         reader.snapshot()
 
 
-def test_an_older_format_without_a_way_up_is_refused(graph: Graph, uri: str) -> None:
-    migration_step.set_stamp(uri, "0")
-    with pytest.raises(FormatUnknown, match="format 0"):
+@pytest.mark.parametrize("stamp", range(CURRENT_FORMAT))
+def test_an_older_format_without_a_way_up_is_refused(graph: Graph, uri: str, stamp: int) -> None:
+    migration_step.set_stamp(uri, str(stamp))
+    with pytest.raises(FormatUnknown, match=f"format {stamp}"):
         open_graph(uri)
 
 
 @pytest.fixture
 def migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = {**migrations.MIGRATIONS, 0: migration_step.from_zero_to_one}
-    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {OLDER: migration_step.to_current})
 
 
 def test_an_older_format_is_migrated_by_a_write_open_only(
     graph: Graph, uri: str, migration: None
 ) -> None:
     before = content(graph)
-    migration_step.set_stamp(uri, "0")
+    migration_step.set_stamp(uri, str(OLDER))
     assert content(open_graph(uri, read_only=True)) == before
-    assert migration_step.stamp_of(uri) == "0", "reads never write"
+    assert migration_step.stamp_of(uri) == str(OLDER), "reads never write"
     writer = open_graph(uri, settings=workloads.settings())
-    assert migration_step.stamp_of(uri) == str(CURRENT)
+    assert migration_step.stamp_of(uri) == str(CURRENT_FORMAT)
     assert content(writer) == before
     assert writer.apply(ONE_NOTE).commit is not None
     assert_at_rest(writer)
@@ -91,7 +92,7 @@ def test_an_older_format_is_migrated_by_a_write_open_only(
 @pytest.mark.crash
 def test_a_migration_killed_half_way_is_finished(graph: Graph, uri: str, migration: None) -> None:
     before = content(graph)
-    migration_step.set_stamp(uri, "0")
+    migration_step.set_stamp(uri, str(OLDER))
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     child = start(
         "migration_step:open_and_die", {"uri": uri}, environment={"PYTHONPATH": ":".join(paths)}
@@ -99,38 +100,38 @@ def test_a_migration_killed_half_way_is_finished(graph: Graph, uri: str, migrati
     code, reports, stderr = child.finish()
     assert (code, reports) == (-signal.SIGKILL, []), stderr
     assert Path(uri, migration_step.FIRST_HALF).exists()
-    assert migration_step.stamp_of(uri) == "0"
+    assert migration_step.stamp_of(uri) == str(OLDER)
     assert content(open_graph(uri, read_only=True)) == before
     writer = open_graph(uri, settings=workloads.settings())
-    assert migration_step.stamp_of(uri) == str(CURRENT)
+    assert migration_step.stamp_of(uri) == str(CURRENT_FORMAT)
     assert content(writer) == before
     assert writer.apply(ONE_NOTE).commit is not None
 
 
 @pytest.fixture
-def format_one(graph: Graph, uri: str) -> Graph:
-    """Two branches written to, one only created, a merge, a tag: all as format 1 left them."""
+def older(graph: Graph, uri: str, migration: None) -> Graph:
+    """Two branches written to, one only created, a merge, a tag: all with the older stamp."""
     graph.branches.create("draft")
     graph.apply(ONE_NOTE, branch="draft")
     graph.branches.create("idle")
     graph.tags.create("before", "draft")
     graph.merge("draft", "main")
     for branch in ("main", "draft", "idle"):
-        migration_step.write_as_format_one(graph, branch)
+        migration_step.write_as_older(graph, branch)
     return graph
 
 
-def test_format_one_is_read_as_it_stands_and_stamped_on_every_branch(
-    format_one: Graph, uri: str
+def test_an_older_graph_is_read_unchanged_and_stamped_on_every_branch(
+    older: Graph, uri: str
 ) -> None:
     old = open_graph(uri, read_only=True)
     before = {branch: content(old, branch) for branch in ("main", "draft", "idle")}
     assert before["main"] == before["draft"] != before["idle"]
-    assert migration_step.stamp_of(uri) == "1", "reads never write"
+    assert migration_step.stamp_of(uri) == str(OLDER), "reads never write"
     graph = open_graph(uri, settings=workloads.settings())
     for branch in ("main", "draft", "idle"):
         ref, _ = graph.engine.reader.branch(branch)
-        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT)
+        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT_FORMAT)
         assert content(graph, branch) == before[branch]
         assert_history_readable(graph, branch)
     assert content(graph, at="before") == before["draft"]
@@ -141,7 +142,7 @@ def test_format_one_is_read_as_it_stands_and_stamped_on_every_branch(
 
 
 @pytest.mark.crash
-def test_two_processes_migrate_at_once(format_one: Graph, uri: str) -> None:
+def test_two_processes_migrate_at_once(older: Graph, uri: str) -> None:
     before = content(open_graph(uri, read_only=True))
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     openers = [
@@ -163,9 +164,9 @@ def test_two_processes_migrate_at_once(format_one: Graph, uri: str) -> None:
 def test_a_step_that_forgets_its_stamp_does_not_run_for_ever(
     graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migration_step.set_stamp(uri, "0")
+    migration_step.set_stamp(uri, str(OLDER))
     ran = []
-    monkeypatch.setattr(migrations, "MIGRATIONS", {0: ran.append})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {OLDER: ran.append})
     with pytest.raises(FormatUnknown, match="did not write its stamp"):
         open_graph(uri)
     assert len(ran) == 1

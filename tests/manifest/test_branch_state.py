@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from states import after, chain, first_state, pin, write
 
+from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.manifest.branch_state import (
-    CURRENT,
+    CURRENT_FORMAT,
     MANIFEST_SCHEMA,
+    check_readable,
     read_stamp,
     state_from_rows,
     state_to_rows,
@@ -28,14 +31,14 @@ def rich_state():
 @pytest.mark.parametrize("deleted", [False, True])
 def test_rows_hold_the_whole_state(deleted: bool) -> None:
     state = replace(rich_state(), deleted=deleted)
-    again = state_from_rows(state.version, state_to_rows(state, CURRENT))
+    again = state_from_rows(state.version, state_to_rows(state, CURRENT_FORMAT))
     assert again == state
     assert [s.commit for s in again.commits] == [s.commit for s in state.commits]
 
 
 def test_row_order_does_not_matter_for_pins() -> None:
     state = rich_state()
-    rows = state_to_rows(state, CURRENT)
+    rows = state_to_rows(state, CURRENT_FORMAT)
     commits = [i for i, t in enumerate(rows["object_type"].to_pylist()) if t == "graph_commit"]
     others = [i for i in range(rows.num_rows) if i not in commits]
     assert state_from_rows(state.version, rows.take(others[::-1] + commits)) == state
@@ -74,7 +77,7 @@ def test_pins_of_forks_keep_their_owner() -> None:
     state = first_state("A")
     forked = replace(pin("A"), branch="b.01", owner="b.02", version=7)
     state = replace(state, tables={forked.key: forked})
-    again = state_from_rows(1, state_to_rows(state, CURRENT))
+    again = state_from_rows(1, state_to_rows(state, CURRENT_FORMAT))
     assert again.tables[forked.key] == forked
 
 
@@ -84,5 +87,27 @@ def test_a_text_with_anything_in_it_survives() -> None:
     assert draft.commit is not None
     spoken = replace(draft.commit, message='"quoted"\n\\ \u2028 ä 🜁', actor_id="")
     state = after(state, replace(draft, commit=spoken))
-    again = state_from_rows(state.version, state_to_rows(state, CURRENT))
+    again = state_from_rows(state.version, state_to_rows(state, CURRENT_FORMAT))
     assert again.commits[-1].commit.message == spoken.message
+
+
+def schema(stamp: str | None) -> pa.Schema:
+    metadata = {} if stamp is None else {"omnigraph:format": stamp}
+    return pa.schema([pa.field("x", pa.int64())], metadata=metadata)
+
+
+def test_the_stamp_is_read() -> None:
+    assert read_stamp(schema("12")) == 12
+
+
+@pytest.mark.parametrize("stamp", [None, "", "x", "-1", "1.5", " 1"])
+def test_anything_else_is_unknown(stamp: str | None) -> None:
+    with pytest.raises(FormatUnknown, match="export"):
+        read_stamp(schema(stamp))
+
+
+def test_newer_is_refused_and_older_readable() -> None:
+    check_readable(CURRENT_FORMAT)
+    check_readable(CURRENT_FORMAT - 1)
+    with pytest.raises(FormatTooNew, match="upgrade omnigraph first"):
+        check_readable(CURRENT_FORMAT + 1)

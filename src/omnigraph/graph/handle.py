@@ -74,7 +74,7 @@ class Graph:
 
     @property
     def format_version(self) -> int:
-        """The format stamp of the files; this release writes `format_stamp.CURRENT`."""
+        """The format stamp of the files; this release writes `branch_state.CURRENT_FORMAT`."""
         return self._engine.reader.format_version
 
     # Reading

@@ -13,7 +13,7 @@ from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.manifest.records import HistorySegment, StoredCommit, StreamMark, TablePin
 from omnigraph.values.identifiers import TableKey
 
-CURRENT = 2
+CURRENT_FORMAT = 2
 _KEY = b"omnigraph:format"
 
 
@@ -29,12 +29,12 @@ def read_stamp(schema: pa.Schema) -> int:
 
 
 def check_readable(stamp: int) -> None:
-    if stamp > CURRENT:
+    if stamp > CURRENT_FORMAT:
         raise FormatTooNew(
-            f"the graph has format {stamp}, this release reads up to {CURRENT}: "
+            f"the graph has format {stamp}, this release reads up to {CURRENT_FORMAT}: "
             "upgrade omnigraph first",
             found=stamp,
-            supported=CURRENT,
+            supported=CURRENT_FORMAT,
         )
 
 
