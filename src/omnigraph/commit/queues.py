@@ -15,9 +15,11 @@ from omnigraph.lance_store.objects.file_queue import FileQueue
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import LOCKS
 from omnigraph.manifest.records import BranchRef
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 
 _LOOK_EVERY_SECONDS = 0.25
+_MOST_BRANCHES = 1024
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,8 +75,7 @@ class BranchQueues:
         self._clock = clock
         self._limit = limit_seconds
         self._observe = observe
-        self._lock = threading.Lock()
-        self._queues: dict[str, FileQueue] = {}
+        self._queues: BoundedCache[str, FileQueue] = BoundedCache(_MOST_BRANCHES)
 
     @contextmanager
     def turn(self, ref: BranchRef) -> Iterator[None]:
@@ -102,9 +103,7 @@ class BranchQueues:
     def _queue(self, ref: BranchRef) -> FileQueue | None:
         if self._root is None:
             return None
-        with self._lock:
-            queue = self._queues.get(ref.incarnation)
-            if queue is None:
-                path = self._root / LOCKS / f"{ref.incarnation}.lock"
-                queue = self._queues[ref.incarnation] = FileQueue(path, self._clock)
-            return queue
+        # Two queues of one branch, after one was forgotten, exclude each other by the lock file.
+        path = self._root / LOCKS / f"{ref.incarnation}.lock"
+        known = self._queues.get(ref.incarnation)
+        return known or self._queues.get_or_put(ref.incarnation, FileQueue(path, self._clock))

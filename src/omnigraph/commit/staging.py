@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from omnigraph.manifest.changed_ids import ChangedIds, ChangeList, Op, record_id
 from omnigraph.manifest.publication import TableMove
 from omnigraph.manifest.records import StoredCommit, TableChanges, TablePin
 from omnigraph.settings.models import HistorySettings
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import (
@@ -37,6 +37,7 @@ from omnigraph.writes.row_compare import differing_rows
 
 _LARGEST_TABLE = 200_000
 _LARGEST_TOTAL = 1_000_000
+_MOST_TABLES = 4096
 _LOOKUPS_BEFORE_SCAN = 3
 
 _Name = tuple[str, str]
@@ -47,8 +48,8 @@ class KnownIds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ids: OrderedDict[_Name, set[str]] = OrderedDict()
-        self._lookups: Counter[str] = Counter()
+        self._ids: BoundedCache[_Name, set[str]] = BoundedCache(_MOST_TABLES, _LARGEST_TOTAL)
+        self._lookups: BoundedCache[str, int] = BoundedCache(_MOST_TABLES)
 
     def may_exist(
         self,
@@ -62,9 +63,9 @@ class KnownIds:
             return ids.slice(0, 0)
         known = self._known(pin, recent)
         if known is None:
-            with self._lock:
-                self._lookups[pin.location] += 1
-                patient = self._lookups[pin.location] <= _LOOKUPS_BEFORE_SCAN
+            lookups = (self._lookups.get(pin.location) or 0) + 1
+            self._lookups.put(pin.location, lookups)
+            patient = lookups <= _LOOKUPS_BEFORE_SCAN
             if patient or pin.row_count > _LARGEST_TABLE:
                 return ids
             known = set(scan())
@@ -75,7 +76,7 @@ class KnownIds:
     def committed(self, before: TablePin, after: TablePin, inserted: pa.Array) -> None:
         """Our own commit: carry the knowledge over to the new content."""
         with self._lock:
-            known = self._ids.pop((before.location, before.content_epoch), None)
+            known = self._ids.pop((before.location, before.content_epoch))
             if known is not None:
                 known.update(inserted.to_pylist())
         if known is not None:
@@ -83,12 +84,8 @@ class KnownIds:
 
     def _known(self, pin: TablePin, recent: Sequence[StoredCommit]) -> set[str] | None:
         wanted = (pin.location, pin.content_epoch)
-        with self._lock:
-            known = self._ids.get(wanted)
-            if known is not None:
-                self._ids.move_to_end(wanted)
-                return known
-        return self._catch_up(wanted, pin, recent)
+        known = self._ids.get(wanted)
+        return known if known is not None else self._catch_up(wanted, pin, recent)
 
     def _catch_up(
         self, wanted: _Name, pin: TablePin, recent: Sequence[StoredCommit]
@@ -98,9 +95,8 @@ class KnownIds:
         for stored in reversed(recent):
             base = (pin.location, stored.commit_id)
             with self._lock:
-                known = self._ids.get(base)
+                known = self._ids.pop(base)
                 if known is not None:
-                    del self._ids[base]
                     known.update(added)
             if known is not None:
                 self._keep(wanted, known)
@@ -112,10 +108,7 @@ class KnownIds:
         return None
 
     def _keep(self, name: _Name, known: set[str]) -> None:
-        with self._lock:
-            self._ids[name] = known
-            while len(self._ids) > 1 and sum(map(len, self._ids.values())) > _LARGEST_TOTAL:
-                self._ids.popitem(last=False)
+        self._ids.put(name, known, len(known))
 
 
 def _inserted(stored: StoredCommit, location: str) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from omnigraph.errors import NotFound
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.values.bounded_cache import BoundedCache
 
 _VERSION = re.compile(r"_versions/(\d{20})\.manifest")
 _TRANSACTION = re.compile(r"_transactions/(\d+)-.*\.txn")
@@ -188,6 +189,7 @@ def _data_files(body: Any) -> Iterator[dict[str, Any]]:
                 yield from _data_files(part)
 
 
+_MOST_BRANCHES = 16_384
 _PREPARED_ON = re.compile(r"(\d+)-.*\.txn")
 
 
@@ -196,7 +198,7 @@ class OldVersions:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._referred: dict[str, tuple[str | None, int]] = {}
+        self._referred: BoundedCache[str, tuple[str | None, int]] = BoundedCache(_MOST_BRANCHES)
 
     def remove_below(self, location: str, branch: str | None, version: int) -> None:
         """All versions below this one, except those that a branch or a tag is on."""
@@ -237,7 +239,7 @@ class OldVersions:
             if known is None:
                 continue
             if "/_refs/branches/" in file.path:  # tags may be put on another version
-                self._referred[file.path] = known
+                self._referred.put(file.path, known)
             if known[0] == branch:
                 found.add(known[1])
         return found

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ from omnigraph.lance_store.objects.base_paths import check_base
 from omnigraph.lance_store.objects.control_files import ControlFiles, open_control_files
 from omnigraph.lance_store.objects.storage_errors import is_not_found, storage_errors, translate
 from omnigraph.lance_store.objects.storage_location import StorageLocation
+from omnigraph.settings.machine_memory import memory_share
+from omnigraph.values.bounded_cache import BoundedCache
 
 _STILL_NANOSECONDS = 2_000_000_000
 
@@ -61,9 +61,18 @@ Dataset = Any
 """A `lance.LanceDataset` at one version: immutable, shareable between threads."""
 
 _HANDLES = 512
+# An open handle holds the list of its fragments: 0.6 kB each, as measured.
+_HANDLE_BYTES = 256 * 1024**2
+_EMPTY_HANDLE = 3_000
+_FRAGMENT_BYTES = 600
+_KNOWN_BASES = 16_384
 
-# One session for the process: metadata and index caches are shared by every open graph.
-_SESSION = lance.Session()
+# One session for the process: metadata and index caches are shared by every open graph. Lance's
+# own bounds are fixed, 6 GiB and 1 GiB; a small machine or container gets a share of its memory.
+_SESSION = lance.Session(
+    index_cache_size_bytes=memory_share(6, 6 * 1024**3),
+    metadata_cache_size_bytes=memory_share(24, 1024**3),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +94,9 @@ class Store:
         self.location = location
         self.files: ControlFiles = open_control_files(location, sync=sync)
         self.sync = sync and location.is_local
-        self._handles: OrderedDict[DatasetVersion, Dataset] = OrderedDict()
-        self._first_fragments: dict[DatasetVersion, int] = {}
-        self._known_bases: set[str] = set()
-        self._lock = threading.Lock()
+        self._handles: BoundedCache[DatasetVersion, Dataset] = BoundedCache(_HANDLES, _HANDLE_BYTES)
+        self._first_fragments: BoundedCache[DatasetVersion, int] = BoundedCache(_HANDLES)
+        self._known_bases: BoundedCache[str, bool] = BoundedCache(_KNOWN_BASES)
 
     def dataset_uri(self, location: str, branch: str | None) -> str:
         path = self.location.child(location)
@@ -96,13 +104,10 @@ class Store:
 
     def open(self, at: DatasetVersion) -> Dataset:
         """The dataset at exactly this version."""
-        with self._lock:
-            handle = self._handles.get(at)
-            if handle is not None:
-                self._handles.move_to_end(at)
-                return handle
-        handle = self._open(at.location, at.branch, at.version)
-        self.remember(at, handle)
+        handle = self._handles.get(at)
+        if handle is None:
+            handle = self._open(at.location, at.branch, at.version)
+            self.remember(at, handle)
         return handle
 
     def open_private(self, at: DatasetVersion) -> Dataset:
@@ -114,16 +119,12 @@ class Store:
         return self._open(location, branch, None)
 
     def remember(self, at: DatasetVersion, handle: Dataset) -> None:
-        with self._lock:
-            self._handles[at] = handle
-            while len(self._handles) > _HANDLES:
-                dropped, _ = self._handles.popitem(last=False)
-                self._first_fragments.pop(dropped, None)
+        fragments = handle._ds.count_fragments()  # noqa: SLF001 - `get_fragments` makes objects
+        self._handles.put(at, handle, _EMPTY_HANDLE + fragments * _FRAGMENT_BYTES)
 
     def forget(self, at: DatasetVersion) -> None:
-        with self._lock:
-            self._handles.pop(at, None)
-            self._first_fragments.pop(at, None)
+        self._handles.pop(at)
+        self._first_fragments.pop(at)
 
     def first_fragment(self, at: DatasetVersion) -> Any | None:
         """Metadata of the fragment with the lowest id; listing thousands is slow, so it is kept."""
@@ -133,7 +134,8 @@ class Store:
             fragments = dataset.get_fragments()
             if not fragments:
                 return None
-            known = self._first_fragments[at] = min(f.fragment_id for f in fragments)
+            known = min(f.fragment_id for f in fragments)
+            self._first_fragments.put(at, known)
         return dataset.get_fragment(known).metadata
 
     def remember_successor(
@@ -143,7 +145,7 @@ class Store:
         self.remember(after, handle)
         first = self._first_fragments.get(at)
         if first is not None and handle.get_fragment(first) is not None:
-            self._first_fragments[after] = first
+            self._first_fragments.put(after, first)
 
     def forget_detached(self, at: DatasetVersion, version: int) -> None:
         """Remove the manifest of a detached version: Lance's cleanup never does."""
@@ -198,7 +200,7 @@ class Store:
             address = str(base.path)
             if address not in self._known_bases:
                 check_base(self.location, location, address)
-                self._known_bases.add(address)
+                self._known_bases.put(address, True)
 
 
 def head_version(handle: Dataset) -> int:

@@ -12,7 +12,6 @@ import atexit
 import logging
 import threading
 import weakref
-from collections import Counter
 
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import NotFound, OmnigraphError
@@ -22,6 +21,7 @@ from omnigraph.maintain.table_upkeep import Pace, is_due, look_at, optimize_tabl
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.settings.models import MaintenanceSettings
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.identifiers import TableKey
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ _PATIENT_ATTEMPTS = 2
 # A smaller table queues at once, because rewriting all of it takes no longer than a few commits.
 _QUICK_BYTES = 4 * 1024 * 1024
 _EXIT_PATIENCE_SECONDS = 10.0
+_MOST_TABLES = 16_384
 
 Table = tuple[str, TableKey]
 
@@ -53,13 +54,13 @@ class Reconciler:
         self._cleanup = cleanup
         self._settings = settings
         self._condition = threading.Condition()
-        self._commits: Counter[Table] = Counter()
+        self._commits: BoundedCache[Table, int] = BoundedCache(_MOST_TABLES)
         self._since_cleanup = 0
         self._waiting: dict[Table, None] = {}
         self._cleanup_waits = False
         self._thread: threading.Thread | None = None
         self._stopped = not settings.automatic
-        atexit.register(_stop_if_alive, weakref.ref(self))
+        _reconcilers.add(self)
 
     def committed(self, commit: Commit) -> None:
         """Count a commit of this process; starts the thread when something is due."""
@@ -91,10 +92,11 @@ class Reconciler:
         self.settle(_EXIT_PATIENCE_SECONDS)
 
     def _count(self, table: Table) -> None:
-        self._commits[table] += 1
-        if self._commits[table] >= self._settings.look_every_commits:
-            self._commits[table] = 0
+        commits = (self._commits.get(table) or 0) + 1
+        if commits >= self._settings.look_every_commits:
+            commits = 0
             self._waiting[table] = None
+        self._commits.put(table, commits)
 
     def _work(self) -> None:
         while True:
@@ -141,7 +143,10 @@ class Reconciler:
                 return
 
 
-def _stop_if_alive(reference: weakref.ref[Reconciler]) -> None:
-    reconciler = reference()
-    if reconciler is not None:
+_reconcilers: weakref.WeakSet[Reconciler] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for reconciler in list(_reconcilers):
         reconciler.stop()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from omnigraph.errors import FormatUnknown, SnapshotReclaimed
@@ -20,6 +19,7 @@ from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.records import HistorySegment, StoredCommit, TablePin
 from omnigraph.settings.models import HistorySettings
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 
 
@@ -29,6 +29,13 @@ class CommitPage:
 
     commits: tuple[StoredCommit, ...]
     tables: tuple[TablePin, ...]
+
+
+_Content = CommitPage | tuple[HistorySegment, ...]
+
+# Commits that were looked at are parsed, which takes some five times the memory of their text.
+_SEGMENTS = 2048
+_SEGMENT_BYTES = 32 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class HistoryReader:
 
     def __init__(self, files: ControlFiles) -> None:
         self._files = files
-        self._load = lru_cache(maxsize=256)(self._read)
+        self._known: BoundedCache[str, _Content] = BoundedCache(_SEGMENTS, _SEGMENT_BYTES)
 
     def pages(
         self,
@@ -113,21 +120,27 @@ class HistoryReader:
                 yield segment, None
                 yield from self.with_children(content)
 
-    def _read(self, segment_id: str) -> CommitPage | tuple[HistorySegment, ...]:
+    def _load(self, segment_id: str) -> _Content:
+        found = self._known.get(segment_id)
+        return found if found is not None else self._read(segment_id)
+
+    def _read(self, segment_id: str) -> _Content:
         data = self._files.get(history_object(segment_id))
         if data is None:
             raise SnapshotReclaimed(
                 f"history segment {segment_id} is not in storage any more", segment=segment_id
             )
         try:
-            return _segment_content(json.loads(data))
+            content = _segment_content(json.loads(data))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatUnknown(
                 f"history segment {segment_id} cannot be read: {error!r}", segment=segment_id
             ) from error
+        self._known.put(segment_id, content, len(data))
+        return content
 
 
-def _segment_content(body: dict[str, Any]) -> CommitPage | tuple[HistorySegment, ...]:
+def _segment_content(body: dict[str, Any]) -> _Content:
     if "segments" in body:
         return tuple(HistorySegment.from_json(s) for s in body["segments"])
     return CommitPage(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,8 +25,10 @@ from omnigraph.manifest.publication import (
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, Commit
 from omnigraph.settings.models import HistorySettings
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 
+_MOST_BRANCHES = 1024
 _SWAP_ATTEMPTS = 1000
 _DAY_MICROS = 24 * 3600 * 1_000_000
 
@@ -63,13 +64,13 @@ class Publisher:
         self._settings = settings
         self._clock = clock
         # Threads of one process take turns here instead of losing swaps to each other.
-        self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._trimmed: dict[str, int] = {}
+        self._turns: BoundedCache[str, threading.Lock] = BoundedCache(_MOST_BRANCHES)
+        self._trimmed: BoundedCache[str, int] = BoundedCache(_MOST_BRANCHES)
         self._old_versions = OldVersions(self._store)
 
     def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
         """Raise the unmet requirement's error when nothing was published."""
-        with self._turns[ref.incarnation]:
+        with self._turns.get_or_put(ref.incarnation, threading.Lock()):
             # The swap itself proves that a remembered state was the current one.
             state = self._reader.last_known(ref)
             for _ in range(_SWAP_ATTEMPTS):
@@ -150,8 +151,10 @@ class Publisher:
         """
         kept = self._settings.kept_manifest_versions
         due = version // kept
-        known = self._trimmed.get(ref.incarnation, due - (version % kept == 0))
-        self._trimmed[ref.incarnation] = due
+        known = self._trimmed.get(ref.incarnation)
+        if known is None:
+            known = due - (version % kept == 0)
+        self._trimmed.put(ref.incarnation, due)
         if due == known:
             return
         with suppress(OmnigraphError):

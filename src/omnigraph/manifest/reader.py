@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NoReturn, TypeVar
 
@@ -25,6 +26,7 @@ from omnigraph.manifest.records import BranchRef, Commit
 from omnigraph.manifest.refs import BranchRefs, TagRefs
 from omnigraph.manifest.schemas import SchemaStore
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.identifiers import check_ref_name
 from omnigraph.values.known_names import did_you_mean
 
@@ -32,12 +34,23 @@ from omnigraph.values.known_names import did_you_mean
 _READ_ATTEMPTS = 10
 # Pages of history, of some dozens of commits each, that are looked through for a recent commit.
 _RECENT_PAGES = 32
+_RECENT_BRANCHES = 8
+_BRANCHES = 512
 
 _T = TypeVar("_T")
 
 
 def manifest_version(ref: BranchRef, version: int) -> DatasetVersion:
     return DatasetVersion(MANIFEST, ref.physical_branch, version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A head, and how its folder looked when it was read."""
+
+    folder: VersionFolder
+    mark: FolderMark
+    state: BranchState
 
 
 class ManifestReader:
@@ -50,11 +63,12 @@ class ManifestReader:
         self.schemas = SchemaStore(store.files)
         self.history = HistoryReader(store.files)
         self._lock = threading.Lock()
-        self._states: dict[str, tuple[Dataset, BranchState]] = {}
-        self._folders: dict[str, VersionFolder] = {}
-        self._marks: dict[str, tuple[VersionFolder, FolderMark, BranchState]] = {}
-        self._refs: dict[str, BranchRef] = {}
-        self._snapshots: dict[str, tuple[BranchState, Snapshot]] = {}
+        # By incarnation: a process may meet any number of branches, and others delete them.
+        self._states: BoundedCache[str, tuple[Dataset, BranchState]] = BoundedCache(_BRANCHES)
+        self._folders: BoundedCache[str, VersionFolder] = BoundedCache(_BRANCHES)
+        self._marks: BoundedCache[str, _Marked] = BoundedCache(_BRANCHES)
+        self._refs: BoundedCache[str, BranchRef] = BoundedCache(_BRANCHES)
+        self._snapshots: BoundedCache[str, tuple[BranchState, Snapshot]] = BoundedCache(_BRANCHES)
         self._stamp: int | None = None
 
     @property
@@ -80,24 +94,23 @@ class ManifestReader:
                     self.forget(ref)
         ref = self.branch_refs.find(checked)
         if ref is None:
-            self._refs.pop(checked, None)
+            self._refs.pop(checked)
             self._refuse_unknown(checked)
         state = self.state(ref)
         if state.deleted or self.goes_by_another_name(ref, state):
-            self._refs.pop(checked, None)
+            self._refs.pop(checked)
             self._refuse_unknown(checked)
-        self._refs[checked] = ref
+        self._refs.put(checked, ref)
         return ref, state
 
     def forget(self, ref: BranchRef) -> None:
         """A deleted branch: a process that makes and deletes many must not keep them all."""
         if self._refs.get(ref.name) == ref:
-            self._refs.pop(ref.name, None)
-        with self._lock:
-            self._states.pop(ref.incarnation, None)
-        self._marks.pop(ref.incarnation, None)
-        self._folders.pop(ref.incarnation, None)
-        self._snapshots.pop(ref.incarnation, None)
+            self._refs.pop(ref.name)
+        self._states.pop(ref.incarnation)
+        self._marks.pop(ref.incarnation)
+        self._folders.pop(ref.incarnation)
+        self._snapshots.pop(ref.incarnation)
 
     def goes_by_another_name(self, ref: BranchRef, state: BranchState) -> bool:
         """A rename gave this branch the name in its head, and `ref` is what it left behind.
@@ -126,8 +139,7 @@ class ManifestReader:
 
     def last_known(self, ref: BranchRef) -> BranchState | None:
         """The newest state this process has seen; good enough for whoever swaps against it."""
-        with self._lock:
-            cached = self._states.get(ref.incarnation)
+        cached = self._states.get(ref.incarnation)
         return cached[1] if cached is not None else None
 
     def by_known_schema(
@@ -147,11 +159,14 @@ class ManifestReader:
         catalog = self.snapshot(*self.branch(branch)).catalog
         return catalog, make(catalog)
 
-    def recent_commit(self, commit_id: str) -> Commit | None:
-        """A commit of a branch that this process has seen, as far back as a few pages go."""
-        with self._lock:
-            states = [state for _, state in self._states.values()]
-        for state in states:
+    def recent_commit(self, commit_id: str, incarnation: str) -> Commit | None:
+        """A commit of a branch that this process has seen, as far back as a few pages go.
+
+        It is looked for on the branch of this incarnation, then on those that were used last.
+        """
+        first = self._states.get(incarnation)
+        others = self._states.newest(_RECENT_BRANCHES)
+        for _, state in others if first is None else (first, *others):
             pages = islice(self.history.pages(state.history), _RECENT_PAGES)
             for commits in chain((state.commits,), (page.commits for page in pages)):
                 for stored in reversed(commits):
@@ -164,18 +179,17 @@ class ManifestReader:
     def state(self, ref: BranchRef) -> BranchState:
         """The current head of one incarnation, deleted or not."""
         marked = self._marks.get(ref.incarnation)
-        if marked is not None and marked[0].is_still(marked[1]):
-            return marked[2]
+        if marked is not None and marked.folder.is_still(marked.mark):
+            return marked.state
         folder = self._folder(ref)
         mark = folder.mark() if folder is not None else None
         state = self._current(ref)
         if folder is not None and mark is not None:
-            self._marks[ref.incarnation] = (folder, mark, state)
+            self._marks.put(ref.incarnation, _Marked(folder, mark, state))
         return state
 
     def _current(self, ref: BranchRef) -> BranchState:
-        with self._lock:
-            cached = self._states.get(ref.incarnation)
+        cached = self._states.get(ref.incarnation)
         if cached is not None and head_version(cached[0]) == cached[1].version:
             return cached[1]
         handle, state = self._read(ref)
@@ -188,7 +202,7 @@ class ManifestReader:
         root = self.store.location.path
         if folder is None and root is not None:
             folder = VersionFolder(root, MANIFEST, ref.physical_branch)
-            self._folders[ref.incarnation] = folder
+            self._folders.put(ref.incarnation, folder)
         return folder
 
     def remember(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
@@ -197,7 +211,7 @@ class ManifestReader:
         with self._lock:
             cached = self._states.get(ref.incarnation)
             if cached is None or cached[1].version < state.version:
-                self._states[ref.incarnation] = (handle, state)
+                self._states.put(ref.incarnation, (handle, state))
 
     def snapshot(self, ref: BranchRef, state: BranchState) -> Snapshot:
         """One object per state of a branch: whoever asks again gets the same."""
@@ -213,7 +227,7 @@ class ManifestReader:
             tables=state.tables,
             internal_schema_version=self.format_version,
         )
-        self._snapshots[ref.incarnation] = (state, found)
+        self._snapshots.put(ref.incarnation, (state, found))
         return found
 
     def _read(self, ref: BranchRef) -> tuple[Dataset, BranchState]:

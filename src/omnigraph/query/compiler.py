@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +28,7 @@ from omnigraph.syntax.diagnostics import (
     language_error,
 )
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.identifiers import EntityKind, TableKey, edge_table, node_table
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import EnumType, ListType, VectorType
@@ -151,6 +150,8 @@ def _with_edges(tables: set[TableKey], catalog: Catalog) -> set[TableKey]:
 
 
 CACHE_ENTRIES = 1024
+# A compiled query takes some twenty times the memory of its text.
+_CACHE_CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,9 @@ class CompiledQuery:
         return plan_text(self.plan) if self.plan is not None else statements_text(self.statements)
 
 
-_cache: OrderedDict[tuple[str, str, str | None], CompiledQuery] = OrderedDict()
-_cache_lock = threading.Lock()
+_cache: BoundedCache[tuple[str, str, str | None], CompiledQuery] = BoundedCache(
+    CACHE_ENTRIES, _CACHE_CHARACTERS
+)
 
 
 def compile_query(
@@ -189,17 +191,11 @@ def compile_query(
     there, `InvalidArgument` when the text has several queries and no name was given.
     """
     key = (fingerprint(catalog), text, name)
-    with _cache_lock:
-        found = _cache.get(key)
-        if found is not None:
-            _cache.move_to_end(key)
-            return found
-    compiled = _compile(SourceText(text, file), catalog, name)
-    with _cache_lock:
-        _cache[key] = compiled
-        while len(_cache) > CACHE_ENTRIES:
-            _cache.popitem(last=False)
-    return compiled
+    found = _cache.get(key)
+    if found is None:
+        found = _compile(SourceText(text, file), catalog, name)
+        _cache.put(key, found, len(text))
+    return found
 
 
 def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[CompiledQuery, ...]:
@@ -237,8 +233,7 @@ def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
 
 def clear_cache() -> None:
     """Forget every compiled query; benchmarks measure compilation with it."""
-    with _cache_lock:
-        _cache.clear()
+    _cache.clear()
 
 
 def _compile(source: SourceText, catalog: Catalog, name: str | None) -> CompiledQuery:

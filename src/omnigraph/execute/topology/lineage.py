@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,8 +10,10 @@ from omnigraph.execute.topology.id_changes import IdChanges
 from omnigraph.manifest.changed_ids import recorded_id_sets
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges, TablePin
+from omnigraph.values.bounded_cache import BoundedCache
 
 _STEPS = 4096
+_STEP_IDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class ContentLineage:
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
-        self._lock = threading.Lock()
-        self._steps: OrderedDict[tuple[str, str], Step] = OrderedDict()
+        self._steps: BoundedCache[tuple[str, str], Step] = BoundedCache(_STEPS, _STEP_IDS)
 
     def step(self, pin: TablePin, most_ids: int) -> Step | None:
         """None when the commit is not at hand, does not say what it did to the rows, or did more.
@@ -38,20 +37,15 @@ class ContentLineage:
         The ids of a commit that changed more than `most_ids` are not even read.
         """
         name = (pin.location, pin.content_epoch)
-        with self._lock:
-            known = self._steps.get(name)
+        known = self._steps.get(name)
         if known is not None:
             return known if known.changes.size <= most_ids else None
         try:
             found = self._find(pin, most_ids)
         except (SnapshotReclaimed, FormatUnknown):
             found = None  # only a shortcut: whoever needs that history says so
-        if found is None:
-            return None
-        with self._lock:
-            self._steps[name] = found
-            while len(self._steps) > _STEPS:
-                self._steps.popitem(last=False)
+        if found is not None:
+            self._steps.put(name, found, found.changes.size)
         return found
 
     def back(self, pin: TablePin, most_ids: int) -> Iterator[Step]:
@@ -65,7 +59,7 @@ class ContentLineage:
             yield Step(pin, changed)
 
     def _find(self, pin: TablePin, most_ids: int) -> Step | None:
-        commit = self._reader.recent_commit(pin.content_epoch)
+        commit = self._reader.recent_commit(pin.content_epoch, pin.owner)
         if commit is None:
             return None
         moved = [

@@ -21,6 +21,8 @@ from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.store import Dataset
 
 _BATCH_ROWS = 65_536
+# The objects of a block, as measured: a small commit makes a block of little else.
+_EMPTY_BLOCK = 1_500
 _Key = tuple[int, str, str]
 
 
@@ -35,9 +37,8 @@ class VectorBlock:
 
     @property
     def nbytes(self) -> int:
-        return int(
-            self.rows.nbytes + self.ids.nbytes + self.vectors.nbytes + self.inverse_norms.nbytes
-        )
+        arrays = self.rows.nbytes + self.vectors.nbytes + self.inverse_norms.nbytes
+        return int(_EMPTY_BLOCK + arrays + self.ids.nbytes)
 
 
 class VectorColumns:
