@@ -36,8 +36,8 @@ check: $(INSTALLED) ## format, lint, import layers, types
 	$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	$(BIN)/mypy
 
-bench: $(INSTALLED) ## measure against floors and peers; results and plots go to bench/results/small
-	$(BIN)/python -m bench
+bench: $(INSTALLED) ## measure against floors and peers (FAMILIES="query search" SCALE=full); results go to bench/results
+	$(BIN)/python -m bench $(FAMILIES) --scale $(or $(SCALE),small)
 
 docs: $(INSTALLED) ## make the reference pages anew and build the site into build/site
 	$(BIN)/python -m omnigraph.cli.reference docs/cli.md

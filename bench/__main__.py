@@ -44,7 +44,7 @@ def main() -> None:
     known = {**FAMILIES, **LONG}
     listed = "\n".join(f"  {name:12} {words}" for name, words in known.items())
     parser = argparse.ArgumentParser(
-        prog="omnigraph bench",
+        prog="python -m bench",
         description=__doc__,
         epilog=f"families:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

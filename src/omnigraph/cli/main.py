@@ -12,7 +12,6 @@ import typer
 from omnigraph.cli.command import As, Json, Quiet, RootGroup, Version, Yes, command
 from omnigraph.cli.commands import (
     backup,
-    bench,
     blobs,
     branches,
     commits,
@@ -47,7 +46,6 @@ FAMILIES = (
     upkeep,
     verify,
     backup,
-    bench,
 )
 
 
@@ -63,7 +61,7 @@ class Omnigraph(RootGroup):
             "Care",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("This program", ("bench", "version")),
+        ("This program", ("version",)),
     )
 
 

@@ -13,7 +13,7 @@ from omnigraph_testing.suite_executors import SparkGraphs
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
-CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
+CASES = read_suite(Path(__file__).parents[2] / "fixtures" / "conformance")
 SHARED = [case for case in CASES if "spark" not in case.gaps]
 MISSING = [case for case in CASES if "spark" in case.gaps]
 EVERY = 6
