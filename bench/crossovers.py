@@ -19,8 +19,9 @@ from bench.query import load, with_ids
 from omnigraph import Edit
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
-from omnigraph.lance_store.reads.row_filter import condition, read_where
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.values.conditions import Condition
 from omnigraph.values.identifiers import edge_table, node_table
 
 SIZES = {"small": (2_000, 20_000, 100_000), "full": (2_000, 5_000, 20_000, 100_000, 1_000_000)}
@@ -96,7 +97,7 @@ def by_id(dataset: Any, count: int) -> object:
 
 
 def by_filter(dataset: Any) -> object:
-    return read_where(dataset, ["id", "name", "age"], [condition("age", "=", 33)])
+    return read_table(dataset, ["id", "name", "age"], [Condition("age", "=", (33,))])
 
 
 def by_source(edges: Any, nodes: Any, count: int) -> object:

@@ -13,7 +13,6 @@ import pytest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search import vector_search
 from omnigraph.lance_store.search.text_search import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
@@ -118,7 +117,10 @@ def answers(graph: Graph, branch: str = "main") -> list[Any]:
         "contains(body, 'number 17')",
         "contains(body, '%')",
     ]
-    found: list[Any] = [sorted(read_table(dataset, ["id"], f)["id"].to_pylist()) for f in filters]
+    found: list[Any] = []
+    for text in filters:
+        rows = dataset.to_table(columns=["id"], filter=text)
+        found.append(sorted(rows["id"].to_pylist()))
     for function, query in (("search", "ÉTÉ 4"), ("match_text", "title 2"), ("fuzzy", "titel")):
         found.append(sorted(text_matches(dataset, "title", function, query).ids.to_pylist()))
     ranked = nearest(dataset, "vec", [1, 0.3, 0.5, 1], 400)

@@ -13,7 +13,6 @@ import pytest
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search import vector_search
 from omnigraph.lance_store.search.text_search import text_matches
 from omnigraph.lance_store.search.vector_search import nearest
@@ -137,7 +136,10 @@ def answers(graph: Graph) -> list[Any]:
     at = graph.snapshot().pin(node_table("Doc")).at
     dataset = graph.engine.store.open(at)
     filters = ("title = 'Title 3'", "pages < 4", "array_has(tags, 't2')", "contains(body, 'r 17')")
-    found: list[Any] = [sorted(read_table(dataset, ["id"], f)["id"].to_pylist()) for f in filters]
+    found: list[Any] = []
+    for text in filters:
+        rows = dataset.to_table(columns=["id"], filter=text)
+        found.append(sorted(rows["id"].to_pylist()))
     found.append(sorted(text_matches(dataset, "title", "search", "4").ids.to_pylist()))
     found.append(nearest(dataset, "vec", [1, 0.3, 0.5, 1], 500).ids.to_pylist())
     return found

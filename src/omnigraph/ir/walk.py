@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
-from omnigraph.ir.expressions import Expression, PropertyOf, TypeName, Whole
+from omnigraph.ir.expressions import And, Expression, PropertyOf, TypeName, Whole
 from omnigraph.ir.reads import Column, ReadOp, SortKey
 from omnigraph.ir.writes import Assignment, WriteOp
 
@@ -49,6 +49,13 @@ def variables_in(expressions: Iterable[Expression]) -> frozenset[int]:
         for node in walk(expression)
         if isinstance(node, PropertyOf | Whole | TypeName)
     )
+
+
+def conjuncts_of(predicate: Expression) -> tuple[Expression, ...]:
+    """The operands of a conjunction, nested ones included."""
+    if isinstance(predicate, And):
+        return tuple(part for operand in predicate.operands for part in conjuncts_of(operand))
+    return (predicate,)
 
 
 def map_children(node: _N, change: Callable[[Any], Any]) -> _N:

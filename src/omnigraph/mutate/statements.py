@@ -25,7 +25,7 @@ from omnigraph.lance_store.staging.stage import RowEdit, drop_preview, preview_e
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.pending import PendingTable
-from omnigraph.mutate.row_search import frame_of, matching_rows, over_rows
+from omnigraph.mutate.row_search import matching_rows, one_chunk, over_rows
 from omnigraph.values.arrow_types import is_blob
 from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id
@@ -222,8 +222,7 @@ class _Run:
             judged = over_rows(assignment.value)
             field = rows.schema.field(assignment.property)
             with _naming(entity, assignment.property):
-                frame = frame_of(rows, judged.columns)
-                values = self._setting.evaluator.array(judged.expression, frame)
+                values = judged.values(rows, self._setting.evaluator)
                 if is_blob(field):
                     values = _blobs(values)
                 values = values.cast(field.type)
@@ -242,7 +241,9 @@ class _Run:
             field = after.schema.field(index)
             old, new = before.column(embedding.source), after.column(embedding.source)
             same = pc.fill_null(pc.equal(old, new), False)
-            kept = pc.if_else(same.combine_chunks(), _whole(after.column(index)), _none(field.type))
+            kept = pc.if_else(
+                same.combine_chunks(), one_chunk(after.column(index)), _none(field.type)
+            )
             vectors = fill_vectors(self._setting.provider, new, kept, embedding.model)
             after = after.set_column(index, field, vectors)
         return after
@@ -277,8 +278,3 @@ def _blobs(texts: pa.Array) -> pa.Array:
 
 def _none(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(None, kind)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

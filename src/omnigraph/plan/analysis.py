@@ -15,13 +15,6 @@ _FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
 _SAFE_FUNCTIONS = frozenset({"lower", "upper", "coalesce", "length", "now"})
 
 
-def conjuncts_of(predicate: ex.Expression) -> tuple[ex.Expression, ...]:
-    """The operands of a conjunction, nested ones included."""
-    if isinstance(predicate, ex.And):
-        return tuple(part for operand in predicate.operands for part in conjuncts_of(operand))
-    return (predicate,)
-
-
 def used_by(op: Any) -> frozenset[int]:
     """Variables that this operator itself reads, without those of its input."""
     match op:

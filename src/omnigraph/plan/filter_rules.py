@@ -11,8 +11,8 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import rewrite, variables_in, walk
-from omnigraph.plan.analysis import conjuncts_of, everywhere, given_by, may_fail
+from omnigraph.ir.walk import conjuncts_of, rewrite, variables_in, walk
+from omnigraph.plan.analysis import everywhere, given_by, may_fail
 from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.physical import Find, Follow, LookUp, with_input
 from omnigraph.values.scalars import INTEGER_KINDS, ListType, ScalarKind, ScalarType

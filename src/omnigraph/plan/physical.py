@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.ir.expressions import Expression, PropertyOf, Variable
+from omnigraph.ir.expressions import Expression, Variable
 from omnigraph.ir.reads import Expand, ReadOp, Search
 
 
@@ -30,8 +30,8 @@ class ColdRead:
 
     columns: tuple[str, ...]
     """All columns of the variable that operators above read."""
-    conditions: tuple[tuple[PropertyOf, str, Expression], ...]
-    """(property, operator, value): what storage can judge; every predicate is asked again."""
+    predicates: tuple[Expression, ...]
+    """Predicates of the Find that storage may judge first; the executor judges all of them."""
 
 
 @dataclass(frozen=True, slots=True)

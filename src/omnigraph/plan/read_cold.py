@@ -12,15 +12,12 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
+from omnigraph.ir.storage_conditions import may_be_judged
 from omnigraph.ir.walk import walk
 from omnigraph.plan.analysis import expressions_of
 from omnigraph.plan.physical import ColdRead, Find, with_input
-from omnigraph.values.scalars import INTEGER_KINDS, ScalarKind, ScalarType
 
 _ABOVE = (reads.Filter, reads.Project, reads.Aggregate, reads.OrderBy, reads.Limit, reads.Distinct)
-_OPERATORS = frozenset({"=", "<", "<=", ">", ">="})
-_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_JUDGED = INTEGER_KINDS | {ScalarKind.STRING, ScalarKind.DATE}
 
 
 def read_cold(op: Any) -> Any:
@@ -43,31 +40,19 @@ def _cold_read(find: Find, asked: list[ex.Expression]) -> ColdRead | None:
                 return None
             if isinstance(node, ex.PropertyOf):
                 columns.add(node.property)
-    conditions = tuple(c for p in find.where if (c := _condition(p)) is not None)
-    if find.look_up is None and not conditions:
+    predicates = tuple(p for p in find.where if may_be_judged(p))
+    if find.look_up is None and not any(map(_may_find_few, predicates)):
         return None
-    return ColdRead(tuple(sorted(columns)), conditions)
+    return ColdRead(tuple(sorted(columns)), predicates)
 
 
-def _condition(predicate: ex.Expression) -> tuple[ex.PropertyOf, str, ex.Expression] | None:
-    """A comparison of a stored value with a value of the query, alike in type."""
+def _may_find_few(predicate: ex.Expression) -> bool:
+    """Tests for NULL, `!=` and comparisons of booleans usually keep many of the rows."""
     match predicate:
-        case ex.Compare(operator, ex.PropertyOf() as stored, value) if operator in _OPERATORS:
-            pass
-        case ex.Compare(flipped, value, ex.PropertyOf() as stored) if flipped in _OPERATORS:
-            operator = _FLIPPED[flipped]
+        case ex.Compare(operator, left):
+            return operator != "!=" and left.type != ex.BOOL
         case _:
-            return None
-    if not isinstance(value, ex.Constant | ex.ParameterRef) or not _alike(stored.type, value.type):
-        return None
-    return stored, operator, value
-
-
-def _alike(stored: ex.ExpressionType, given: ex.ExpressionType) -> bool:
-    if not isinstance(stored, ScalarType) or not isinstance(given, ScalarType):
-        return False
-    both_integers = stored.kind in INTEGER_KINDS and given.kind in INTEGER_KINDS
-    return both_integers or (stored == given and stored.kind in _JUDGED)
+            return isinstance(predicate, ex.InList)
 
 
 def _replaced(op: Any, find: Find) -> Any:

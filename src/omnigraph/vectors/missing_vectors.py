@@ -19,6 +19,7 @@ from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.conditions import Condition
 from omnigraph.values.scalars import VectorType
 
 OPERATION = "embed"
@@ -66,9 +67,11 @@ def rows_to_embed(history: History, snapshot: Snapshot, target: EmbedTarget) -> 
     """`id` and the text, for every entity whose vector is missing or stale; in id order."""
     dataset = history.store.open(snapshot.pin(target.entity.table_key).at)
     columns = [ID, target.source]
-    missing = read_table(
-        dataset, columns, f"`{target.property}` IS NULL AND `{target.source}` IS NOT NULL"
+    without_vector = (
+        Condition(target.property, "is null"),
+        Condition(target.source, "is not null"),
     )
+    missing = read_table(dataset, columns, without_vector)
     stale = find_rows(dataset, _stale_ids(history, snapshot, target), columns).select(columns)
     rows = pa.concat_tables([missing, stale]).rename_columns([ID, "text"])
     return rows.filter(pc.not_equal(pc.utf8_trim_whitespace(rows.column("text")), "")).sort_by(ID)

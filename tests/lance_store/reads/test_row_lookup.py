@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.lance_store.reads import row_lookup
+from omnigraph.lance_store.reads.filters import have_literals
 from omnigraph.lance_store.reads.row_lookup import (
     addresses_by_fragment,
     find_candidates,
     find_rows,
-    have_literals,
 )
 from omnigraph.lance_store.store import Store
 
@@ -81,12 +81,6 @@ def test_candidates_are_found_by_exact_values(
             assert {*found} == {value.as_py()}, "both zeros are one value"
         else:
             assert len(found) == len(values), "left to the caller to tell apart"
-
-
-def test_what_no_filter_can_spell() -> None:
-    assert not have_literals(pa.array([float("nan")]))
-    assert not have_literals(pa.array([-(2**63)]))
-    assert not have_literals(pa.array([["a"]]))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**32 - 1)), unique=True))

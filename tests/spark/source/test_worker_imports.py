@@ -110,7 +110,7 @@ def test_a_query(filled: Graph, tmp_path: Path) -> None:
     read = read_tasks(
         target=target,
         columns=tuple(schema.names),
-        row_filter=None,
+        conditions=(),
         tasks=((0,),),
         wanted=spark_arrow_schema(schema),
     )

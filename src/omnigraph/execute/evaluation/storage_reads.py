@@ -15,10 +15,11 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.entity_view import EntityView, TableView
 from omnigraph.execute.views.partial_view import PartialView
 from omnigraph.ir import expressions as ex
-from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, read_where
+from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search.indexes import uncovered_rows
-from omnigraph.plan.physical import ColdRead, Find, LookUp
+from omnigraph.plan.physical import Find, LookUp
 from omnigraph.values.entity_ids import canonical_text
 
 # `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
@@ -43,10 +44,10 @@ def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView 
     if look_up is not None:
         names = wanted_ids(look_up, evaluator)
         return rows_by_id(view, names, columns) if names else None
-    conditions = [] if cold is None else _conditions(cold, evaluator)
+    conditions = () if cold is None else conditions_of(cold.predicates, evaluator.plain)
     if not conditions or not _pays(view, _LOOKUP + view.count * _PER_SCANNED_ROW):
         return None
-    return PartialView(view, read_where(view.dataset, columns, conditions))
+    return PartialView(view, read_table(view.dataset, columns, conditions))
 
 
 def rows_by_id(
@@ -103,14 +104,3 @@ def _pays(table: TableView, cost: float) -> bool:
         return False
     content.spent += cost
     return content.spent <= content.count
-
-
-def _conditions(cold: ColdRead, evaluator: Evaluator) -> list[str]:
-    """What storage is asked."""
-    found = []
-    for stored, operator, value in cold.conditions:
-        assert isinstance(value, ex.Constant | ex.ParameterRef)
-        plain = evaluator.plain(value)
-        if compares_exactly(plain, stored.type):
-            found.append(condition(stored.property, operator, plain))
-    return found

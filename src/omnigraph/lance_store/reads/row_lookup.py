@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,7 +12,9 @@ import pyarrow.compute as pc
 
 from omnigraph.lance_store.blobs import as_scanned, scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
+from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
 from omnigraph.lance_store.store import Dataset
+from omnigraph.values.conditions import Condition
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
@@ -106,10 +107,11 @@ def find_sorted(
         if since is None:
             return find_rows(dataset, ids, wanted)
         return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
-    first, last = (literal(ids[i].as_py()) for i in (0, len(ids) - 1))
+    first, last = (ids[i].as_py() for i in (0, len(ids) - 1))
+    in_range = (Condition("id", ">=", (first,)), Condition("id", "<=", (last,)))
     scanner = dataset.scanner(
         columns=wanted,
-        filter=f"`id` >= {first} AND `id` <= {last}",
+        filter=lance_filter(in_range),
         batch_size_bytes=_SCAN_BATCH_BYTES,
         batch_readahead=_SCAN_READAHEAD,
         **scan_options(dataset),
@@ -165,46 +167,6 @@ def find_candidates(
             **scan_options(dataset),
         )
         return scan.to_table()
-
-
-def have_literals(values: pa.Array) -> bool:
-    """These values can be spelled exactly in a Lance filter."""
-    kind = values.type
-    if pa.types.is_integer(kind):
-        # The smallest integer is a minus sign before a number too large: a float to Lance.
-        return all(value > -(2**63) for value in values.to_pylist())
-    if pa.types.is_floating(kind):
-        return bool(pc.all(pc.is_finite(values)).as_py())
-    families = (
-        pa.types.is_string,
-        pa.types.is_date,
-        pa.types.is_boolean,
-        pa.types.is_timestamp,
-    )
-    return any(family(kind) for family in families)
-
-
-def literal(value: str | bool | int | float | dt.date) -> str:
-    """A value in a Lance filter; texts are data, so quotes in them are doubled."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case float():
-            # Of both zeros each finds the other, too.
-            return repr(value)
-        case dt.datetime():
-            return f"timestamp '{value.isoformat(sep=' ', timespec='milliseconds')}'"
-        case dt.date():
-            return f"date '{value.isoformat()}'"
-        case _:
-            return "'" + value.replace("'", "''") + "'"
-
-
-def any_of(column: str, values: pa.Array) -> str:
-    """A Lance filter: the column has one of these values, all of which `have_literals`."""
-    return f"`{column}` IN ({','.join(literal(v) for v in values.to_pylist())})"
 
 
 def addresses_by_fragment(

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from omnigraph.lance_store.blobs import scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors, storage_errors
+from omnigraph.lance_store.reads.filters import lance_filter
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.values.conditions import Condition
 
 _ROWS_PER_BATCH = 16 * 1024
 
@@ -56,16 +58,16 @@ def read_fragments(
     target: ReadTarget,
     fragments: Sequence[int],
     columns: Sequence[str],
-    row_filter: str | None = None,
+    conditions: Sequence[Condition] = (),
 ) -> Iterator[pa.Table]:
-    """Live rows of these fragments that pass a Lance filter, blobs as bytes, a batch at a time."""
+    """Live rows of these fragments that meet the conditions, blobs as bytes, a batch at a time."""
     with snapshot_errors(f"reading {target.uri}"):
         dataset = lance.dataset(
             target.uri, version=target.version, storage_options=target.storage_options or None
         )
         scanner = dataset.scanner(
             columns=list(columns),
-            filter=row_filter,
+            filter=lance_filter(conditions),
             fragments=[dataset.get_fragment(number) for number in fragments],
             batch_size=_ROWS_PER_BATCH,
             **scan_options(dataset),
@@ -148,19 +150,21 @@ def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
 
 
 def read_table(
-    dataset: Dataset, columns: Sequence[str] | None = None, row_filter: str | None = None
+    dataset: Dataset, columns: Sequence[str] | None = None, conditions: Sequence[Condition] = ()
 ) -> pa.Table:
-    """All rows, or those that pass a Lance filter."""
+    """All rows, or those for which every condition is true."""
     with snapshot_errors("reading rows"):
         wanted = list(columns) if columns is not None else None
         options = scan_options(dataset)
-        return dataset.scanner(columns=wanted, filter=row_filter, **options).to_table()
+        return dataset.scanner(
+            columns=wanted, filter=lance_filter(conditions), **options
+        ).to_table()
 
 
 def read_batches(
     dataset: Dataset,
     columns: Sequence[str],
-    row_filter: str | None = None,
+    conditions: Sequence[Condition] = (),
     *,
     located: bool = False,
     batch_rows: int | None = None,
@@ -169,7 +173,7 @@ def read_batches(
     with snapshot_errors("reading rows"):
         scan = dataset.scanner(
             columns=list(columns),
-            filter=row_filter,
+            filter=lance_filter(conditions),
             batch_size=batch_rows,
             with_row_id=located,
             with_row_address=located,

@@ -15,6 +15,7 @@ from typing import Any
 from lance import Index, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.reads.filters import lance_filter
 from omnigraph.lance_store.search.indexes import (
     PresentIndex,
     find_index,
@@ -24,6 +25,7 @@ from omnigraph.lance_store.search.indexes import (
 from omnigraph.lance_store.search.vector_search import FLAT_ROWS, calibrated_probes, partitions
 from omnigraph.lance_store.staging.stage import StagedWrite
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.values.conditions import Condition
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind, IndexSpec
 
 _SEGMENT_LIMIT = 8
@@ -152,7 +154,7 @@ def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
     scanner = dataset.scanner(
         columns=["id"],
         fragments=uncovered,
-        filter=f"_row_created_at_version <= {known}",
+        filter=lance_filter([Condition("_row_created_at_version", "<=", (known,))]),
         limit=1,
     )
     return bool(scanner.to_table().num_rows)

@@ -12,6 +12,7 @@ from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, Unique
 from omnigraph.ir.reads import Direction, EdgeStep
 from omnigraph.spark.query.graph_tables import GraphTables
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn
+from omnigraph.values.conditions import Condition
 
 _numbers = count()
 
@@ -74,7 +75,7 @@ class EdgePairs:
     steps: tuple[EdgeStep, ...]
     edge: EntityColumns | None = None
     """The edge's columns, one row per edge; None: each pair of ends once."""
-    conditions: Sequence[str] = field(default=())
+    conditions: Sequence[Condition] = field(default=())
 
     def between(self, starts: Sequence[str] | None, ends: Sequence[str] | None) -> Pairs:
         """Edges from a node of the types `starts` to one of the types `ends`; None: any type."""

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from omnigraph.execute.traversal.reach import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Expand, ExpandMode, HopRange
+from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
-from omnigraph.spark.query.pushed_filters import conditions_of
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn, SparkRows
+from omnigraph.values.conditions import Condition
 
 NextLevel = Callable[[Frame], Frame]
 
@@ -39,12 +40,14 @@ def expand(
 ) -> SparkRows:
     """One row per match. The predicates only reduce what storage reads."""
     scalars = compilation.expressions.scalars
-    pairs = _pairs(op, rows, compilation, conditions_of(where_edge, scalars))
+    pairs = _pairs(op, rows, compilation, conditions_of(where_edge, scalars.plain))
     joined = _joined(op, rows, pairs)
     if op.target_bound:
         met = replace(joined, frame=joined.frame.drop(*pairs.ends))
     else:
-        met = _with_target(op, joined, pairs, compilation, conditions_of(where_target, scalars))
+        met = _with_target(
+            op, joined, pairs, compilation, conditions_of(where_target, scalars.plain)
+        )
     if op.edge is None:
         return met
     return met.bind(op.edge, compilation.tables.naming(op.edge), met.frame)
@@ -65,7 +68,7 @@ def weigh(op: Expand, rows: SparkRows, compilation: Compilation) -> SparkRows:
 
 
 def _pairs(
-    op: Expand, rows: SparkRows, compilation: Compilation, conditions: Sequence[str]
+    op: Expand, rows: SparkRows, compilation: Compilation, conditions: Sequence[Condition]
 ) -> Pairs:
     source = rows.bindings[op.source.id]
     match op.mode:
@@ -109,7 +112,7 @@ def _with_target(
     rows: SparkRows,
     pairs: Pairs,
     compilation: Compilation,
-    conditions: Sequence[str],
+    conditions: Sequence[Condition],
 ) -> SparkRows:
     bound = compilation.tables.naming(op.target)
     frame = rows.frame.withColumnRenamed(pairs.end.id, bound.id)

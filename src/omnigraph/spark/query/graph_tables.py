@@ -36,6 +36,7 @@ from omnigraph.spark.column_types import (
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
 from omnigraph.spark.query.sessions import QuerySession
+from omnigraph.values.conditions import Condition
 
 _ROWS_PER_TASK = 1024 * 1024
 
@@ -62,7 +63,7 @@ class GraphTables:
         )
 
     def entities(
-        self, variable: Variable, conditions: Sequence[str] = ()
+        self, variable: Variable, conditions: Sequence[Condition] = ()
     ) -> tuple[EntityColumns, Frame]:
         """Every entity of the variable's types, as its columns."""
         bound = self.naming(variable)
@@ -79,7 +80,7 @@ class GraphTables:
         self,
         entity: EntityType,
         bound: EntityColumns,
-        conditions: Sequence[str] = (),
+        conditions: Sequence[Condition] = (),
         more: Sequence[str] = (),
     ) -> tuple[Frame, list[Any]]:
         """The table of one type, and the variable's properties as columns over that table.
@@ -96,15 +97,16 @@ class GraphTables:
         ]
         return table, columns
 
-    def table(self, entity: EntityType, columns: Sequence[str], conditions: Sequence[str]) -> Frame:
+    def table(
+        self, entity: EntityType, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Frame:
         """Rows of one type that may pass the conditions; the caller evaluates them again."""
         wanted = list(dict.fromkeys(columns))
         whole = spark_schema(entity)
         schema = spark.StructType([_relaxed(whole[name]) for name in wanted])
-        row_filter = " AND ".join(conditions) or None
         if self.in_one_task:
-            return self._local(entity, schema, row_filter)
-        return self._distributed(entity, schema, row_filter)
+            return self._local(entity, schema, conditions)
+        return self._distributed(entity, schema, conditions)
 
     def union(self, parts: Sequence[Frame]) -> Frame:
         whole = reduce(lambda one, other: one.unionAll(other), parts)
@@ -113,9 +115,9 @@ class GraphTables:
     def empty(self, schema: Any) -> Frame:
         return self.sessions.frame([], schema)
 
-    def _local(self, entity: EntityType, schema: Any, row_filter: str | None) -> Frame:
+    def _local(self, entity: EntityType, schema: Any, conditions: Sequence[Condition]) -> Frame:
         dataset = self.store.open(self.snapshot.pin(entity.table_key).at)
-        rows = read_table(dataset, schema.names, row_filter)
+        rows = read_table(dataset, schema.names, conditions)
         if not rows.num_rows:
             # An empty table may have no chunks, and Arrow cannot make list columns of no chunks.
             return self.empty(schema)
@@ -123,7 +125,9 @@ class GraphTables:
         table = pa.Table.from_batches(to_spark_batches(rows, wanted), wanted)
         return self.sessions.frame(table, schema).coalesce(1)
 
-    def _distributed(self, entity: EntityType, schema: Any, row_filter: str | None) -> Frame:
+    def _distributed(
+        self, entity: EntityType, schema: Any, conditions: Sequence[Condition]
+    ) -> Frame:
         at = self.snapshot.pin(entity.table_key).at
         tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
@@ -131,7 +135,7 @@ class GraphTables:
         read = read_tasks(
             target=read_target(self.store, at),
             columns=tuple(schema.names),
-            row_filter=row_filter,
+            conditions=conditions,
             tasks=tasks,
             wanted=spark_arrow_schema(schema),
         )
@@ -170,7 +174,7 @@ def read_tasks(
     *,
     target: ReadTarget,
     columns: tuple[str, ...],
-    row_filter: str | None,
+    conditions: Sequence[Condition],
     tasks: tuple[tuple[int, ...], ...],
     wanted: pa.Schema,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -182,7 +186,7 @@ def read_tasks(
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for table in read_fragments(target, tasks[number], columns, row_filter):
+                for table in read_fragments(target, tasks[number], columns, conditions):
                     yield from to_spark_batches(table, wanted)
 
     return run

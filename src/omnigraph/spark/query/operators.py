@@ -13,13 +13,13 @@ from omnigraph.errors import EngineCannot, InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
+from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.plan.physical import DistinctOn, Find, Follow, LookUp, Weigh
 from omnigraph.spark.query.aggregates import aggregate
 from omnigraph.spark.query.answers import output_type
 from omnigraph.spark.query.expand import expand, weigh
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.graph_tables import Compilation
-from omnigraph.spark.query.pushed_filters import conditions_of
 from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows
 
 # The largest offset and limit that Spark takes.
@@ -71,7 +71,7 @@ def _scanned(
     compilation: Compilation,
 ) -> SparkRows:
     """Every row combined with every node that storage does not exclude."""
-    conditions = conditions_of(predicates, compilation.expressions.scalars)
+    conditions = conditions_of(predicates, compilation.expressions.scalars.plain)
     bound, frame = compilation.tables.entities(variable, conditions)
     most = None if at_most is None or rows.at_most is None else at_most * rows.at_most
     if not rows.is_unit:

@@ -1,12 +1,11 @@
-"""Conditions on columns that Lance evaluates exactly as Spark would, from text or from Spark.
+"""The text of option `filter` -> conditions that storage judges exactly as Spark would.
 
-Only types with one order everywhere: text, whole numbers, booleans, dates and moments. Floats are
-left to Spark, whose NaN and negative zero compare differently.
+A filter may name columns of text, whole numbers, booleans, dates and moments, because their order
+is the same everywhere. Floats are left to Spark, which orders NaN and negative zero in its own way.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,16 +13,24 @@ from typing import Any
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.row_filter import compares_exactly, condition, is_null, one_of
 from omnigraph.values.coercion import coerce
+from omnigraph.values.conditions import Comparison, Condition
 from omnigraph.values.scalars import FLOAT_KINDS, EnumType, ScalarKind, ScalarType, ValueType
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+(?![\w.]))|`(?P<quoted>[^`]+)`"
     r"|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|!=|==|=|<|>|\(|\)|,))"
 )
-_SIGNS = {"==": "=", "<>": "!="}
-_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+_COMPARISONS: dict[str, Comparison] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -47,9 +54,9 @@ def _has_one_order(kind: ValueType) -> bool:
     )
 
 
-def parse_filter(text: str, entity: EntityType) -> str:
-    """`age >= 18 AND city IN ('Oslo', 'Lima') AND left IS NULL` as a Lance filter."""
-    return " AND ".join(_Parser(text, entity).conditions())
+def parse_filter(text: str, entity: EntityType) -> tuple[Condition, ...]:
+    """The conditions of `age >= 18 AND city IN ('Oslo', 'Lima') AND left IS NULL`."""
+    return tuple(_Parser(text, entity).conditions())
 
 
 class _Parser:
@@ -60,7 +67,7 @@ class _Parser:
         self._words = _words(text)
         self._next = 0
 
-    def conditions(self) -> list[str]:
+    def conditions(self) -> list[Condition]:
         found = [self._condition()]
         while self._keyword("and"):
             found.append(self._condition())
@@ -68,20 +75,19 @@ class _Parser:
             raise self._wrong("AND")
         return found
 
-    def _condition(self) -> str:
+    def _condition(self) -> Condition:
         column = self._column()
         if self._keyword("is"):
             negated = self._keyword("not")
             if not self._keyword("null"):
                 raise self._wrong("NULL")
-            return is_null(column, negated=negated)
+            return Condition(column, "is not null" if negated else "is null")
         if self._keyword("in"):
-            return one_of(column, self._list(column))
-        sign = self._take("sign")
-        operator = _SIGNS.get(sign, sign)
-        if operator not in _COMPARISONS:
+            return Condition(column, "in", tuple(self._list(column)))
+        operator = _COMPARISONS.get(self._take("sign"))
+        if operator is None:
             raise self._wrong("a comparison")
-        return condition(column, operator, self._value(column))
+        return Condition(column, operator, (self._value(column),))
 
     def _column(self) -> str:
         word = self._peek()
@@ -116,7 +122,7 @@ class _Parser:
             raise self._wrong("a value")
         self._next += 1
         try:
-            return _judged(coerce(value, self._columns[column]), self._columns[column])
+            return coerce(value, self._columns[column])
         except InvalidArgument as error:
             raise InvalidArgument(
                 f"filter {self._text!r}: {column}: {error.message}", property=column
@@ -169,9 +175,3 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "text": lambda text: text[1:-1].replace("''", "'"),
     "number": int,
 }
-
-
-def _judged(value: Any, kind: ValueType) -> Any:
-    if isinstance(value, dt.datetime) or compares_exactly(value, kind):
-        return value
-    raise InvalidArgument(f"{value} is beyond what storage compares; filter the DataFrame")

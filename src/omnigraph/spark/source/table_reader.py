@@ -24,6 +24,7 @@ from omnigraph.lance_store.reads.scan import (
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark.source.failures import told_to_spark
 from omnigraph.spark.source.source_options import TableRequest
+from omnigraph.values.conditions import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class PinnedTable:
     graph_commit_id: str
     entity: EntityType
     columns: tuple[str, ...]
-    row_filter: str | None
+    conditions: tuple[Condition, ...]
     target: ReadTarget
     groups: tuple[tuple[int, ...], ...]
     """The fragments of each task."""
@@ -64,7 +65,7 @@ class TableReader(DataSourceReader):
             return
         with told_to_spark():
             for rows in read_fragments(
-                table.target, partition.fragments, table.columns, table.row_filter
+                table.target, partition.fragments, table.columns, table.conditions
             ):
                 yield from to_spark_batches(rows, wanted)
 
@@ -89,7 +90,7 @@ def pin(request: TableRequest) -> PinnedTable:
         graph_commit_id=snapshot.graph_commit_id,
         entity=entity,
         columns=_columns(entity, request.columns),
-        row_filter=parse_filter(request.filter_text, entity) if request.filter_text else None,
+        conditions=parse_filter(request.filter_text, entity) if request.filter_text else (),
         target=read_target(store, at),
         groups=fragment_groups(store, at, request.rows_per_partition),
     )
