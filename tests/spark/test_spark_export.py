@@ -35,7 +35,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     with pytest.raises(InvalidArgument, match="no empty directory"):
         graph.export(tmp_path / "full", engine="spark")
-    with pytest.raises(InvalidArgument, match="no export format"):
+    with pytest.raises(InvalidArgument, match="is not ndjson or parquet"):
         graph.export(tmp_path / "out", format="xml", engine="spark")
     with pytest.raises(InvalidArgument, match="give a path"):
         graph.export(engine="spark")

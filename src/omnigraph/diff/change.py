@@ -1,4 +1,4 @@
-"""One changed entity, and which changes somebody wants to see."""
+"""One changed entity as users see it, pages of changes, and filters on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChangeOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeRef:
-    """A type by its rename-stable id and its name."""
+    """A type by its name and by its id, which stays the same when the type is renamed."""
 
     id: str
     name: str
@@ -69,7 +69,7 @@ class Change:
 
 
 class ChangePage(list[Change]):
-    """Changes in stable order; `next_cursor` continues where a `limit` cut them off."""
+    """Changes in a stable order; `next_cursor` continues where `limit` ended the page."""
 
     def __init__(self, changes: Iterable[Change] = (), next_cursor: str | None = None) -> None:
         super().__init__(changes)
@@ -84,7 +84,7 @@ class ChangePage(list[Change]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes are wanted; None means all."""
+    """Which changes to return; None means all."""
 
     types: tuple[str, ...] | None = None
     kinds: tuple[str, ...] | None = None
@@ -101,7 +101,7 @@ class ChangeFilter:
         )
 
     def check_types(self, *catalogs: Catalog) -> None:
-        """A type that no side has is a typing error, not an empty answer."""
+        """Refuse a type that no side has: it is misspelled, not unchanged."""
         for name in self.types or ():
             if not any(name in c.node_types or name in c.edge_types for c in catalogs):
                 catalogs[-1].resolve(name)
@@ -123,5 +123,5 @@ def _names(
     names = (given,) if isinstance(given, str) else tuple(given)
     wrong = [name for name in names if allowed is not None and name not in allowed]
     if wrong:
-        raise InvalidArgument(f"{what}: {wrong[0]!r} is none of {', '.join(allowed or ())}")
+        raise InvalidArgument(f"{what}: {wrong[0]!r} is not one of {', '.join(allowed or ())}")
     return tuple(sorted(names))

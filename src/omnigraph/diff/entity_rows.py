@@ -23,8 +23,17 @@ from omnigraph.writes.row_compare import Mask
 TypeIdentity = tuple[str, str]
 """Kind and id of a type; the id stays the same when the type is renamed."""
 
+
 IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
+
+
 PLACE = [ROW_ID, ROW_ADDRESS]
+
+
+_FIRST_IDS = 4096
+
+
+_FEWEST_IDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class AlignedRows:
     rows: pa.Table
     present: Mask
     places: pa.Table | None = None
-    """`_rowid` and `_rowaddr` of the rows, where finding them told."""
+    """`_rowid` and `_rowaddr` of the rows, if the lookup returned them."""
 
 
 def identity_of(entity: EntityType) -> TypeIdentity:
@@ -62,8 +71,13 @@ def tables_by_identity(snapshot: Snapshot) -> dict[TypeIdentity, TableAt]:
 
 
 def same_content(a: TablePin, b: TablePin) -> bool:
-    """The same rows, wherever maintenance and forks put them."""
+    """The same rows; compaction and forks may have moved them to other files or versions."""
     return a.location == b.location and a.content_epoch == b.content_epoch
+
+
+def sort_key(key: TableKey) -> tuple[bool, str]:
+    """Nodes before edges, then by name."""
+    return key.kind.value != "node", key.type_name
 
 
 def rows_of(
@@ -75,8 +89,9 @@ def rows_of(
 ) -> AlignedRows:
     """Rows of `ids` in the columns of `schema`; columns the table does not have are NULL.
 
-    Given a state `since` which they were probably written, they are looked for among new rows
-    first: their number then says what that costs, not the size of the table.
+    `since` is an older state of the same table. If it is given, the rows written after it are
+    searched first. For recently changed ids the cost then depends on the number of new rows, not on
+    the size of the table.
     """
     if table is None:
         return AlignedRows(_nothing(len(ids), schema), np.zeros(len(ids), dtype=bool))
@@ -87,7 +102,7 @@ def rows_of(
 
 
 def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
-    """Bring rows into the order of `ids`, with all columns of `schema`."""
+    """Rows in the order of `ids`, with all columns of `schema`."""
     position = pc.index_in(ids, value_set=found.column("id").combine_chunks())
     present = np.asarray(position.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
     arrays = [
@@ -97,8 +112,8 @@ def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
         for field in schema
     ]
     rows = pa.table(dict(zip(schema.names, arrays, strict=True)))
-    told = ROW_ADDRESS in found.column_names
-    return AlignedRows(rows, present, found.select(PLACE).take(position) if told else None)
+    has_places = ROW_ADDRESS in found.column_names
+    return AlignedRows(rows, present, found.select(PLACE).take(position) if has_places else None)
 
 
 def images(rows: pa.Table) -> list[dict[str, Any]]:
@@ -109,7 +124,7 @@ def images(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def common_schema(*entities: EntityType | None) -> pa.Schema:
-    """Every column one of the types has, nullable; the last type's order comes first."""
+    """Every column that one of the types has, nullable; the columns of the last type come first."""
     fields: dict[str, pa.Field] = {}
     for entity in reversed(entities):
         if entity is not None:
@@ -118,21 +133,12 @@ def common_schema(*entities: EntityType | None) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def sort_key(key: TableKey) -> tuple[bool, str]:
-    """Nodes before edges, then by name."""
-    return key.kind.value != "node", key.type_name
-
-
-def _nothing(count: int, schema: pa.Schema) -> pa.Table:
-    return pa.table({f.name: pa.nulls(count, f.type) for f in schema})
-
-
-_FIRST_IDS = 4096
-_FEWEST_IDS = 64
-
-
 class ChunkSize:
-    """Asked before every chunk, told of its rows afterwards."""
+    """How many ids to look up at once, so that their rows fit in memory.
+
+    Files tell the compressed width of a row. The width in memory is learned from the rows of every
+    chunk (`learn`), so the first chunk is small.
+    """
 
     def __init__(
         self, store: Store, tables: Iterable[TableAt | None], most_bytes: int, most_ids: int
@@ -151,3 +157,7 @@ class ChunkSize:
         self._learned = True
         for side in sides:
             self._width = max(self._width, side.rows.nbytes // max(side.rows.num_rows, 1))
+
+
+def _nothing(count: int, schema: pa.Schema) -> pa.Table:
+    return pa.table({f.name: pa.nulls(count, f.type) for f in schema})

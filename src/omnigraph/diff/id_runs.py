@@ -1,4 +1,4 @@
-"""Sorted sets of ids that may outgrow memory: runs on disk, handed out in ordered chunks."""
+"""Sorted sets of ids that can be larger than memory: sorted runs on disk, read in chunks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK_IDS = 64 * 1024
 
 
 class Scratch:
-    """A folder for runs that do not fit; made when first needed, gone afterwards."""
+    """A temporary folder, created with the first file and removed by `close`."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -46,7 +46,7 @@ class Scratch:
 
 
 class IdRuns:
-    """Collects ids in any order; gives them back sorted and distinct."""
+    """Collects ids in any order and returns them sorted and distinct."""
 
     def __init__(self, scratch: Scratch, run_ids: int = _RUN_IDS) -> None:
         self._scratch = scratch
@@ -65,7 +65,7 @@ class IdRuns:
 
     @property
     def most(self) -> int:
-        """There are no more ids than this; fewer if some were added twice."""
+        """An upper bound of the number of ids; they are fewer if some were added twice."""
         return self._open_count + sum(map(len, self._runs))
 
     def chunks(
@@ -76,7 +76,7 @@ class IdRuns:
         self._runs = runs
         starts = [_position_after(run, after) if after is not None else 0 for run in runs]
         while any(start < len(run) for start, run in zip(starts, runs, strict=True)):
-            # No run gives more than so many ids, and everything up to `last` is taken from all.
+            # Every run gives at most `most` ids: all ids up to `last` are taken from all runs.
             most = size()
             last = min(
                 run[min(start + most, len(run)) - 1].as_py()
@@ -87,7 +87,7 @@ class IdRuns:
             parts = [run[a:b] for run, a, b in zip(runs, starts, ends, strict=True)]
             starts = ends
             found = _sorted_distinct(pa.concat_arrays(parts))
-            # Runs that overlap give as many each: no chunk is larger for that.
+            # Overlapping runs give up to `most` ids each: split, so that no chunk is larger.
             given = 0
             while given < len(found):
                 piece = found.slice(given, size())

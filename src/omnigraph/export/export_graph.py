@@ -1,4 +1,4 @@
-"""A snapshot -> NDJSON or Parquet: streamed, in a stable order, whole files or none."""
+"""Export a snapshot to NDJSON or Parquet: streamed, in a stable order, complete files or none."""
 
 from __future__ import annotations
 
@@ -24,26 +24,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
 
-_SPELLED = {SOURCE: "from", TARGET: "to"}
-
-
-def write_parquet(folder: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
-    """How many rows `<folder>/<Type>.parquet` holds."""
-    return write_parquet_file(folder / f"{entity.name}.parquet", entity, tables)
-
-
-def write_parquet_file(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
-    schema = _spelled(table_schema(entity).empty_table()).schema
-    rows = 0
-    with pq.ParquetWriter(path, schema) as writer:
-        for table in tables:
-            writer.write_table(_spelled(table))
-            rows += table.num_rows
-    return rows
-
-
-def _spelled(table: pa.Table) -> pa.Table:
-    return table.rename_columns([_SPELLED.get(name, name) for name in table.column_names])
+_PUBLIC_NAMES = {SOURCE: "from", TARGET: "to"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +60,7 @@ class Exporter:
     types: Sequence[str] | None = None
 
     def ndjson_chunks(self) -> Iterator[bytes]:
-        """The whole export, some lines at a time."""
+        """The whole export, a batch of lines at a time."""
         for entity in self._entities():
             yield from lines(entity, self._rows(entity))
 
@@ -90,7 +71,7 @@ class Exporter:
         return self._receipt(None, "ndjson")
 
     def to_path(self, path: str | os.PathLike[str], export_format: str) -> ExportReceipt:
-        """A file for NDJSON, a directory for Parquet; it appears when it is complete."""
+        """A file for NDJSON, a directory for Parquet; it gets its name when it is complete."""
         target = Path(path).expanduser()
         try:
             if export_format == "ndjson":
@@ -98,9 +79,7 @@ class Exporter:
             elif export_format == "parquet":
                 self._to_directory(target)
             else:
-                raise InvalidArgument(
-                    f"no export format {export_format!r}; there is: ndjson, parquet"
-                )
+                raise InvalidArgument(f"export format {export_format!r} is not ndjson or parquet")
         except OSError as error:
             raise StorageFailure(
                 f"{target}: {error.strerror or error}", file=str(target)
@@ -110,7 +89,7 @@ class Exporter:
     def _to_file(self, target: Path) -> None:
         if target.is_dir():
             raise InvalidArgument(f"{target} is a directory; NDJSON is one file", file=str(target))
-        if target.exists() and not target.is_file():  # a pipe or a device stays what it is
+        if target.exists() and not target.is_file():  # a pipe or a device is written directly
             with target.open("wb") as stream:
                 self.to_stream(stream)
             return
@@ -146,11 +125,21 @@ class Exporter:
         return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, tuple(counts))
 
 
+def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:
+    """All types, or those in `types`, in the order of the schema."""
+    if types is None:
+        return list(catalog.entity_types())
+    wanted = {catalog.resolve(name).name for name in types}
+    return [entity for entity in catalog.entity_types() if entity.name in wanted]
+
+
 @contextmanager
 def whole_directory(target: Path, why: str) -> Iterator[Path]:
-    """A directory to write into that becomes `target` when all went well, and is gone else."""
+    """A temporary directory that is renamed to `target` at the end; an error removes it."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InvalidArgument(f"{target} exists and is no empty directory; {why}", file=str(target))
+        raise InvalidArgument(
+            f"{target} exists and is not an empty directory; {why}", file=str(target)
+        )
     unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield unfinished
@@ -161,9 +150,20 @@ def whole_directory(target: Path, why: str) -> Iterator[Path]:
         raise
 
 
-def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:
-    """All types in schema order, or the named ones in that order."""
-    if types is None:
-        return list(catalog.entity_types())
-    wanted = {catalog.resolve(name).name for name in types}
-    return [entity for entity in catalog.entity_types() if entity.name in wanted]
+def write_parquet(folder: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
+    """Write `<folder>/<Type>.parquet`, whose name tells a load the type; returns its row count."""
+    return write_parquet_file(folder / f"{entity.name}.parquet", entity, tables)
+
+
+def write_parquet_file(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
+    schema = _with_public_names(table_schema(entity).empty_table()).schema
+    rows = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for table in tables:
+            writer.write_table(_with_public_names(table))
+            rows += table.num_rows
+    return rows
+
+
+def _with_public_names(table: pa.Table) -> pa.Table:
+    return table.rename_columns([_PUBLIC_NAMES.get(name, name) for name in table.column_names])

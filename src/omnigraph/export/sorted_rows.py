@@ -47,7 +47,7 @@ def sorted_rows(
 def _sorted_on_disk(
     dataset: Dataset, schema: pa.Schema, plain: list[str], settings: LoadSettings
 ) -> Iterator[pa.Table]:
-    # DuckDB takes `name` and `Name` for one: here columns are called by their numbers.
+    # DuckDB treats `name` and `Name` as one column, so columns are named by their numbers here.
     narrow = pa.schema([schema.field(name).with_name(f"c{n}") for n, name in enumerate(plain)])
     rows = pa.RecordBatchReader.from_batches(
         narrow, (_exactly(batch, narrow) for batch in read_batches(dataset, plain))

@@ -1,4 +1,4 @@
-"""Deleting a node deletes its edges: as further deletes of the same change set."""
+"""Deleting a node deletes its edges: the change set gets further deletes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from omnigraph.writes.changeset import ChangeSet, EditRows, Effect, Located
 
 
 def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> ChangeSet:
-    """The change set plus the deletion of every stored edge that ends at a deleted node.
+    """The change set plus the deletion of every stored edge that starts or ends at a deleted node.
 
-    An edge the change set writes anew is left alone: validation judges where it ends then.
+    An edge that the change set writes is kept: validation then checks its ends.
     """
     deleted = {
         e.key: e.deletes
@@ -39,7 +39,7 @@ def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> Chang
 
 
 def _incident(image: StoredImage, edge: EdgeType, deleted: dict[TableKey, pa.Array]) -> pa.Table:
-    """Where the surviving edges of this type are that start or end at a deleted node."""
+    """Row ids and addresses of surviving edges that start or end at a deleted node."""
     wanted = {}
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
         ids = deleted.get(node_table(node))
@@ -48,7 +48,7 @@ def _incident(image: StoredImage, edge: EdgeType, deleted: dict[TableKey, pa.Arr
     found = image.located(edge.table_key, wanted)
     if pc.count_distinct(found.column(ID)).as_py() == found.num_rows:
         return found
-    # A long list is looked up end by end, and an edge may have two.
+    # A long list is looked up once for each end, so an edge between two deleted nodes comes twice.
     first = pc.unique(found.column(ID))
     return found.take(pc.index_in(first, value_set=found.column(ID)))
 

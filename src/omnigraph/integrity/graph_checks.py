@@ -1,8 +1,7 @@
-"""Evaluate graph rules on the final image of a write.
+"""Evaluate graph rules on the state that a write leaves.
 
-`check_graph(image, deltas, report)` looks at what the deltas touch and nothing else: stored rows
-are found by id, by endpoint and by unique value. Whole tables are read only for tables that are
-replaced whole.
+`check_graph(image, deltas, report)` reads only what the deltas touch: stored rows are found by id,
+by endpoint and by unique value. A whole table is read only if the write replaces a table.
 """
 
 from __future__ import annotations
@@ -27,105 +26,16 @@ from omnigraph.integrity.stored_image import NO_IDS, Deltas, StoredImage, TableD
 from omnigraph.integrity.violations import Report, Violation, ends_of
 from omnigraph.values.identifiers import node_table
 
-
-def check_cardinality(
-    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, report: Report
-) -> None:
-    """Sources of edges written or removed and, with a minimum, sources that are new."""
-    sources = _touched(rule, image, deltas)
-    if len(sources) == 0:
-        return
-    missing = image.missing(rule.node, sources)
-    # A source that is gone has no edges to count; edges written for it are reported as such.
-    if len(missing):
-        sources = sources.filter(pc.invert(pc.is_in(sources, value_set=missing)))
-    counted = _count(rule, image, sources)
-    high = rule.maximum
-    bounds = f"{rule.minimum}..{'' if high is None else high}"
-    broken = pc.less(counted, rule.minimum)
-    if high is not None:
-        broken = pc.or_(broken, pc.greater(counted, high))
-    wrong, counts = sources.filter(broken), counted.filter(broken)
-    report.add(
-        rule.name,
-        len(wrong),
-        (
-            Violation(
-                rule.name,
-                rule.table,
-                wrong[row].as_py(),
-                None,
-                f"{rule.node.type_name} {wrong[row].as_py()!r} would have {counts[row].as_py()} "
-                f"edges of {rule.table.type_name}, @card({bounds})",
-            )
-            for row in range(len(wrong))
-        ),
-    )
-
-
-def _touched(rule: EdgesPerSource, image: StoredImage, deltas: Deltas) -> pa.Array:
-    edges, nodes = deltas.get(rule.table), deltas.get(rule.node)
-    needs_all = rule.minimum > 0 and edges is not None and edges.replaces
-    if needs_all:
-        return image.ids_after(rule.node)
-    parts = [NO_IDS]
-    if edges is not None:
-        if edges.written is not None:
-            parts += edges.written.column(SOURCE).chunks
-        if rule.minimum > 0:
-            # Fewer edges can only break a minimum; their sources are known to the stored rows.
-            parts += image.before(rule.table, edges.gone, [SOURCE]).column(SOURCE).chunks
-    if nodes is not None and rule.minimum > 0:
-        parts.append(nodes.written_ids)
-    return pc.unique(pa.concat_arrays(parts))
-
-
-def _count(rule: EdgesPerSource, image: StoredImage, sources: pa.Array) -> pa.Array:
-    """Edges per source after the write, in the order of `sources`."""
-    stored = image.surviving(rule.table, SOURCE, sources, [ID, SOURCE]).column(SOURCE)
-    written = image.delta(rule.table).written
-    chunks = [*stored.chunks, *(written.column(SOURCE).chunks if written is not None else [])]
-    counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
-    place = pc.index_in(sources, value_set=counts.field("values"))
-    return pc.fill_null(counts.field("counts").take(place), 0)
+RowNumbers = npt.NDArray[np.int64]
 
 
 Codes = npt.NDArray[np.int64]
 
 
-def tuple_codes(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Codes:
-    """One code per row over columns of equal length without NULLs."""
-    codes = _codes(columns[0])
-    for column in columns[1:]:
-        more = _codes(column)
-        size = int(more.max(initial=0)) + 1
-        if int(codes.max(initial=0)) > (2**62) // size:
-            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-        codes = codes * size + more
-    return codes
-
-
-def _codes(column: Any) -> Codes:
-    if pa.types.is_nested(column.type):
-        known: dict[Any, int] = {}
-        values = (tuple(v) for v in column.to_pylist())
-        return np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, len(column))
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 equals 0.0
-    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(combined, pa.ChunkedArray):
-        combined = pa.concat_arrays(combined.chunks)
-    indices = combined.dictionary_encode().indices
-    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
-
-
-RowNumbers = npt.NDArray[np.int64]
-
-
 def check_graph(
     image: StoredImage, deltas: Deltas, report: Report, *, cascaded: bool = False
 ) -> None:
-    """`cascaded`: the edges of deleted nodes are known to be deleted too, do not look again."""
+    """With `cascaded` the write deletes the edges of deleted nodes, so these are not searched."""
     for delta in deltas.values():
         _ask_for_endpoints(image, delta)
         for rule in graph_rules(image.catalog.entity_type(delta.key)):
@@ -137,16 +47,16 @@ def check_graph(
                 case EndpointExists():
                     _check_endpoints(rule, image, delta, report)
                 case EdgesPerSource():
-                    pass  # below: nodes alone can break it, too
+                    pass  # checked below, because a write of nodes alone can break it too
     for edge in image.catalog.edges:
         _check_edges_left(edge, image, deltas, report, cascaded=cascaded)
         for rule in graph_rules(edge):
             if isinstance(rule, EdgesPerSource):
-                check_cardinality(rule, image, deltas, report)
+                _check_cardinality(rule, image, deltas, report)
 
 
 def _ask_for_endpoints(image: StoredImage, delta: TableDelta) -> None:
-    """Both ends of an edge in one lookup where they are of one type; the image remembers."""
+    """Look up both ends of an edge at once if they have one type; the image caches the answer."""
     edge = image.catalog.entity_type(delta.key)
     if isinstance(edge, EdgeType) and edge.source == edge.target and delta.written is not None:
         ends = [c for n in (SOURCE, TARGET) for c in delta.written.column(n).chunks]
@@ -159,7 +69,7 @@ def _check_distinct(delta: TableDelta, report: Report) -> None:
     ids = delta.gone
     if len(ids) < 2 or pc.count_distinct(ids).as_py() == len(ids):
         return
-    rows = _later_occurrences(tuple_codes([ids]))
+    rows = _later_occurrences(_tuple_codes([ids]))
     places = delta.places
     written = len(delta.written_ids)
     report.add(
@@ -193,7 +103,7 @@ def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, repo
         pa.chunked_array([*stored.column(n).chunks, *wanted.column(n).chunks], kind)
         for n, kind in ((n, wanted.column(n).type) for n in rule.columns)
     ]
-    codes = tuple_codes(both)
+    codes = _tuple_codes(both)
     later = _later_occurrences(codes)
     clashes = later[later >= stored.num_rows] - stored.num_rows
     if len(clashes) == 0:
@@ -250,7 +160,7 @@ def _check_endpoints(
 def _check_edges_left(
     edge: EdgeType, image: StoredImage, deltas: Deltas, report: Report, *, cascaded: bool
 ) -> None:
-    """Stored edges that the write does not touch, and whose node it removes."""
+    """Stored edges that the write does not touch and whose source or target it removes."""
     for rule in graph_rules(edge):
         if not isinstance(rule, EndpointExists):
             continue
@@ -281,8 +191,70 @@ def _check_edges_left(
         )
 
 
+def _check_cardinality(
+    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, report: Report
+) -> None:
+    """`@card`: check the sources of written and removed edges and, with a minimum, new nodes."""
+    sources = _touched_sources(rule, image, deltas)
+    if len(sources) == 0:
+        return
+    missing = image.missing(rule.node, sources)
+    # A deleted source has no edges to count; the endpoint rule reports edges written for it.
+    if len(missing):
+        sources = sources.filter(pc.invert(pc.is_in(sources, value_set=missing)))
+    counted = _edges_per_source(rule, image, sources)
+    high = rule.maximum
+    bounds = f"{rule.minimum}..{'' if high is None else high}"
+    broken = pc.less(counted, rule.minimum)
+    if high is not None:
+        broken = pc.or_(broken, pc.greater(counted, high))
+    wrong, counts = sources.filter(broken), counted.filter(broken)
+    report.add(
+        rule.name,
+        len(wrong),
+        (
+            Violation(
+                rule.name,
+                rule.table,
+                wrong[row].as_py(),
+                None,
+                f"{rule.node.type_name} {wrong[row].as_py()!r} would have {counts[row].as_py()} "
+                f"edges of {rule.table.type_name}, @card({bounds})",
+            )
+            for row in range(len(wrong))
+        ),
+    )
+
+
+def _touched_sources(rule: EdgesPerSource, image: StoredImage, deltas: Deltas) -> pa.Array:
+    edges, nodes = deltas.get(rule.table), deltas.get(rule.node)
+    needs_all = rule.minimum > 0 and edges is not None and edges.replaces
+    if needs_all:
+        return image.ids_after(rule.node)
+    parts = [NO_IDS]
+    if edges is not None:
+        if edges.written is not None:
+            parts += edges.written.column(SOURCE).chunks
+        if rule.minimum > 0:
+            # A removed edge can only break a minimum; its source is in the stored row.
+            parts += image.before(rule.table, edges.gone, [SOURCE]).column(SOURCE).chunks
+    if nodes is not None and rule.minimum > 0:
+        parts.append(nodes.written_ids)
+    return pc.unique(pa.concat_arrays(parts))
+
+
+def _edges_per_source(rule: EdgesPerSource, image: StoredImage, sources: pa.Array) -> pa.Array:
+    """Edges per source after the write, in the order of `sources`."""
+    stored = image.surviving(rule.table, SOURCE, sources, [ID, SOURCE]).column(SOURCE)
+    written = image.delta(rule.table).written
+    chunks = [*stored.chunks, *(written.column(SOURCE).chunks if written is not None else [])]
+    counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
+    place = pc.index_in(sources, value_set=counts.field("values"))
+    return pc.fill_null(counts.field("counts").take(place), 0)
+
+
 def _later_occurrences(codes: RowNumbers) -> RowNumbers:
-    """RowNumbers whose value has occurred in an earlier row, ascending."""
+    """Numbers of the rows whose value an earlier row has, ascending."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     repeated = np.r_[False, ordered[1:] == ordered[:-1]]
@@ -298,10 +270,36 @@ def _hashable(table: pa.Table, name: str) -> bool:
 
 
 def _without_nulls(table: pa.Table, columns: tuple[str, ...]) -> tuple[pa.Table, RowNumbers]:
-    """(rows with all of these values, their numbers)."""
+    """(rows that have a value in all of these columns, their row numbers)."""
     keep = np.ones(table.num_rows, bool)
     for name in columns:
         if table.column(name).null_count:
             keep &= table.column(name).is_valid().to_numpy()
     rows = np.flatnonzero(keep)
     return (table if keep.all() else table.take(pa.array(rows))), rows
+
+
+def _tuple_codes(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Codes:
+    """One integer per row: equal tuples have equal codes. Columns have no NULLs."""
+    codes = _column_codes(columns[0])
+    for column in columns[1:]:
+        more = _column_codes(column)
+        size = int(more.max(initial=0)) + 1
+        if int(codes.max(initial=0)) > (2**62) // size:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = codes * size + more
+    return codes
+
+
+def _column_codes(column: Any) -> Codes:
+    if pa.types.is_nested(column.type):
+        known: dict[Any, int] = {}
+        values = (tuple(v) for v in column.to_pylist())
+        return np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, len(column))
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 equals 0.0
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(combined, pa.ChunkedArray):
+        combined = pa.concat_arrays(combined.chunks)
+    indices = combined.dictionary_encode().indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)

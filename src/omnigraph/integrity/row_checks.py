@@ -1,8 +1,7 @@
-"""Evaluate row rules over Arrow tables, vectorised; works on any slice of a stream.
+"""Evaluate row rules over Arrow tables, vectorised; any slice of a stream can be checked alone.
 
-`check_rows(entity, table, report, places)` reports what the rows of `table` (columns of the
-catalog's table schema; missing ones count as NULL) break by themselves. `failing_rows(rule, table)`
-is the single rule, for callers that report in their own way.
+`check_rows(entity, table, report, places)` reports the rows of `table` that break a rule. A column
+that the table lacks counts as NULL. `failing_rows(rule, table)` evaluates a single rule.
 """
 
 from __future__ import annotations
@@ -158,7 +157,7 @@ def _outside_calendar(values: Any) -> RowNumbers:
 
 
 def _with_items(column: pa.ChunkedArray, bad_values: Callable[[Any], RowNumbers]) -> RowNumbers:
-    """RowNumbers whose value is bad; of a list, one of its items."""
+    """Rows with a bad value; a list is bad if one of its items is."""
     if not pa.types.is_list(column.type):
         return bad_values(column)
     found = [_NONE]
@@ -197,7 +196,7 @@ _NOT_RE2 = re.compile(r"\\[^.\-+*?()\[\]{}|^$/@ ]|\(\?|\{,|\[\[|\[:")
 
 
 def _unmatched(column: pa.ChunkedArray, pattern: str) -> RowNumbers:
-    """RE2 lets most rows pass at once; the rest are judged by Python's `re`, which decides."""
+    """RE2 passes most rows at once; Python's `re` decides about the others."""
     rows = _where(column.is_valid())
     if len(rows) and not _NOT_RE2.search(pattern):
         with suppress(pa.ArrowInvalid):  # not RE2 after all
@@ -216,6 +215,6 @@ def _finds(compiled: re.Pattern[str], text: str) -> bool:
 
 def _wrong_ids(rule: DerivedId, table: pa.Table) -> RowNumbers:
     if any(table.column(name).null_count for name in rule.members):
-        return _NONE  # reported as required; a NULL spells nothing
+        return _NONE  # reported as required; a NULL has no spelling in an id
     derived = derived_ids([table.column(name) for name in rule.members])
     return _where(pc.not_equal(table.column(ID), derived))

@@ -1,8 +1,8 @@
 """What rows and the graph must satisfy, as data derived from the catalog.
 
-`row_rules` hold for each row alone, `graph_rules` for the final image of a write. The evaluators
-(`row_checks` and `graph_checks` here, `load.bulk_checks` for inputs of any size) read the same
-lists, so a rule exists in one place only. `name` is what a violation calls the rule.
+`row_rules` hold for each row alone, `graph_rules` for the state that a write leaves. All evaluators
+(`row_checks` and `graph_checks` here, `load.bulk_checks` for inputs of any size) read these lists,
+so a rule is declared in one place only. `name` is the name of the rule in a violation.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Finite:
 
 @dataclass(frozen=True, slots=True)
 class InCalendar:
-    """Days and moments (of a list: each of them) are of the years 1 to 9999."""
+    """Dates and datetimes (of a list: each of them) are in the years 1 to 9999."""
 
     column: str
     name: ClassVar[str] = "calendar"
@@ -135,7 +135,7 @@ class DistinctIds:
 
 @dataclass(frozen=True, slots=True)
 class UniqueTuple:
-    """No two rows share these values; rows with a NULL among them are free."""
+    """No two rows have the same values; rows with a NULL among them are not checked."""
 
     table: TableKey
     columns: tuple[str, ...]
@@ -222,7 +222,7 @@ def graph_rules(entity: EntityType) -> tuple[GraphRule, ...]:
 
 
 def checked_columns(entity: EntityType) -> tuple[str, ...]:
-    """The columns that the graph rules of `entity` look at: all a `TableDelta` has to carry."""
+    """The columns that the graph rules of `entity` read: a `TableDelta` needs no others."""
     system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
     unique = [c.properties for c in entity.constraints if isinstance(c, Unique)]
     return tuple(dict.fromkeys([*system, *(name for names in unique for name in names)]))

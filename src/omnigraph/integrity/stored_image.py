@@ -1,4 +1,10 @@
-"""The graph before and after a write, asked by value: lookups cost what the change costs."""
+"""The state of the graph after a write, before it is written: stored rows and deltas together.
+
+A `TableDelta` says what a write does to one table. It needs only the `checked_columns` of its type,
+so a load of any size can pass the few columns that rules read. `deltas_of` makes deltas from the
+effects of a change set. A `StoredImage` finds the stored rows that the deltas leave in place. It
+looks rows up by value, so its cost depends on the size of the write, not of the table.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +34,9 @@ from omnigraph.writes.changeset import EditRows, Effect, ReplaceRows
 NO_IDS = pa.array([], pa.string())
 
 
+_LOCATED = pa.schema({ID: pa.string(), ROW_ID: pa.uint64(), ROW_ADDRESS: pa.uint64()})
+
+
 @dataclass(frozen=True)
 class TableDelta:
     """Rows that are in the table afterwards, and ids that are not any more.
@@ -41,7 +50,7 @@ class TableDelta:
     deleted: pa.Array = field(default_factory=lambda: NO_IDS)
     replaces: bool = False
     distinct: bool = False
-    """Whoever made it knows that no id occurs twice."""
+    """The maker of the delta knows that no id occurs twice."""
     places: Places | None = None
 
     @cached_property
@@ -50,7 +59,7 @@ class TableDelta:
 
     @cached_property
     def gone(self) -> pa.Array:
-        """Ids whose stored row does not count any more."""
+        """Ids whose stored row is rewritten or deleted."""
         return pa.concat_arrays([self.written_ids, self.deleted])
 
 
@@ -73,14 +82,6 @@ def deltas_of(effects: Iterable[Effect]) -> Deltas:
     return found
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
-
-
-_LOCATED = pa.schema({ID: pa.string(), ROW_ID: pa.uint64(), ROW_ADDRESS: pa.uint64()})
-
-
 class StoredImage:
     """Rows of one snapshot that survive a set of deltas."""
 
@@ -96,7 +97,7 @@ class StoredImage:
         return self._deltas.get(key) or TableDelta(key)
 
     def before(self, key: TableKey, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """Stored rows with these ids, whatever happens to them."""
+        """Stored rows with these ids, also those that the write changes."""
         return self._rows(key, ID, ids, columns)
 
     def surviving(
@@ -109,7 +110,7 @@ class StoredImage:
         return self._without_gone(delta, self._rows(key, column, values, columns))
 
     def located(self, key: TableKey, wanted: Mapping[str, pa.Array]) -> pa.Table:
-        """Where the surviving rows are that hold a wanted id in one of these columns."""
+        """Row ids and addresses of surviving rows with a wanted id in one of these columns."""
         delta, pin = self.delta(key), self._snapshot.pin(key)
         if delta.replaces or pin.row_count == 0:
             return _LOCATED.empty_table()
@@ -133,12 +134,12 @@ class StoredImage:
         return self._without_gone(delta, read_table(dataset, columns))
 
     def ids_after(self, key: TableKey) -> pa.Array:
-        """Every id of the table after the write; for writes that touch all of it anyway."""
+        """Every id of the table after the write; reads the whole table."""
         stored = self.all_surviving(key, [ID]).column(ID)
         return pa.concat_arrays([*stored.chunks, self.delta(key).written_ids])
 
     def missing(self, key: TableKey, ids: pa.Array) -> pa.Array:
-        """Which of these distinct ids are not in the table after the write; each is asked once."""
+        """Which of these distinct ids are not in the table after the write; answers are cached."""
         delta = self.delta(key)
         rest = _minus(ids, delta.written_ids)
         if delta.replaces or len(rest) == 0:
@@ -170,6 +171,11 @@ class StoredImage:
         if len(delta.gone) == 0 or rows.num_rows == 0:
             return rows
         return rows.filter(pc.invert(pc.is_in(rows.column(ID), value_set=delta.gone)))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _minus(ids: pa.Array, others: pa.Array) -> pa.Array:

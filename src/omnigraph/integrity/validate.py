@@ -1,8 +1,9 @@
-"""The one evaluator of a change set, and which tables it relies on.
+"""Validate a write, and say which tables it must claim before it can be validated.
 
-`claims` says what a write must take and hold before it can be judged, `validate_changes` judges a
-change set, `validate_deltas` what a load or Spark wrote elsewhere (rows checked with `check_rows`,
-narrow columns handed in as deltas). All of them raise `ValidationFailed` through a `Report`.
+`claims` names the tables that a write changes and those that its validation reads.
+`validate_changes` checks all rules on a change set. `validate_deltas` checks only the graph rules:
+loads and Spark check their rows with `check_rows` and pass the columns that graph rules read. Both
+raise `ValidationFailed` with everything that they found.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def claims(
     deleted: Iterable[TableKey] = (),
     replaced: Iterable[TableKey] = (),
 ) -> Claims:
-    """What a write needs that inserts or updates, deletes from, or replaces these tables.
+    """The claims of a write that inserts or updates, deletes from, or replaces these tables.
 
-    Edges of deleted nodes may have to go, so their tables are changed; that nobody adds one
-    meanwhile is read, so that a writer elsewhere cannot leave an orphan. An edge relies on its
-    endpoints, a minimum on the number of edges.
+    Deleting nodes can delete edges, so the tables of these edges are claimed for change. They are
+    also claimed as read: the write fails if another writer adds an edge meanwhile, because that
+    edge would be an orphan. Writing an edge reads the tables of its endpoints. A minimum of
+    `@card` reads the edges of written nodes and the sources of changed edges.
     """
     written, deleted, replaced = set(written), set(deleted), set(replaced)
     tables = written | deleted | replaced
@@ -75,9 +77,9 @@ def validate_changes(
     *,
     cascaded: bool = False,
 ) -> None:
-    """Every row and graph rule on the final image; raises `ValidationFailed` with all findings.
+    """Check every row rule and graph rule; raises `ValidationFailed` with all violations.
 
-    Adopted rows are not in memory: whoever wrote them checks them with `check_rows` and
+    Adopted rows are not in memory: the writer of their files checks them with `check_rows` and
     `validate_deltas`.
     """
     found = Report()
@@ -86,7 +88,7 @@ def validate_changes(
         if isinstance(effect, EditRows | ReplaceRows):
             _check_effect(snapshot.catalog, effect, found)
     if any(v.property in _SYSTEM for v in found.violations if v.rule == Required.name):
-        found.raise_if_any()  # rows without an identity or an end have no place in the graph
+        found.raise_if_any()  # graph rules need the id and the ends of every row
     validate_deltas(snapshot, store, deltas, cascaded=cascaded, report=found)
 
 
@@ -98,9 +100,9 @@ def validate_deltas(
     cascaded: bool = False,
     report: Report | None = None,
 ) -> None:
-    """Graph rules only; raises with what `report` holds already and what is found now.
+    """Check graph rules only; raises with the violations of `report` and those found now.
 
-    `id`, `src` and `dst` hold no NULL (`check_rows` says so first).
+    `id`, `src` and `dst` must hold no NULL: `check_rows` comes first.
     """
     found = report or Report()
     check_graph(StoredImage(snapshot, store, deltas), deltas, found, cascaded=cascaded)

@@ -1,4 +1,4 @@
-"""What is wrong with a write: the first findings in full, all of them counted."""
+"""Violations of rules by a write: the first ones in full, all of them counted."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Violation:
 
     rule: str
     table: TableKey | None
-    """None when a line does not even say which type it is of."""
+    """None when an input line does not name its type."""
     entity_id: str | None
     property: str | None
     message: str
     place: Place | None = None
     ends: Ends | None = None
-    """Of an edge in the write: it is known by them, its id was often made a moment ago."""
+    """Of an edge in the write: messages name the ends, because the id is often generated."""
 
     def __str__(self) -> str:
         at = "" if self.place is None else f"{self.place}: "
@@ -84,8 +84,8 @@ class Violation:
 class Report:
     """Collects violations: the first `limit` in input order are kept, all are counted by rule.
 
-    First are those without a place. The others follow the order of `files`, which may still grow,
-    and of their lines: however the input was cut up for checking, the report is the same.
+    Violations without a place come first. The others are in the order of `files` (which may still
+    grow) and lines. So the report does not depend on how the input was split for checking.
     """
 
     def __init__(self, limit: int = FIRST_VIOLATIONS, files: Sequence[str] = ()) -> None:
@@ -100,9 +100,9 @@ class Report:
         return self.counts.total()
 
     def add(self, rule: str, total: int, first: Iterable[Violation]) -> None:
-        """`total` violations of a rule, of which `first` are the first ones, in order.
+        """`total` violations of a rule; `first` yields the first ones, in order.
 
-        A lazy iterable is best: messages are then made for those that are kept only.
+        Pass a lazy iterable, so that messages are made only for violations that are kept.
         """
         if total == 0:
             return
@@ -110,7 +110,7 @@ class Report:
         self._keep(first)
 
     def merge(self, violations: Iterable[Violation], counts: Counter[str]) -> None:
-        """Another report's findings: partitions checked elsewhere add up here."""
+        """Add the violations of another report, for example of a partition checked by a worker."""
         self.counts.update(counts)
         self._keep(violations)
 

@@ -58,7 +58,7 @@ class SparkExporter:
     def to_directory(self, path: str, export_format: str) -> ExportReceipt:
         """`<Type>.<number>.<format>` files, all of them or none."""
         if export_format not in _FORMATS:
-            raise InvalidArgument(f"no export format {export_format!r}; there is: ndjson, parquet")
+            raise InvalidArgument(f"export format {export_format!r} is not ndjson or parquet")
         target = Path(path).expanduser().absolute()
         entities = chosen_types(self.snapshot.catalog, self.types)
         parts = tuple(part for entity in entities for part in self._parts(entity))
