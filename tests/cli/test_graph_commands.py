@@ -129,7 +129,7 @@ def test_schema_show_of_what_nobody_wrote(cli, people, tmp_path, monkeypatch) ->
     odd = omnigraph.init(tmp_path / "odd.omni", unsayable)
     answer = cli("schema", "show", odd.uri)
     assert '"Odd"' in answer.out
-    assert "no text says this schema" in answer.err
+    assert "this schema was made in Python and has no text" in answer.err
 
 
 def test_optimize(cli, people) -> None:
@@ -215,7 +215,7 @@ def test_help_and_no_arguments(cli) -> None:
     answer = cli()
     assert answer.code == 0
     assert "omnigraph init --schema" in answer.out
-    for title in ("Start:", "Ask and change:", "Branches and history:"):
+    for title in ("Start:", "Query and change:", "Branches and history:"):
         assert title in answer.out
 
 

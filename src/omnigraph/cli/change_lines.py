@@ -1,4 +1,4 @@
-"""Changes of entities for people: one line each, `+` new, `~` changed, `-` gone."""
+"""Print changes of entities, one line each (`+` new, `~` changed, `-` gone), and conflicts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 _SIGNS = {"insert": ("+", GREEN), "update": ("~", YELLOW), "delete": ("-", RED)}
-_READABLE = 8  # a longer list of floats is a vector: nobody reads it
+_READABLE = 8  # a longer list of floats is a vector, of which only the length is shown
 
 
 def print_changes(session: Session, page: ChangePage, head: dict[str, Any]) -> None:
-    """The changes of two states, with what the answer is about in front."""
+    """Print a page of changes; `head` says in JSON what is compared."""
     if session.json:
         print_json({**head, **page.to_dict()})
         return
@@ -66,7 +66,7 @@ def _details(change: Change) -> str:
 
 
 def short_text(value: Any) -> str:
-    """A value that does not push the rest off the line."""
+    """A value, cut so that the line stays readable."""
     if isinstance(value, list) and len(value) > _READABLE and isinstance(value[0], float):
         return f"[{len(value)} numbers]"
     text = cell_text(value)
@@ -79,16 +79,20 @@ _WHOLE = {"DivergentInsert", "DeleteVsUpdate"}
 
 
 def conflict_lines(
-    conflicts: Sequence[Conflict], names: tuple[str, str], paint: Paint, limit: int | None = None
+    conflicts: Sequence[Conflict],
+    source: str,
+    target: str,
+    paint: Paint,
+    limit: int | None = None,
 ) -> Iterator[str]:
-    """`names` are source and target; every line names the branch a value is from."""
+    """How many conflicts of each kind; then, by entity, the value of each branch."""
     kinds = Counter(conflict.kind for conflict in conflicts)
     yield "  " + ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     shown = islice(conflicts, limit)
     for (type_name, entity_id), found in groupby(shown, lambda c: (c.type_name, c.entity_id)):
         yield f"{type_name} {short_text(entity_id)}"
         for conflict in found:
-            what, said = _said(conflict, names, paint)
+            what, said = _said(conflict, source, target, paint)
             yield f"  {paint(RED, '!')} {paint(RED, conflict.kind)}  {what}"
             yield from (f"      {line}" for line in said)
 
@@ -102,9 +106,8 @@ def way_out(total: int, limit: int) -> Iterator[str]:
     )
 
 
-def _said(conflict: Conflict, names: tuple[str, str], paint: Paint) -> tuple[str, Iterable[str]]:
-    """What is in conflict, and a line for what each side has."""
-    source, target = names
+def _said(conflict: Conflict, source: str, target: str, paint: Paint) -> tuple[str, Iterable[str]]:
+    """What is in conflict, and a line with the value of each side."""
     if conflict.kind == "DivergentUpdate":
         sides = ((target, GREEN, conflict.ours), (source, MAGENTA, conflict.theirs))
         values = [f"{paint(colour, name)}: {short_text(value)}" for name, colour, value in sides]
@@ -123,7 +126,7 @@ def _said(conflict: Conflict, names: tuple[str, str], paint: Paint) -> tuple[str
 
 
 def _image(image: dict[str, Any] | None, base: dict[str, Any], other: dict[str, Any] | None) -> str:
-    """Of an entity that one side deleted, what changed; of one that both added, what differs."""
+    """What differs: from the base if the other side deleted the entity, else from that side."""
     if image is None:
         return "deleted"
     against = base if other is None else other

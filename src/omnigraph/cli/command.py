@@ -1,4 +1,7 @@
-"""How a command is declared: the flags all commands share, help, and errors as exit codes."""
+"""How a command is declared: shared flags, groups of options, help, and usage errors.
+
+`command` makes a typer command of a handler. `RootGroup` is the outermost command.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,13 @@ from omnigraph.cli.failures import failures, leave_broken_pipe
 from omnigraph.cli.output import EXIT_BROKEN_PIPE, print_json
 from omnigraph.cli.session import Session
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
-
+Json = Annotated[bool, typer.Option("--json", help="Print results and errors as JSON.")]
 As = Annotated[
-    str | None, typer.Option("--as", metavar="ACTOR", help="Who acts; kept in the history.")
+    str | None,
+    typer.Option("--as", metavar="ACTOR", help="Your name in the history of the graph."),
 ]
-
-Quiet = Annotated[bool, typer.Option("--quiet", help="Only results, no notes.")]
-
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print results only, no notes.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Answer every question with yes.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 
@@ -33,7 +33,10 @@ Handler = Callable[..., None]
 
 
 def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
-    """Add `handler(session, …)` to a group; its other parameters are its options."""
+    """Add `handler(session, …)` to a group; its other parameters become options.
+
+    A parameter whose type is a dataclass stands for several options: the fields of the dataclass.
+    """
 
     def register(handler: Handler) -> Handler:
         _, *own = inspect.signature(handler, eval_str=True).parameters.values()
@@ -52,7 +55,7 @@ def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         )
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        # Given by us, it is wrapped in overviews; taken from the docstring, it would be cut.
+        # Passed explicitly, because typer would cut off a short help taken from the docstring.
         group.command(name, cls=Command, short_help=_first_sentence(handler))(run)
         return handler
 
@@ -78,7 +81,7 @@ _GLOBAL = (
 
 
 def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
-    """The shared flags count before the command as well as behind it."""
+    """The shared flags may stand before the command or after it."""
     before = ctx.find_root().params
     own = {p.name: given.pop(p.name) for p in _GLOBAL}
     return Session(
@@ -91,19 +94,19 @@ def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gathered:
-    """A parameter of a handler that is made of several options."""
+    """A parameter of a handler that is a dataclass, made of several options."""
 
     name: str
     kind: type
     fields: tuple[str, ...]
 
     def gather(self, given: dict[str, Any]) -> None:
-        """Replace the options by the object they make."""
+        """Replace the values of the options by the dataclass."""
         given[self.name] = self.kind(**{field: given.pop(field) for field in self.fields})
 
 
 def spread(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
-    """The parameters of a handler as options, in order."""
+    """The parameters of a handler as single options, in order."""
     for parameter in parameters:
         made = _dataclass_of(parameter)
         if made is None:
@@ -133,7 +136,7 @@ SHARED = ("json_output", "as_actor", "quiet", "yes", "help")
 
 
 class Command(TyperCommand):
-    """Required arguments as `NAME`, optional ones as `[NAME]`, texts without their Python type."""
+    """Prints help: own options before shared ones, `[NAME]` for optional arguments, no types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [_without_braces(piece) for piece in super().collect_usage_pieces(ctx)]
@@ -162,7 +165,7 @@ def _without_braces(piece: str) -> str:
 
 
 class RootGroup(TyperGroup):
-    """The outermost command: usage errors as JSON too, readers that went away, sections in help."""
+    """The outermost command: prints usage errors, ends quietly on closed pipes, has sections."""
 
     sections: Sequence[tuple[str, Sequence[str]]] = ()
 
@@ -176,7 +179,7 @@ class RootGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        if words[:1] == ["help"]:  # what one types first
+        if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
         if not standalone_mode:
             return super().main(words, prog_name, complete_var, False, **extra)
@@ -207,7 +210,7 @@ class RootGroup(TyperGroup):
             return EXIT_BROKEN_PIPE
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Commands in sections, in the order of a first day with a graph."""
+        """The commands in sections, in the order in which a new user needs them."""
         width = max(len(name) for name in self.commands)
         for title, names in self.sections:
             rows = [
@@ -221,7 +224,7 @@ class RootGroup(TyperGroup):
 
 
 def clarify(error: typer.TyperException) -> None:
-    """Rewrite the message of an error that is about to be shown."""
+    """Make the message of a typer error clearer before it is shown."""
     details = getattr(error.__cause__, "errors", None)
     if details is not None:
         first = details()[0]

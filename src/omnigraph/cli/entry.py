@@ -1,4 +1,4 @@
-"""The console script: nothing is imported before an interrupt can be answered."""
+"""The console script. It imports nothing at the top, so that Ctrl-C always works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run() -> Any:
-    """Run the command; Ctrl-C ends it without a traceback, also while modules are imported."""
+    """Run the command; Ctrl-C ends it without a traceback, even while modules are imported."""
     try:
         from omnigraph.cli.main import run as run_command
 

@@ -1,4 +1,4 @@
-"""Errors for people and for programs, and the exit code of each."""
+"""Print errors as text or JSON, and choose the exit code."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from omnigraph.cli.output import (
 from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
 
 _SHOWN_DETAILS = 20
-
 DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
 
 
 @contextmanager
 def failures(as_json: bool) -> Iterator[None]:
-    """Turn errors into an exit code: the envelope on stdout, or the text on stderr."""
+    """Turn an error into an exit code, and print it: as JSON on stdout, or as text on stderr."""
     try:
         yield
-        sys.stdout.flush()  # a reader that went away must be noticed here, not at exit
+        sys.stdout.flush()  # a closed pipe must raise here, not at exit
     except OmnigraphError as error:
         _report(error.to_dict(), "\n".join(_lines(error)), as_json)
         raise typer.Exit(_exit_code(error)) from None
@@ -66,17 +65,16 @@ def _lines(error: OmnigraphError) -> Iterator[str]:
         yield error.message
         yield from _details(error)
         return
-    conflicts = error.fields["conflicts"]
-    total = error.fields["total"]
-    names = (error.fields["source"], error.fields["target"])
-    conflicting = counted(total, "conflict")
-    yield f"{names[0]} into {names[1]}: {conflicting}, nothing was changed"
-    yield from conflict_lines(conflicts, names, painter(sys.stderr), CONFLICTS_SHOWN)
-    yield from way_out(total, CONFLICTS_SHOWN)
+    found = counted(error.total, "conflict")
+    yield f"{error.source} into {error.target}: {found}, nothing was changed"
+    yield from conflict_lines(
+        error.conflicts, error.source, error.target, painter(sys.stderr), CONFLICTS_SHOWN
+    )
+    yield from way_out(error.total, CONFLICTS_SHOWN)
 
 
 def _details(error: OmnigraphError) -> Iterator[str]:
-    """The mistakes after the first, which is the message itself, one line each."""
+    """One line for each violation after the first; the first is the message itself."""
     for found in islice(error.fields.get("violations") or (), 1, _SHOWN_DETAILS):
         known = found if isinstance(found, dict) else found.to_dict()
         line = "" if known.get("line") is None else f":{known['line']}"
@@ -85,7 +83,7 @@ def _details(error: OmnigraphError) -> Iterator[str]:
 
 
 def _entity(known: dict[str, Any]) -> str:
-    """Empty for a line that does not even say what it is; a row without its key has no name."""
+    """The type and id or ends of an entity; empty when not even its type is known."""
     if known.get("type") is None:
         return ""
     if "from" in known:
@@ -106,6 +104,6 @@ def _exit_code(error: OmnigraphError) -> int:
 
 
 def leave_broken_pipe() -> None:
-    """Let the interpreter flush into nothing at exit instead of complaining."""
+    """Point stdout at the null device, so that the flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

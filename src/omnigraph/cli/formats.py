@@ -1,4 +1,4 @@
-"""The rows of a query in the format that was asked for."""
+"""Print the rows of a query as a table, JSON, CSV or Arrow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _row_values(result: QueryResult) -> Iterator[list[Any]]:
 
 
 def _write_json(result: QueryResult) -> None:
-    """One object, its rows a line each: readable, and never twice in memory."""
+    """One object with one row a line, written row by row so that memory stays small."""
     sys.stdout.write(json_text(result.heading(), indent=2).removesuffix("\n}") + ',\n  "rows": [')
     between = "\n    "
     for row in _rows(result):
@@ -67,7 +67,7 @@ def _write_json(result: QueryResult) -> None:
 
 
 def _write_csv(result: QueryResult) -> None:
-    """RFC 4180; NULL is an empty field, the empty text is quoted."""
+    """RFC 4180; NULL is an empty field, the empty string is quoted."""
     sys.stdout.write(",".join(_csv_field(name) for name in result.columns) + "\n")
     for row in _row_values(result):
         sys.stdout.write(",".join(_csv_field(value) for value in row) + "\n")

@@ -1,4 +1,4 @@
-"""The `omnigraph` command: one typer app, the commands come from `cli.commands`."""
+"""The `omnigraph` command: one typer app with the commands of `cli.commands`, and `version`."""
 
 from __future__ import annotations
 
@@ -50,15 +50,18 @@ FAMILIES = (
 
 
 class Omnigraph(RootGroup):
-    """The commands in the order of a first day with a graph."""
+    """The sections of the overview, in the order in which a new user needs them."""
 
     sections = (
         ("Start", ("demo", "init", "load", "embed")),
-        ("Ask and change", ("query", "mutate", "export", "blob", "explain", "profile", "snapshot")),
+        (
+            "Query and change",
+            ("query", "mutate", "export", "blob", "explain", "profile", "snapshot"),
+        ),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
         ("Schemas and query files", ("schema", "lint")),
         (
-            "Care",
+            "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
         ("This program", ("version",)),
@@ -92,11 +95,11 @@ def options(
       omnigraph query friends_of --query people.gq -p name=Ada --store people.omni
       omnigraph branch create review/ages --store people.omni
 
-    Every command explains itself: omnigraph COMMAND --help. Results go to stdout, everything else
-    to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
+    omnigraph COMMAND --help explains one command. Results go to stdout, everything else to stderr.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
 
-    ~/.omnigraph/config.yaml, or the file OMNIGRAPH_CONFIG names, says who acts, which graph is
-    meant when none is named, and how the engine behaves: embeddings, Spark, memory, fsync.
+    The config file is ~/.omnigraph/config.yaml, or the file that OMNIGRAPH_CONFIG names. It sets
+    your name, the default graph, and how the engine works: embeddings, Spark, memory, fsync.
     """
     if version_wanted:
         show_version(Session(json=json_output))
@@ -135,10 +138,10 @@ for family in FAMILIES:
 
 
 def run() -> Any:
-    """What the console script does once it can be interrupted."""
+    """Run the app; `cli.entry` calls this once Ctrl-C is handled."""
     for stream in (sys.stdout, sys.stderr):
-        # A file name or a value that is no valid text must not end in a traceback.
+        # Otherwise a file name or value that is not valid text would end in a traceback.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-    # Other libraries switch the log of the whole process on; ours is for those who ask for it.
+    # Other libraries enable logging for the whole process; ours stays quiet below warnings.
     logging.getLogger("omnigraph").setLevel(logging.WARNING)
     app()

@@ -1,4 +1,4 @@
-"""Options that several commands take, spelled once."""
+"""Options that several commands take."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ Uri = Annotated[
 ]
 Store = Annotated[
     str | None,
-    typer.Option("--store", metavar="URI", help="The graph; default: the one of the config file."),
+    typer.Option(
+        "--store", metavar="URI", help="The graph; default: the graph of the config file."
+    ),
 ]
 Branch = Annotated[str, typer.Option("--branch", "-b", metavar="BRANCH", help="The branch.")]
 
 
 @dataclass(frozen=True)
 class BranchPlace:
-    """A branch of a graph that may be named without an option."""
+    """A branch of a graph; the graph may be given as an argument or with `--store`."""
 
     uri: Uri = None
     store: Store = None
@@ -38,12 +40,12 @@ At = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this long."),
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="End with an error after this long."),
 ]
 
 
 class AutoEngine(StrEnum):
-    """Who does the work, or that we choose."""
+    """Where the work runs; `auto` chooses."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -51,14 +53,15 @@ class AutoEngine(StrEnum):
 
 
 class WorkEngine(StrEnum):
-    """Who does the work: this process, or executors of Spark."""
+    """Where the work runs: in this process, or on executors of Spark."""
 
     LOCAL = "local"
     SPARK = "spark"
 
 
 Engine = Annotated[
-    WorkEngine, typer.Option("--engine", help="Where the work is done: here, or on Spark.")
+    WorkEngine,
+    typer.Option("--engine", help="Where the work runs: in this process, or on Spark."),
 ]
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="T", help="Only this type; repeatable.")
@@ -71,17 +74,22 @@ Cursor = Annotated[
     typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier answer stopped."),
 ]
 Message = Annotated[
-    str | None, typer.Option("--message", "-m", metavar="TEXT", help="Why; kept in the history.")
+    str | None,
+    typer.Option("--message", "-m", metavar="TEXT", help="The message of the commit."),
 ]
 IfCommit = Annotated[
     str | None,
     typer.Option(
-        "--if-commit", metavar="ID", help="Only if the branch is still at this commit (exit 4)."
+        "--if-commit",
+        metavar="ID",
+        help="Refuse (exit code 4) unless this is the head of the branch.",
     ),
 ]
 IdempotencyKey = Annotated[
     str | None,
-    typer.Option("--idempotency-key", metavar="KEY", help="The same key again changes nothing."),
+    typer.Option(
+        "--idempotency-key", metavar="KEY", help="A second run with the same key changes nothing."
+    ),
 ]
 
 
@@ -96,7 +104,9 @@ class ResultFormat(StrEnum):
     ARROW = "arrow"
 
 
-Format = Annotated[ResultFormat | None, typer.Option("--format", "-f", help="How to print rows.")]
+Format = Annotated[
+    ResultFormat | None, typer.Option("--format", "-f", help="How to print rows; default: table.")
+]
 
 
 class MergeStrategy(StrEnum):
@@ -109,17 +119,19 @@ class MergeStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class Deciding:
-    """Who decides conflicts: options of everything that merges."""
+    """How conflicts are decided: options of every command that merges."""
 
     strategy: Annotated[
         MergeStrategy,
         typer.Option(
-            "--strategy", help="Every conflict: fail, ours (the target wins), theirs (the source)."
+            "--strategy", help="On conflicts: fail, ours (the target wins), theirs (the source)."
         ),
     ] = MergeStrategy.FAIL
     resolutions: Annotated[
         str | None,
         typer.Option(
-            "--resolutions", metavar="FILE", help="YAML or JSON: who wins single conflicts."
+            "--resolutions",
+            metavar="FILE",
+            help="A YAML or JSON file that decides single conflicts.",
         ),
     ] = None

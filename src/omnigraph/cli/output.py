@@ -1,4 +1,4 @@
-"""Results on stdout, everything else on stderr, and the exit codes."""
+"""Print results on stdout and notes on stderr; exit codes; colours for terminals."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ if TYPE_CHECKING:
 
 
 EXIT_FAILED = 1
-
 EXIT_LOST_PRECONDITION = 4
-
 EXIT_CONFLICTS = 5
-
-EXIT_BROKEN_PIPE = 141  # what the shell shows for any tool whose reader went away
+EXIT_BROKEN_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
 
 class WrongUsage(typer.BadParameter):
-    """The command line contradicts itself or lacks something: exit code 2."""
+    """The command line is contradictory or incomplete: exit code 2."""
 
     def format_message(self) -> str:
         return self.message
 
 
 def print_result(text: str) -> None:
-    """Print a text, ended by exactly one line break of ours if it has none."""
+    """Print a text, with a line break at the end if it has none."""
     sys.stdout.write(text if text.endswith("\n") or not text else f"{text}\n")
 
 
@@ -41,12 +38,11 @@ def print_json(value: Any) -> None:
     print_result(json_text(value, indent=2))
 
 
-def print_report(body: dict[str, Any], failure: tuple[str, str] | None) -> None:
-    """What was found, as JSON; a command that fails by it also says so as every error does."""
-    if failure is None:
+def print_report(body: dict[str, Any], error: str | None, code: str) -> None:
+    """Print a report as JSON; with `error` it is also an error object, as of every failure."""
+    if error is None:
         print_json(body)
     else:
-        error, code = failure
         print_json({"error": error, "code": code, "retryable": False, **body})
 
 
@@ -71,12 +67,12 @@ def readable_bytes(count: int) -> str:
 
 
 def already_done(commit: Commit) -> str:
-    """For a write whose idempotency key was used before."""
+    """The result of a write whose idempotency key was used before."""
     return f"already done by commit {commit.graph_commit_id}"
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON in the forms the loader reads: RFC 3339 moments, `base64:` bytes, finite numbers."""
+    """JSON as `load` reads it: RFC 3339 times, `base64:` bytes, finite numbers."""
     try:
         return json.dumps(
             value, ensure_ascii=False, indent=indent, default=json_form, allow_nan=False

@@ -1,4 +1,7 @@
-"""The query a command runs, compiled first so that mistakes are shown in the user's file."""
+"""The query that a command runs, and its parameters.
+
+A command compiles the query first, so that errors name the line in the file of the user.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueryCall:
-    """Which query of which text, and its parameters as given: options of commands about one."""
+    """The options that name a query and its parameters."""
 
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
@@ -58,7 +61,7 @@ class QueryCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadyQuery:
-    """A query that fits the schema, with its parameters."""
+    """A compiled query with its parameters."""
 
     source: str
     compiled: CompiledQuery
@@ -70,7 +73,7 @@ class ReadyQuery:
 
 
 def prepare(call: QueryCall, source: SourceText, catalog: Catalog) -> ReadyQuery:
-    """Compile against a catalog; the engine finds the compiled query in the compiler's cache."""
+    """Compile against a catalog; the engine then finds the result in the cache of the compiler."""
     from omnigraph.query.compiler import compile_query
 
     compiled = compile_query(source.text, catalog, call.name, source.file)
@@ -96,7 +99,7 @@ def require_mutation(query: ReadyQuery) -> None:
 def read_params(
     given: str | None, pairs: Sequence[str] | None, declared: Iterable[ParameterDecl]
 ) -> dict[str, Any]:
-    """All parameters; what `--param` says in text is read by the type the query declares."""
+    """The parameters; a text given with `--param` is read as the type that the query declares."""
     values = _from_json(given) if given is not None else {}
     types = {parameter.name: parameter for parameter in declared}
     for pair in pairs or ():
@@ -111,7 +114,7 @@ def read_params(
 
 
 def _from_text(text: str, parameter: ParameterDecl | None) -> Any:
-    """Texts and moments as they are; numbers, booleans and lists as JSON writes them."""
+    """Strings and times are taken literally; numbers, booleans and lists are read as JSON."""
     from omnigraph.values.scalars import TEMPORAL_KINDS, BlobType, ScalarKind, ScalarType
 
     if parameter is None or isinstance(parameter.type, BlobType):
@@ -124,7 +127,7 @@ def _from_text(text: str, parameter: ParameterDecl | None) -> Any:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return text  # binding says which type was expected
+        return text  # the compiler reports which type was expected
     return text if kind in TEMPORAL_KINDS and not isinstance(value, int) else value
 
 
@@ -158,4 +161,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a number of JSON")
+    raise ValueError(f"{text} is not a JSON number")

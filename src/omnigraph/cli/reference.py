@@ -1,4 +1,4 @@
-"""The reference part of docs/cli.md, made from the commands themselves (`make docs`)."""
+"""The reference part of docs/cli.md, generated from the commands (`make docs`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKER = "<!-- Everything below is made by `make docs`. -->\n"
 
 
 def with_reference(page: str) -> str:
-    """The page with everything below the marker made anew."""
+    """The page with everything below the marker generated again."""
     head, _, _ = page.partition(MARKER)
     return head + MARKER + reference()
 

@@ -1,4 +1,4 @@
-"""What the flags that every command takes say about this run."""
+"""One run of a command: its shared flags, the config file, and the graph that it opens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`--json`, `--as`, `--quiet`, `--yes`, wherever they stood on the command line."""
+    """The shared flags of this run: `--json`, `--as`, `--quiet`, `--yes`."""
 
     json: bool = False
     as_actor: str | None = None
@@ -40,29 +40,29 @@ class Session:
         return read_operator_config(os.environ)
 
     def actor(self) -> str | None:
-        """Who acts: `--as`, else the operator of the config file."""
+        """The value of `--as`, or the actor of the config file."""
         return self.as_actor if self.as_actor is not None else self.config().actor
 
     def settings(self) -> Settings:
-        """How the engine behaves, by the config file."""
+        """The settings of the config file."""
         return self.config().settings
 
     def note(self, text: str) -> None:
-        """Say something that is not the result."""
+        """Print something that is not a result, unless `--quiet`."""
         if not self.quiet:
             sys.stderr.write(f"{text}\n")
 
     def working(self, what: str) -> AbstractContextManager[None]:
-        """A line that says what is going on, for somebody who waits at a terminal."""
+        """A line on the terminal that says what is being done."""
         visible = somebody_watches() and not self.quiet and not self.json
         return shown(what) if visible else nullcontext()
 
     def confirm(self, question: str) -> None:
-        """Ask before something that cannot be taken back; scripts say `--yes`."""
+        """Ask before something that cannot be undone; scripts give `--yes`."""
         if self.yes:
             return
         if not sys.stdin.isatty():
-            raise WrongUsage(f"{question} Nobody is here to answer: add --yes")
+            raise WrongUsage(f"{question} There is no terminal to ask on: add --yes")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -72,7 +72,7 @@ class Session:
 
 
 def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
-    """The operator's file; no file is fine unless the environment names one."""
+    """Read the config file; a missing file is an error only if the environment names it."""
     named = environment.get(PATH_VARIABLE)
     try:
         return read_config(named or Path.home() / ".omnigraph" / "config.yaml")
@@ -83,7 +83,7 @@ def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
 
 
 def address(session: Session, uri: str | None, store: str | None = None) -> str:
-    """The argument, `--store`, or the default of the config file."""
+    """The address of the graph: the argument, `--store`, or the default of the config file."""
     if uri is not None and store is not None and uri != store:
         raise WrongUsage(f"two graphs are named: {uri} and --store {store}")
     given = uri if uri is not None else store
@@ -97,7 +97,7 @@ def address(session: Session, uri: str | None, store: str | None = None) -> str:
 
 
 def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
-    """Reads leave no trace, so they do not recover dead writers either."""
+    """Open read-only: nothing is written, so dead writers are not recovered either."""
     graph = omnigraph.open(uri, actor=session.actor(), read_only=True, settings=session.settings())
     echo_target(session, uri, *where)
     return graph

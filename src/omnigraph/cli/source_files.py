@@ -1,4 +1,4 @@
-"""Source files given on the command line."""
+"""Source files given on the command line: read them, and format them (`schema|query fmt`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STDIN = "-"
 
 
 def read_source(path: str) -> SourceText:
-    """The text of a file, or of standard input for `-`."""
+    """The text of a file; `-` is standard input."""
     if path == STDIN:
         return SourceText(_decode(sys.stdin.buffer.read(), "<stdin>"), "<stdin>")
     try:
@@ -58,7 +58,7 @@ def format_files(
     to_stdout: bool,
     formatter: Callable[[SourceText], str],
 ) -> None:
-    """Format each file in place, comments kept; a file that does not parse is left alone."""
+    """Format each file in place; a file that does not parse is an error and is not changed."""
     changed: list[str] = []
     for file in files:
         source = read_source(file)
@@ -70,9 +70,9 @@ def format_files(
         elif formatted != source.text and not check:
             _rewrite(file, formatted)
     if session.json and not to_stdout and (check or STDIN not in files):
-        unformatted = f"not formatted: {', '.join(changed)}"
-        failure = (unformatted, "not_formatted") if check and changed else None
-        print_report({"files": files, "changed": changed, "checked": check}, failure)
+        unformatted = f"not formatted: {', '.join(changed)}" if check and changed else None
+        body = {"files": files, "changed": changed, "checked": check}
+        print_report(body, unformatted, "not_formatted")
     elif not to_stdout:
         for file in changed:
             session.note(f"{'would format' if check else 'formatted'} {file}")

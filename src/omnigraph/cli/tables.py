@@ -1,4 +1,4 @@
-"""Rows for people: a rich table on a terminal, plain aligned text everywhere else."""
+"""Print rows: a rich table on a terminal, aligned plain text everywhere else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def cell_text(value: Any) -> str:
-    """A value in one line: NULL and the empty text cannot be mistaken for each other."""
+    """A value in one line; NULL, an empty string and the string NULL look different."""
     match value:
         case None:
             return _NULL
@@ -35,15 +35,15 @@ def cell_text(value: Any) -> str:
 
 
 def moment_text(micros: int) -> str:
-    """RFC 3339; `-` for what has no time, like the main branch."""
-    # The clock also makes ids, and what makes those is slow to import.
+    """RFC 3339; `-` for 0, which is the creation time of the main branch."""
+    # Imported here, because the clock also makes ids and that library is slow to import.
     from omnigraph.values.clock import micros_to_rfc3339
 
     return micros_to_rfc3339(micros) if micros else "-"
 
 
 def visible(text: str) -> str:
-    """Control characters spelled out: data must not steer a terminal or break a line."""
+    """Escape control characters, because data must not control a terminal or break a line."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _ESCAPES.get(c, _escape(c)) for c in text)
@@ -54,7 +54,7 @@ def _escape(character: str) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
-    """Print rows under their column names; whether some value had to be cut."""
+    """Print rows under their column names; True when a value had to be cut."""
     cells = [[cell_text(value) for value in row] for row in rows]
     cut = any(len(text) > CELL_LIMIT for row in cells for text in row)
     shown = [[_cut(text) for text in row] for row in cells] if cut else cells
@@ -75,7 +75,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
 
 
 def _narrowest(headers: list[str], rows: list[list[str]]) -> list[int]:
-    """How narrow columns may get: ids and times stay whole, so that they can be copied."""
+    """The least width of each column: ids and times stay whole, so that they can be copied."""
     from rich.cells import cell_len
 
     def longest_word(column: int) -> int:
@@ -93,7 +93,7 @@ def _widest(headers: list[str], rows: list[list[str]]) -> list[int]:
 
 
 def _fitted(widest: list[int], narrowest: list[int], room: int) -> list[int]:
-    """Widths that use the room: columns grow from their narrowest side by side, as they need it."""
+    """Widths that use the room: columns grow together from their narrowest to their widest."""
     widths = [min(pair) for pair in zip(widest, narrowest, strict=True)]
     spare = room - sum(widths)
     while spare > 0 and (growing := [i for i, w in enumerate(widths) if w < widest[i]]):
@@ -116,7 +116,7 @@ def print_records(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None
 
 
 def folded(text: str, indent: int) -> str:
-    """On a terminal: folded between words, further lines indented. Words stay whole, to copy."""
+    """On a terminal, break lines between words and indent them; words stay whole, for copying."""
     columns = shutil.get_terminal_size().columns
     if not sys.stdout.isatty() or len(text) <= columns or columns < 2 * indent:
         return text

@@ -1,4 +1,4 @@
-"""`omnigraph backup` and `omnigraph restore`: a whole graph, copied and put back."""
+"""`backup` and `restore`: copy a whole graph, and copy it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(session: Session, uri: Graph, target: Copy) -> None:
-    """Copy a graph with branches, tags and history to an empty place, while writers go on.
+    """Copy a graph with branches, tags and history to an empty place; writers need not stop.
 
     For example:
 
@@ -38,7 +38,7 @@ def backup(session: Session, uri: Graph, target: Copy) -> None:
 
 
 def restore(session: Session, source: Copy, uri: Graph) -> None:
-    """Put a backup back at an empty address: where it was, or anywhere else.
+    """Copy a backup to an empty address: the old address of the graph, or any other.
 
     For example:
 

@@ -62,7 +62,7 @@ def get(
     if output is None and sys.stdout.isatty():
         raise WrongUsage("a blob is binary: redirect it, or name a file with -o")
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    found = _find(graph, (type_name, entity_id, property_name), branch, at)
+    found = _find(graph, type_name, entity_id, property_name, branch, at)
     end = found.size if length is None else min(found.size, offset + length)
     if output is None:
         sys.stdout.flush()
@@ -100,7 +100,7 @@ def stat(
       omnigraph blob stat Person ada photo --store people.omni
     """
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    found = _find(graph, (type_name, entity_id, property_name), branch, at)
+    found = _find(graph, type_name, entity_id, property_name, branch, at)
     if session.json:
         body = {"type_name": type_name, "entity_id": entity_id, "property": property_name}
         print_json({**body, **found.to_dict()})
@@ -108,8 +108,9 @@ def stat(
         print_result(f"{type_name} {entity_id} {property_name}: {found.size:,} bytes")
 
 
-def _find(graph: Graph, where: tuple[str, str, str], branch: str, at: str | None) -> StoredBlob:
-    """Node and edge types share one namespace, so the name of the type says the kind."""
-    type_name, entity_id, name = where
+def _find(
+    graph: Graph, type_name: str, entity_id: str, name: str, branch: str, at: str | None
+) -> StoredBlob:
+    """Node and edge types share one namespace, so the name of the type implies the kind."""
     kind = graph.snapshot(branch, at=at).catalog.resolve(type_name).table_key.kind.value
     return graph.blob(kind, type_name, entity_id, name, branch, at=at)

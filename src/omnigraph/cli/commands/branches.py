@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]
-
 First = Annotated[str, typer.Argument(metavar="A", help="The state to start from.")]
 Second = Annotated[str | None, typer.Argument(metavar="B", help="The state to compare with.")]
-
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")]
 Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen; write nothing.")]
@@ -39,7 +37,7 @@ MergeEngine = Annotated[
     AutoEngine,
     typer.Option(
         "--engine",
-        help="Where rows are merged; auto: here; on Spark, if up, for very many.",
+        help="Where rows are merged; auto takes a running Spark session for very many rows.",
     ),
 ]
 Old = Annotated[str, typer.Argument(metavar="OLD", help="The branch.")]
@@ -72,7 +70,7 @@ def create(session: Session, name: Name, source: From = "main", store: Store = N
 
 @command(group, "list")
 def list_branches(session: Session, uri: Uri = None, store: Store = None) -> None:
-    """List the branches and where they stand.
+    """List the branches and their heads.
 
     For example:
 
@@ -96,7 +94,7 @@ def list_branches(session: Session, uri: Uri = None, store: Store = None) -> Non
 
 @command(group, "delete")
 def delete(session: Session, name: Name, store: Store = None) -> None:
-    """Delete a branch and what only it holds; asks first unless --yes.
+    """Delete a branch and its unmerged changes; asks first, unless --yes is given.
 
     For example:
 
@@ -105,7 +103,7 @@ def delete(session: Session, name: Name, store: Store = None) -> None:
     """
     where = address(session, None, store)
     graph = open_to_write(session, where, f"branch {name}")
-    graph.branches.show(name)  # a wrong name is an error before anybody is asked
+    graph.branches.show(name)  # a wrong name must fail before the question
     session.confirm(f"Delete branch {name} of {graph.uri}?")
     graph.branches.delete(name)
     if session.json:
@@ -124,10 +122,9 @@ def diff(
     cursor: Cursor = None,
     store: Store = None,
 ) -> None:
-    """Show what turns one state into another, entity by entity.
+    """Compare two states, entity by entity.
 
-    States are branches, commits, tags or moments. With one name: what that state has that main
-    has not.
+    A state is a branch, a commit, a tag or a time. A single state is compared with main.
 
     For example:
 
@@ -153,7 +150,7 @@ def merge(
     engine: MergeEngine = AutoEngine.AUTO,
     store: Store = None,
 ) -> None:
-    """Bring a branch into another, property by property, as one commit; exit 5 on conflicts.
+    """Merge a branch into another, property by property, as one commit; exit 5 on conflicts.
 
     For example:
 
@@ -165,7 +162,7 @@ def merge(
     where = address(session, None, store)
     if preview:
         graph = open_to_read(session, where, f"{source} -> {into}")
-        _show_preview(session, graph, (source, into), deciding)
+        _show_preview(session, graph, source, into, deciding)
         return
     graph = open_to_write(session, where, f"{source} -> {into}")
     with session.working("merging"):
@@ -187,25 +184,20 @@ def merge(
 
 
 def _show_preview(
-    session: Session,
-    graph: Graph,
-    names: tuple[str, str],
-    deciding: Deciding,
+    session: Session, graph: Graph, source: str, into: str, deciding: Deciding
 ) -> None:
-    found = graph.preview_merge(
-        *names, strategy=deciding.strategy.value, resolutions=deciding.resolutions
-    )
+    found = graph.preview_merge(source, into, deciding.strategy.value, deciding.resolutions)
     total = counted(found.conflict_count, "conflict")
-    conflicting = f"{names[0]} into {names[1]}: {total}"
+    conflicting = f"{source} into {into}: {total}"
     if session.json:
-        print_report(found.to_dict(), (conflicting, MergeConflicts.code) if found else None)
+        print_report(found.to_dict(), conflicting if found else None, MergeConflicts.code)
     else:
         paint = painter(sys.stdout)
         for change in found.changes:
             print_result(folded(change_line(change, paint), 4))
         if found:
             print_result(conflicting)
-            for line in conflict_lines(found, names, paint):
+            for line in conflict_lines(found, source, into, paint):
                 print_result(line)
         outcome = "not mergeable yet" if found else found.outcome.replace("_", " ")
         more = "the first " if found.more_changes else ""

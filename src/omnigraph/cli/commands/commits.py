@@ -44,8 +44,9 @@ Filter = Annotated[
     str | None,
     typer.Option("--filter", metavar="actor=NAME", help="Only the commits of one actor."),
 ]
-
-Onto = Annotated[str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets it.")]
+Onto = Annotated[
+    str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets the changes.")
+]
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
@@ -65,7 +66,7 @@ def list_commits(
     limit: Limit = 50,
     filter: Filter = None,
 ) -> None:
-    """List the commits of a branch, newest first, with what it inherited.
+    """List the commits of a branch, newest first, including those from before its fork.
 
     `--filter actor=omnigraph:recovery` shows what recovery did: its own commits and those it
     finished for a writer that died.
@@ -163,7 +164,7 @@ def revert(
     message: Message = None,
     store: Store = None,
 ) -> None:
-    """Undo what a commit changed, as a new commit; exit 5 where later changes are in the way.
+    """Undo what a commit changed, as a new commit; exit 5 if later changes conflict.
 
     For example:
 
@@ -214,7 +215,7 @@ def _show_receipt(session: Session, receipt: WriteReceipt, done: str) -> None:
     if session.json:
         print_json(receipt.to_dict())
     elif receipt.commit is None:
-        print_result("nothing to do: the branch has it so already")
+        print_result("nothing to do: the branch has these values already")
     else:
         print_result(f"{done}: commit {receipt.commit.graph_commit_id}")
 

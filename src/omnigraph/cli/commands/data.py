@@ -29,7 +29,7 @@ from omnigraph.cli.source_files import STDIN
 
 
 class Mode(StrEnum):
-    """What a load does with entities that exist."""
+    """What a load does with entities that exist already."""
 
     APPEND = "append"
     MERGE = "merge"
@@ -37,7 +37,7 @@ class Mode(StrEnum):
 
 
 class ExportFormat(StrEnum):
-    """Both can be loaded again."""
+    """The formats that `load` can read again."""
 
     NDJSON = "ndjson"
     PARQUET = "parquet"
@@ -62,11 +62,13 @@ LoadMode = Annotated[
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="BRANCH", help="Fork the branch from here if it is missing."),
+    typer.Option(
+        "--from", metavar="BRANCH", help="If the branch does not exist, fork it from this one."
+    ),
 ]
 Loading = Annotated[
     AutoEngine,
-    typer.Option("--engine", help="Where the load runs; auto: Spark for very large inputs."),
+    typer.Option("--engine", help="Where the load runs; auto takes Spark for very large inputs."),
 ]
 TypeName = Annotated[
     str | None,
@@ -76,13 +78,15 @@ TypeName = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="HEADER=PROPERTY", help="Maps a column; repeatable."),
+    typer.Option(
+        "--column", metavar="HEADER=PROPERTY", help="The property of a column; repeatable."
+    ),
 ]
 Output = Annotated[
     str | None,
     typer.Option("--output", "-o", metavar="PATH", help="A file, or a directory for parquet."),
 ]
-Format = Annotated[ExportFormat, typer.Option("--format", "-f", help="What to write.")]
+Format = Annotated[ExportFormat, typer.Option("--format", "-f", help="The file format.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -106,11 +110,11 @@ def load(
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
 ) -> None:
-    """Load NDJSON, Parquet or CSV files as one commit, checked completely before it lands.
+    """Load NDJSON, Parquet or CSV files as one commit, after all of it was checked.
 
-    NDJSON mixes types; a Parquet or CSV file holds the type it is named after (Person.csv), edge
-    files have the columns `from` and `to`. A mistake is shown with its file and line, and the graph
-    stays as it was.
+    An NDJSON file may mix types. A Parquet or CSV file holds one type, after which it is named
+    (Person.csv); files of edges have the columns `from` and `to`. An error names its file and line,
+    and the graph is not changed.
 
     For example:
 
@@ -180,7 +184,7 @@ def export(
     output: Output = None,
     engine: Engine = WorkEngine.LOCAL,
 ) -> None:
-    """Write a branch or a past state so that a load gives the same graph; NDJSON to stdout.
+    """Write a branch or a past state in a form that `load` reads; by default NDJSON to stdout.
 
     For example:
 
@@ -193,7 +197,7 @@ def export(
     if format is ExportFormat.PARQUET and output is None:
         raise WrongUsage("--format parquet writes one file per type: name a directory with -o")
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
-    # Beside lines on the same terminal a moving one would only disturb.
+    # A progress line would disturb the exported lines on the same terminal.
     on_screen = output is None and sys.stdout.isatty()
     with nullcontext() if on_screen else session.working("exporting"):
         receipt = graph.export(

@@ -1,4 +1,4 @@
-"""`omnigraph demo`."""
+"""`demo`: the command; `cli.demo` has the story and its data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.errors import InvalidArgument
 Folder = Annotated[
     str | None,
     typer.Option(
-        "--dir", metavar="DIR", help="A new or empty directory for it; default: a temporary one."
+        "--dir", metavar="DIR", help="A new or empty directory; default: a temporary one."
     ),
 ]
 Size = Annotated[
@@ -24,7 +24,8 @@ Size = Annotated[
     typer.Option("--size", min=300, max=50_000_000, metavar="N", help="About how many entities."),
 ]
 Engine = Annotated[
-    AutoEngine, typer.Option("--engine", help="Where the load runs; auto: on Spark if it can.")
+    AutoEngine,
+    typer.Option("--engine", help="Where the load runs; auto takes Spark if it is installed."),
 ]
 
 
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     session: Session, folder: Folder = None, size: Size = 300_000, engine: Engine = AutoEngine.AUTO
 ) -> None:
-    """See a graph being made, loaded, searched, branched, merged and recovered, with timings.
+    """Create, load, search, branch, merge and recover an example graph, with timings.
 
     For example:
 

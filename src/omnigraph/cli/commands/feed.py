@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from omnigraph.feed import FeedPage
 
 Start = Annotated[
-    str, typer.Option("--start", metavar="now|beginning|after:ID", help="Without a cursor: where.")
+    str,
+    typer.Option(
+        "--start", metavar="now|beginning|after:ID", help="Where to start without a cursor."
+    ),
 ]
 
 _PAGE = 1000
@@ -58,7 +61,7 @@ def baseline(
     types: Types = None,
     limit: Page = None,
 ) -> None:
-    """Show everything there is, with a cursor for `changes poll` behind it.
+    """Show all entities of a branch, and a cursor from which `changes poll` goes on.
 
     For example:
 

@@ -38,7 +38,7 @@ def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = N
     """
     where = address(session, uri, store)
     source = read_source(schema)
-    # The line break makes standard input a text even when it is empty: a bare word is a path.
+    # `init` takes a text without a line break for a path, so standard input gets one.
     text = f"{source.text}\n" if schema == STDIN else Path(schema)
     graph = omnigraph.init(where, text, actor=session.actor(), settings=session.settings())
     found = graph.snapshot()
@@ -66,7 +66,7 @@ def snapshot(
     branch: Branch = "main",
     at: At = None,
 ) -> None:
-    """Show what a branch consists of: its tables, their versions and sizes.
+    """Show the tables of a branch: how many entities they have, and their versions.
 
     For example:
 

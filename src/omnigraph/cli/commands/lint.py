@@ -1,7 +1,8 @@
-"""`omnigraph lint`."""
+"""`lint`: check a file of queries against a schema."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict = False) -> None:
-    """Check every query of a file against a schema: errors and warnings, each with its place.
+    """Check every query of a file against a schema; errors and warnings name their place.
 
     For example:
 
@@ -45,12 +46,12 @@ def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict 
     """
     report, notes = _findings(query, schema)
     if session.json:
-        warned = (f"{query}: {_warnings(notes)}", "lint_warnings")
-        failure = warned if strict and notes and not report.errors else None
-        print_report(_to_json(report, notes), failure)
+        refused = strict and notes and not report.errors
+        warned = f"{query}: {_warnings(notes)}" if refused else None
+        print_report(_to_json(report, notes), warned, "lint_warnings")
     else:
-        for finding, source in notes:
-            print_result(render(finding, source) + "\n")
+        for note in notes:
+            print_result(render(note.finding, note.source) + "\n")
         queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
         errors = counted(report.errors, "error")
         session.note(f"{query}: {queries}, {errors}, {_warnings(notes)}")
@@ -58,7 +59,12 @@ def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict 
         raise typer.Exit(EXIT_FAILED)
 
 
-Note = tuple[Diagnostic, SourceText]
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A finding and the text that it is about: the queries or the schema."""
+
+    finding: Diagnostic
+    source: SourceText
 
 
 def _findings(query: str, schema: str) -> tuple[LintReport, list[Note]]:
@@ -71,23 +77,23 @@ def _findings(query: str, schema: str) -> tuple[LintReport, list[Note]]:
     parsed = parse_schema(schema_source)
     catalog = build_catalog(parsed, schema_source)
     report = lint_text(read_source(query), catalog)
-    notes = [(finding, schema_source) for finding in lint_schema(parsed)]
-    return report, notes + [(finding, report.source) for finding in report.findings]
+    notes = [Note(finding, schema_source) for finding in lint_schema(parsed)]
+    return report, notes + [Note(finding, report.source) for finding in report.findings]
 
 
 def _warnings(notes: list[Note]) -> str:
-    number = sum(finding.severity is Severity.WARNING for finding, _ in notes)
+    number = sum(note.finding.severity is Severity.WARNING for note in notes)
     return counted(number, "warning")
 
 
 def _to_json(report: LintReport, notes: list[Note]) -> dict[str, Any]:
-    warnings = [finding for finding, _ in notes if finding.severity is Severity.WARNING]
+    warnings = [note for note in notes if note.finding.severity is Severity.WARNING]
     body = {
         "query": report.source.file,
         "queries": [operation.to_dict() for operation in report.operations],
         "errors": report.errors,
         "warnings": len(warnings),
-        "findings": [diagnostic_to_json(finding, source) for finding, source in notes],
+        "findings": [diagnostic_to_json(note.finding, note.source) for note in notes],
     }
     if not report.errors:
         return body

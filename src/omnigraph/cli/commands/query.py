@@ -1,7 +1,7 @@
 """`query`, `mutate`, `explain` and `profile`: the commands that take a query; `query fmt`.
 
-`omnigraph query [NAME] -e …` and `omnigraph query fmt FILE` share one word. The group hands
-everything that is not the name of a subcommand to `DEFAULT_COMMAND`: a stored query called `fmt`
+`omnigraph query [NAME] -e …` and `omnigraph query fmt FILE` share one word. The group passes
+everything that is not the name of a subcommand to `DEFAULT_COMMAND`. A query that is called `fmt`
 is run with `omnigraph query run fmt`.
 """
 
@@ -36,7 +36,7 @@ DEFAULT_COMMAND = "run"
 
 
 class DefaultCommandGroup(TyperGroup):
-    """A group whose unknown first words and options belong to its default command."""
+    """A group that passes unknown first words and options to its default command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args:
@@ -72,8 +72,8 @@ def run(
 ) -> None:
     """Run a query and print its rows.
 
-    `run` may be left out. The rows of the head of a branch, or of the past with --at. NULL is shown
-    as NULL in tables, null in JSON and an empty field in CSV. `omnigraph query fmt` formats files.
+    The word `run` may be left out. The query reads the head of a branch, or a past state with --at.
+    NULL is printed as NULL in tables, null in JSON and an empty field in CSV.
 
     For example:
 
@@ -88,15 +88,22 @@ def run(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    asked = (ready.source, ready.name, ready.params, branch)
     with session.working("searching"):
-        result = graph.query(*asked, at=at, timeout=timeout, engine=engine.value)
+        result = graph.query(
+            ready.source,
+            ready.name,
+            ready.params,
+            branch,
+            at=at,
+            timeout=timeout,
+            engine=engine.value,
+        )
     write_result(session, result, how)
 
 
 @command(group, "fmt")
 def fmt(session: Session, files: Files, check: Check = False, stdout: Stdout = False) -> None:
-    """Rewrite .gq files in canonical form, comments kept.
+    """Rewrite .gq files in canonical form; comments stay.
 
     For example:
 
@@ -167,7 +174,7 @@ def explain(
 ) -> None:
     """Show the plan of a query, one operator a line, without running it.
 
-    The plan is the same for all parameters, so they may be left out; given, they are checked.
+    The plan does not depend on the parameters. They may be left out; if given, they are checked.
 
     For example:
 
@@ -202,9 +209,8 @@ def profile(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
-    asked = (ready.source, ready.name, ready.params, branch)
     with session.working("searching"):
-        plan = graph.profile(*asked, at=at, timeout=timeout)
+        plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
     _print_plan(session, ready.name, plan)
 
 

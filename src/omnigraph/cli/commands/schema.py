@@ -1,4 +1,4 @@
-"""`omnigraph schema …`."""
+"""`schema show|fmt`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show(
     branch: Branch = "main",
     at: At = None,
 ) -> None:
-    """Print the schema of a branch as it was written; one that nobody wrote, in canonical form.
+    """Print the schema of a branch as it was written; one made in Python in canonical form.
 
     For example:
 
@@ -41,13 +41,13 @@ def show(
     elif found.source:
         print_result(found.source)
     else:
-        session.note("no text says this schema, which was made in Python; here is its catalog")
+        session.note("this schema was made in Python and has no text; here is its catalog")
         print_json(found.to_dict()["catalog"])
 
 
 @command(group, "fmt")
 def fmt(session: Session, files: Files, check: Check = False, stdout: Stdout = False) -> None:
-    """Rewrite .pg files in canonical form, comments kept.
+    """Rewrite .pg files in canonical form; comments stay.
 
     For example:
 

@@ -17,7 +17,7 @@ Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="What to tag: a branch, commit or tag.")
 ]
 
-group = typer.Typer(help="Names for commits that stay.", no_args_is_help=True)
+group = typer.Typer(help="Permanent names for commits.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`status`, `optimize` and `cleanup`: how a graph stands, and its regular upkeep."""
+"""`status`, `optimize` and `cleanup`: the state of a graph, and its regular upkeep."""
 
 from __future__ import annotations
 
@@ -19,27 +19,22 @@ if TYPE_CHECKING:
 
 OneBranch = Annotated[
     str | None,
-    typer.Option("--branch", "-b", metavar="BRANCH", help="Only this branch; all by default."),
+    typer.Option("--branch", "-b", metavar="BRANCH", help="Only this branch; default: all."),
 ]
-
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="One line for every index.")]
-
-
 Keep = Annotated[
     int | None,
-    typer.Option("--keep", metavar="N", help="Newest commits per branch that stay readable."),
+    typer.Option("--keep", metavar="N", help="Keep this many newest commits per branch readable."),
 ]
-
 OlderThan = Annotated[
     str | None,
     typer.Option(
         "--older-than",
         metavar="AGE",
-        help="Commits that were the head since then stay: 12h, 7d, 4w.",
+        help="Keep commits that were a head less long ago than this: 12h, 7d, 4w.",
     ),
 ]
-
-Confirm = Annotated[bool, typer.Option("--confirm", help="Remove; without it only show.")]
+Confirm = Annotated[bool, typer.Option("--confirm", help="Remove; without it, only report.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -103,7 +98,8 @@ def optimize(
 ) -> None:
     """Compact small files and build the indexes the schema declares, on all branches or on one.
 
-    Answers never change, only their speed. Types that a writer kept busy are named; run it again.
+    Answers stay the same and come faster. Types that other writers kept busy are listed at the end;
+    run it again for those.
 
     For example:
 
@@ -151,7 +147,7 @@ def cleanup(
     older_than: OlderThan = None,
     confirm: Confirm = False,
 ) -> None:
-    """Remove old versions, deleted branches and what dead writers left; shows them by default.
+    """Remove old versions, deleted branches and files of dead writers; by default only report.
 
     Without --keep and --older-than every commit stays readable.
 
@@ -162,7 +158,7 @@ def cleanup(
     """
     where = address(session, uri, store)
     graph = open_to_write(session, where) if confirm else open_to_read(session, where)
-    with session.working("looking for what nobody needs"):
+    with session.working("looking for unneeded files"):
         report = graph.cleanup(keep, older_than, confirm=confirm)
     if session.json:
         print_json(report.to_dict())

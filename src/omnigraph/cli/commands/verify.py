@@ -28,20 +28,19 @@ if TYPE_CHECKING:
 Commits = Annotated[
     int,
     typer.Option(
-        "--commits", min=0, metavar="N", help="Newest commits compared with their snapshots."
+        "--commits", min=0, metavar="N", help="Compare this many newest commits per branch."
     ),
+]
+Full = Annotated[bool, typer.Option("--full", help="Compare every value of every sorted index.")]
+Confirm = Annotated[bool, typer.Option("--confirm", help="Repair; without it, only report.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also move unreadable intents to _quarantine/.")
 ]
 
 
-Full = Annotated[bool, typer.Option("--full", help="Compare every value of every sorted index.")]
-
-
-Confirm = Annotated[bool, typer.Option("--confirm", help="Put it right; without it only show.")]
-
-Force = Annotated[bool, typer.Option("--force", help="Also move unreadable intents aside.")]
-
-
-group = typer.Typer(no_args_is_help=True, help="What crashed writers left behind.")
+group = typer.Typer(
+    no_args_is_help=True, help="Recoveries of crashed writers, and failpoints for tests."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -69,8 +68,8 @@ def verify(
         report = graph.verify(commits, full=full)
     total = sum(report.counts.values())
     if session.json:
-        failure = None if report.ok else (counted(total, "finding"), "verify_findings")
-        print_report(report.to_dict(), failure)
+        error = None if report.ok else counted(total, "finding")
+        print_report(report.to_dict(), error, "verify_findings")
     else:
         for finding in report.findings:
             branch = f"branch {finding.branch} " if finding.branch else ""
@@ -80,7 +79,7 @@ def verify(
         print_result(f"{found}; checked {done}")
         if report.orphan_files:
             files = f"{counted(report.orphan_files, 'file')}, {readable_bytes(report.orphan_bytes)}"
-            print_result(f"{files}: nobody needs them, `omnigraph cleanup` removes them")
+            print_result(f"{files}: not needed, `omnigraph cleanup` removes them")
     if not report.ok:
         raise typer.Exit(EXIT_FAILED)
 
@@ -89,7 +88,7 @@ _ONE = {"branches": "branch", "indexes": "index"}
 
 
 def _number_of(what: str, number: int) -> str:
-    """`checked` counts things by their plural."""
+    """A count with its noun; the keys of `checked` are plural nouns."""
     one = _ONE.get(what, what.removesuffix("s"))
     return f"{number:,} {(one if number == 1 else what).replace('_', ' ')}"
 
@@ -101,12 +100,13 @@ def repair(
     confirm: Confirm = False,
     force: Force = False,
 ) -> None:
-    """Show what no write explains: tables changed from outside, broken intents, a moved graph.
+    """Repair tables that other programs changed, unreadable intents, and a moved graph.
 
-    With --confirm a table gets the rows back that the graph knows; what was written from outside
-    stays, tagged `orphan-<id>`, until cleanup. Branches of a graph that was moved or copied name
-    the files they share by the old address; --confirm changes it. An intent is what a writer notes
-    before it commits; --force moves those that cannot be read to `_quarantine/`.
+    Without --confirm the command only reports. With it, a table gets the rows of its last commit;
+    what the other program wrote stays under the tag `orphan-<id>` until cleanup. Branches of a
+    graph that was moved or copied name shared files by the old address; --confirm changes it. An
+    intent is a file that a writer leaves before it commits; --force moves unreadable ones to
+    `_quarantine/`.
 
     For example:
 

@@ -1,4 +1,4 @@
-"""The made-up library of the demo: the same papers, authors and citations every time."""
+"""The library of the demo: schema, queries, and invented data that is always the same."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ query add($code: String, $author: String) {
   insert Wrote { from: $author, to: $code }
 }
 """
-
-
 SCHEMA = """// A library of papers that cite each other.
 node Author {
   name: String @key
@@ -86,7 +84,7 @@ _LAST = ["Abel", "Berg", "Costa", "Dahl", "Endo", "Fischer", "Gupta", "Haas", "I
 
 @dataclass(frozen=True, slots=True)
 class LibrarySize:
-    """How much there is."""
+    """How many entities the library has."""
 
     papers: int
     authors: int
@@ -98,13 +96,13 @@ class LibrarySize:
 
 
 def library_size(entities: int) -> LibrarySize:
-    """Two edges out of three entities, as in most graphs people bring."""
+    """About `entities` entities, two thirds of them edges, as in most graphs."""
     papers = max(entities // 6, 50)
     return LibrarySize(papers, max(papers // 2, 10), papers * 3)
 
 
 def data_lines(size: LibrarySize) -> Iterator[str]:
-    """The whole library as NDJSON, from one seed."""
+    """The whole library as lines of NDJSON, generated from a fixed seed."""
     chance = random.Random(20)
     fields = list(_FIELDS)
     for n in range(size.authors):
@@ -116,7 +114,7 @@ def data_lines(size: LibrarySize) -> Iterator[str]:
         author = chance.randrange(size.authors)
         yield _line({"edge": "Wrote", "from": author_name(author), "to": paper_code(n)})
     for _ in range(size.citations):
-        # Early papers are cited most, as in life.
+        # Early papers are cited most.
         target = int(size.papers * chance.random() ** 2)
         source = min(target + 1 + int((size.papers - target) * chance.random()), size.papers - 1)
         edge = {"edge": "Cites", "from": paper_code(source), "to": paper_code(target)}

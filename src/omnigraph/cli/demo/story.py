@@ -1,4 +1,4 @@
-"""The story `omnigraph demo` tells: every number is measured while it runs."""
+"""The story that `omnigraph demo` tells; every number in it is measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,19 +39,28 @@ BRANCH = "review/titles"
 KILL = "commit.after_advance_first=kill"
 
 
-ASKED: tuple[tuple[str, str, dict[str, object]], ...] = (
-    (
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query of the demo, and what the story says about it."""
+
+    title: str
+    query: str
+    params: dict[str, object]
+
+
+QUESTIONS = (
+    Question(
         "filter: recent papers about vector search",
         "recent",
         {"topic": "vector search", "since": 2015},
     ),
-    (
+    Question(
         "traversal: what builds on paper P000100, up to three citations away",
         "influence",
         {"code": paper_code(100)},
     ),
-    ("aggregate: the most cited authors", "most_cited", {}),
-    (
+    Question("aggregate: the most cited authors", "most_cited", {}),
+    Question(
         "hybrid search, meaning and words: 'fish and reefs under water'",
         "hybrid",
         {"q": "fish and reefs under water"},
@@ -61,7 +71,7 @@ _LONGEST_LINE = 100
 
 
 class Story:
-    """Tells what happens and keeps the figures."""
+    """Prints what happens and keeps the measured times."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -96,7 +106,7 @@ def _duration(seconds: float) -> str:
 
 
 def tell(session: Session, folder: Path, size: LibrarySize, engine: str = "auto") -> None:
-    """The whole story, on a graph in `folder`, loaded by `engine`."""
+    """Tell the whole story, on a graph in `folder` that `engine` loads."""
     story = Story(session)
     began = time.perf_counter()
     graph = _make(story, folder, size, engine)
@@ -139,7 +149,7 @@ def _make(story: Story, folder: Path, size: LibrarySize, engine: str) -> Graph:
 
 
 def _start_engine(story: Story, engine: str) -> str:
-    """Spark, unless it is not wanted or cannot run here; which of the two is said."""
+    """Start Spark for `auto` and `spark`; `auto` falls back to local and says why."""
     if engine != "auto" and engine != "spark":
         return engine
     pipeline = PipelineSettings()
@@ -156,11 +166,11 @@ def _start_engine(story: Story, engine: str) -> str:
 
 def _ask(story: Story, graph: Graph) -> None:
     story.chapter("Questions (the first of a kind reads from disk, the second from memory)")
-    for title, name, params in ASKED:
-        with story.step(title):
-            rows = graph.query(QUERIES, name, params).to_pylist()
+    for asked in QUESTIONS:
+        with story.step(asked.title):
+            rows = graph.query(QUERIES, asked.query, asked.params).to_pylist()
         with story.step("the same again"):
-            graph.query(QUERIES, name, params)
+            graph.query(QUERIES, asked.query, asked.params)
         story.show(rows)
 
 
@@ -217,7 +227,7 @@ def _survive(story: Story, graph: Graph) -> None:
     ]
     target = ["--store", graph.uri, "--as", "victim"]
     command = [sys.executable, "-m", "omnigraph.cli", *words, *target]
-    # The story is always the same, so the settings of whoever watches take no part in it.
+    # The story must always be the same, so the config file of the user is left out.
     environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": KILL, PATH_VARIABLE: os.devnull}
     with story.step("start a process, let it die between two tables (kill -9)"):
         died = subprocess.run(
