@@ -161,4 +161,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
+    raise ValueError(f"{text} is not a number in JSON")

@@ -65,7 +65,7 @@ def create_graph(
 
 def _taken(store: Store) -> AlreadyExists:
     uri = store.location.uri
-    return AlreadyExists(f"a graph exists at {uri}: open it instead", uri=uri)
+    return AlreadyExists(f"a graph exists already at {uri}: open it instead", uri=uri)
 
 
 def create_table(
