@@ -1,4 +1,4 @@
-"""Of two overlapping intents never both proceed; no writer waits for ever; a hold leaves nothing."""
+"""Two overlapping intents never both proceed; no writer waits for ever; a hold leaves nothing."""
 
 from __future__ import annotations
 
