@@ -76,6 +76,13 @@ def has_examples(page: str) -> bool:
     return any(b.language in RUNNABLE for b in blocks) or bool(answered_queries(blocks))
 
 
+def in_this_process(words: list[str]) -> str:
+    result = CliRunner().invoke(app, words)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout + result.stderr
+
+
 @dataclass
 class PageRun:
     """One page being followed, in the current directory."""
@@ -84,6 +91,10 @@ class PageRun:
     home: Path
     names: dict[str, Any] = field(default_factory=dict)
     store: str | None = None
+    run_command: Callable[[list[str]], str] = in_this_process
+    """The words after `omnigraph` -> what it prints."""
+    commands: int = 0
+    """How many commands ran so far."""
 
     def follow(self, page: str) -> int:
         """Run every example; how many there were."""
@@ -121,10 +132,8 @@ class PageRun:
         self._same(self._run(words), shown.text, f"{self.name}:{asked.line}")
 
     def _run(self, words: list[str]) -> str:
-        result = CliRunner().invoke(app, [*words, "--quiet"])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.stdout + result.stderr
+        self.commands += 1
+        return self.run_command([*words, "--quiet"])
 
     def _python(self, block: Fence) -> None:
         example = doctest.DocTestParser().get_doctest(
