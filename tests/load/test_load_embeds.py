@@ -1,8 +1,7 @@
-"""Vectors made at load time, and exports sorted on disk."""
+"""Vectors made at load time."""
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from omnigraph import init
 from omnigraph.errors import ModelMismatch
-from omnigraph.export import sorted_rows
 from omnigraph.settings.models import EmbeddingSettings, Settings
 
 SCHEMA = (
@@ -46,30 +44,3 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch):
         graph.load(pa.table({"name": ["a"], "text": ["x"]}), type="Doc")
     assert graph.read("Doc").num_rows == 0
-
-
-def test_an_export_sorted_on_disk_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    schema = (
-        "node T { name: String @key  tags: [String]?  vec: Vector(2)?  at: DateTime?  b: Blob? }"
-    )
-    graph = init(tmp_path / "g.omni", schema)
-    names = [f"n{i * 7919 % 500}" for i in range(500)]
-    table = pa.table(
-        {
-            "name": names,
-            "tags": [["x", name] if len(name) > 2 else None for name in names],
-            "vec": [[1.0, float(len(name))] if len(name) > 2 else None for name in names],
-            "at": pa.array(range(500), pa.timestamp("ms")),
-            "b": [name.encode() for name in names],
-        }
-    )
-    graph.load(table, type="T", engine="local")
-    in_memory, on_disk = io.BytesIO(), io.BytesIO()
-    graph.export(in_memory)
-    monkeypatch.setattr(sorted_rows, "_SORTED_IN_MEMORY", 10)
-    graph.export(on_disk)
-    assert on_disk.getvalue() == in_memory.getvalue()
-    exported = [json.loads(line)["data"]["name"] for line in in_memory.getvalue().splitlines()]
-    assert exported == sorted(names)

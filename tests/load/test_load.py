@@ -1,4 +1,4 @@
-"""Load, export and load again, through the public door."""
+"""Loads through `Graph.load`: modes, receipts, frames, files, blobs."""
 
 from __future__ import annotations
 
@@ -86,29 +86,6 @@ def test_receipt(graph: Graph, lines: Path) -> None:
     assert (receipt.commit.operation, receipt.commit.message) == ("load", "first")
     assert len(graph.commits.list()) == 2
     assert_at_rest(graph)
-
-
-@pytest.mark.parametrize("export_format", ["ndjson", "parquet"])
-def test_an_export_loads_to_an_equal_export(
-    graph: Graph, lines: Path, tmp_path: Path, export_format: str
-) -> None:
-    graph.load(lines)
-    target = tmp_path / ("out.ndjson" if export_format == "ndjson" else "out")
-    receipt = graph.export(target, format=export_format)
-    assert receipt.total_entities == 6
-    other = init(tmp_path / "other.omni", SCHEMA)
-    other.load(target)
-    assert exported(other) == exported(graph)
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
-
-
-def test_export_of_a_commit_and_of_some_types(graph: Graph, lines: Path) -> None:
-    first = graph.load(lines).commit
-    assert first is not None
-    before = exported(graph)
-    graph.load(pa.table({"name": ["cy"]}), type="Person")
-    assert exported(graph, at=first.graph_commit_id) == before
-    assert exported(graph, types=["Note"]).count("\n") == 2
 
 
 def test_append_is_strict_and_merge_is_not(graph: Graph, lines: Path) -> None:
