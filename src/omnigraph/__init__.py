@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.restore import DriftedTable
     from omnigraph.diff.change import (
         Change,
+        ChangedType,
         ChangeOp,
         ChangePage,
     )
@@ -160,6 +161,7 @@ _CLASSES = {
         "Change",
         "ChangeOp",
         "ChangePage",
+        "ChangedType",
     ),
     "omnigraph.execute.result": ("QueryResult",),
     "omnigraph.export.export_graph": ("ExportReceipt",),
@@ -255,6 +257,7 @@ __all__ = [
     "Change",
     "ChangeOp",
     "ChangePage",
+    "ChangedType",
     "CleanupReport",
     "Commit",
     "CommitRejected",

@@ -25,7 +25,7 @@ class ChangeOp(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRef:
+class ChangedType:
     """A type by its name and by its id, which stays the same when the type is renamed."""
 
     id: str
@@ -40,7 +40,7 @@ class Change:
     """An entity before and after; None where it does not exist."""
 
     kind: str
-    type: TypeRef
+    type: ChangedType
     id: str
     op: str
     before: Image | None = None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, ChangePage, TypeRef
+from omnigraph.diff.change import Change, ChangedType, ChangeFilter, ChangeOp, ChangePage
 from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
@@ -173,7 +173,7 @@ def _table_changes(
     where = pa.array(np.flatnonzero(changed))
     known = pair.after or pair.before
     assert known is not None
-    type_ref = TypeRef(known.entity.identity, known.entity.name)
+    type_ref = ChangedType(known.entity.identity, known.entity.name)
     found = zip(
         ids.take(where).to_pylist(),
         _images(pair.before, before, where),

@@ -19,7 +19,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.commit.branches import BranchLifecycle
 from omnigraph.commit.request import Build, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
-from omnigraph.diff.change import Change, ChangeOp, ChangePage, TypeRef
+from omnigraph.diff.change import Change, ChangedType, ChangeOp, ChangePage
 from omnigraph.diff.differing_ids import DifferingIds, count_between
 from omnigraph.diff.entity_rows import TypeIdentity, identity_of, images, same_content, sort_key
 from omnigraph.diff.id_runs import IdRuns, Scratch
@@ -377,5 +377,5 @@ def _change(
     before: dict[str, object] | None,
     after: dict[str, object] | None,
 ) -> Change:
-    type_ref = TypeRef(output.entity.identity, output.entity.name)
+    type_ref = ChangedType(output.entity.identity, output.entity.name)
     return Change(output.entity.table_key.kind.value, type_ref, entity_id, op.value, before, after)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 import omnigraph
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
-from omnigraph.diff.change import Change, ChangeFilter, ChangeOp, TypeRef
+from omnigraph.diff.change import Change, ChangedType, ChangeFilter, ChangeOp
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
 from omnigraph.feed import BEGINNING, NOW, FeedBlock, FeedRequest, poll
@@ -256,7 +256,7 @@ def _baseline_batches(
     table = part.table
     commit = _open(request).commits.show(table.graph_commit_id)
     kind = table.entity.table_key.kind.value
-    named = TypeRef(table.entity.identity, table.entity.name)
+    named = ChangedType(table.entity.identity, table.entity.name)
     for rows in read_fragments(table.target, part.fragments, table.columns):
         inserts = [
             Change(kind, named, image["id"], ChangeOp.INSERT.value, None, image)
