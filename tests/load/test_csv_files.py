@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.load.csv_files import parse_records, parse_records_slowly
-from omnigraph.load.parsed_rows import BlobBases, Collected
+from omnigraph.load.parsed_rows import BlobBases, ParsedBlock
 from omnigraph.schema.build import catalog_from_text
 
 CATALOG = catalog_from_text(
@@ -37,22 +37,22 @@ CELLS = [
 NAMES = ["s", "b", "i", "l", "u", "w", "f", "d", "day", "at", "e", "v", "ls", "li", "lf", "blob"]
 
 
-def rows_of(collected: Collected) -> tuple[list[Any], list[Any]]:
+def rows_of(block: ParsedBlock) -> tuple[list[Any], list[Any]]:
     rows = [
         (int(line), json.dumps(row, default=repr))
-        for typed in collected.rows
+        for typed in block.rows
         for line, row in zip(typed.lines, typed.table.to_pylist(), strict=True)
     ]
-    problems = [(p.line, p.rule, p.message, p.property) for p in collected.problems]
+    problems = [(p.line, p.rule, p.message, p.property) for p in block.problems]
     return sorted(rows), sorted(problems)
 
 
 def check(type_name: str, names: list[str], records: list[list[str]]) -> None:
     entity = CATALOG.resolve(type_name)
     lines = list(range(2, 2 + len(records)))
-    found = parse_records(entity, names, records, lines, BlobBases())
+    found = parse_records("f.csv", entity, names, records, lines, BlobBases())
     assert rows_of(found) == rows_of(
-        parse_records_slowly(entity, names, records, lines, BlobBases())
+        parse_records_slowly("f.csv", entity, names, records, lines, BlobBases())
     )
 
 

@@ -30,7 +30,6 @@ def load(
     progress: bool | Callable[[int, int], None] | None,
 ) -> LoadReceipt:
     """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
-    from omnigraph.load.progress import watch_with
     from omnigraph.spark.engine_choice import choose_engine
 
     choice = choose_engine(engine, data, options.type_name, parts.settings.pipeline)
@@ -43,7 +42,7 @@ def load(
     visible = progress is True or (progress is None and somebody_watches())
     with branch, shown("loading") if visible else nullcontext():
         loader = parts.loader if choice.engine == LOCAL else parts.spark_loader
-        receipt = loader.load(data, options, watch_with(progress))
+        receipt = loader.load(data, options, progress if callable(progress) else None)
     return replace(
         receipt,
         base_branch=from_branch,

@@ -1,0 +1,14 @@
+"""Loads: the data of a caller becomes one commit.
+
+Rows pass three stages on both engines, and each stage has its own noun:
+
+- *Parsed*: `sources` finds the inputs. `json_lines`, `csv_files` and `arrow_columns` read them as
+  `ParsedBlock` and `ParsedRows`.
+- *Prepared*: `prepare_rows` gives every row its id and vectors and checks it by itself. `prepared`
+  holds all `PreparedTable`s of a load.
+- *Written*: `commit_load` checks prepared rows against the graph, `write_tables` writes them as
+  fragments, and one transaction makes them visible.
+
+`local_load` runs the stages in this process. `omnigraph.spark.load` runs the first two, and the
+writing, in Spark workers.
+"""

@@ -1,4 +1,4 @@
-"""Arrow tables of any origin (Parquet, pandas, polars, a reader) -> typed rows."""
+"""Arrow tables of any origin (Parquet, pandas, polars, a reader) -> parsed rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import default_column
 from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.load.json_columns import Mask, parse_type, typed_column
+from omnigraph.load.json_columns import one_array, parse_type, typed_column
 from omnigraph.load.parsed_rows import (
     BlobBases,
-    Collected,
     Lines,
     ParsedBlock,
     ParsedRows,
@@ -32,7 +31,7 @@ _ENDS = {"from": SOURCE, "to": TARGET}
 def fit_table(
     entity: EntityType, table: pa.Table, first_row: int, file: str, blobs: BlobBases
 ) -> ParsedBlock:
-    """Rows of `table` as rows of `entity`; rows are numbered from `first_row`."""
+    """Rows of `table` as rows of `entity`; the number of a row, from `first_row`, is its line."""
     names = table.column_names
     if isinstance(entity, EdgeType):
         table = table.rename_columns([_ENDS.get(name, name) for name in names])
@@ -40,7 +39,7 @@ def fit_table(
     _check_names(entity, table, schema, file)
     lines: Lines = np.arange(table.num_rows, dtype=np.int64) + first_row
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
-    collected = Collected()
+    block = ParsedBlock(file, table.nbytes)
     columns = []
     bad = np.zeros(table.num_rows, dtype=bool)
     for field in schema:
@@ -48,19 +47,20 @@ def fit_table(
             columns.append(default_column(entity, field, table.num_rows))
             continue
         kind = kinds.get(field.name, ScalarType(ScalarKind.STRING))
-        column, reasons = _fit(_one(table.column(field.name)), kind, field.type, blobs)
+        column, reasons = _fit(one_array(table.column(field.name)), kind, field.type, blobs)
         columns.append(column)
         for row, reason in reasons.items():
             bad[row] = True
             message = f"{field.name!r}: {reason}"
             problem = ParseProblem("type", int(lines[row]), message, entity, field.name)
-            collected.problems.append(problem)
+            block.problems.append(problem)
+    block.problems.sort(key=lambda problem: problem.line)
     fitted = pa.table(columns, schema=schema)
     if bad.any():
         fitted, lines = fitted.filter(pa.array(~bad)), lines[~bad]
     if fitted.num_rows:
-        collected.rows.append(ParsedRows(entity, fitted, lines))
-    return collected.parsed(file, table.nbytes)
+        block.rows.append(ParsedRows(entity, fitted, lines))
+    return block
 
 
 def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: str) -> None:
@@ -79,42 +79,40 @@ def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: s
 def _fit(
     column: pa.Array, kind: ValueType, target: pa.DataType, blobs: BlobBases
 ) -> tuple[pa.Array, dict[int, str]]:
-    """(the typed column, reasons of rows that do not fit, which are null in it)."""
+    """(the typed column, why rows do not fit); such rows are null in the column."""
     column = _plain(column)
     if column.type == target and not pa.types.is_nested(target):
         return column, {}
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), target), {}
-    fast = _fast(column, kind, target)
-    if fast is not None:
-        fitted, bad = fast
-        if bad is None:
-            return fitted, {}
+    fitted = _fit_at_once(column, kind, target)
+    if fitted is not None:
+        return fitted, {}
     return _one_by_one(column, kind, target, blobs)
 
 
-def _fast(
-    column: pa.Array, kind: ValueType, target: pa.DataType
-) -> tuple[pa.Array, Mask | None] | None:
+def _fit_at_once(column: pa.Array, kind: ValueType, target: pa.DataType) -> pa.Array | None:
+    """The typed column, or None when some row is doubtful."""
     source = column.type
     if isinstance(kind, BlobType):
         binary = pa.types.is_binary(source) or pa.types.is_large_binary(source)
-        return (column.cast(target), None) if binary else None
+        return column.cast(target) if binary else None
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        return cut_to_millis(column), None
+        return cut_to_millis(column)
     if isinstance(kind, VectorType) and pa.types.is_fixed_size_list(source):
         column, source = _as_list(column)
     wanted = parse_type(kind)
     if not _same_family(source, wanted) and not _is_whole(column, wanted):
         return None
     try:
-        return typed_column(kind, column.cast(wanted))
+        fitted, doubtful = typed_column(kind, column.cast(wanted))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+    return fitted if doubtful is None else None
 
 
 def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:
-    """A cast between these changes no value without failing."""
+    """A cast between these types fails rather than change a value."""
     if pa.types.is_list(wanted):
         listed = pa.types.is_list(source) or pa.types.is_large_list(source)
         return bool(listed and _same_family(source.value_type, wanted.value_type))
@@ -130,7 +128,7 @@ def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _is_whole(column: pa.Array, wanted: pa.DataType) -> bool:
-    """Decimals without a fraction, the way tools without unsigned integers hold them."""
+    """Decimals without a fraction: Spark, for one, holds unsigned integers so."""
     if not (pa.types.is_decimal(column.type) and pa.types.is_integer(wanted)):
         return False
     return bool(column.type.scale == 0)
@@ -150,7 +148,7 @@ def _one_by_one(
         except InvalidArgument as error:
             reasons[row] = error.message
         except (OverflowError, ValueError) as error:
-            reasons[row] = str(error)  # a moment that Python cannot say
+            reasons[row] = str(error)  # a moment that Python cannot hold
         values.append(fitted)
     return pa.array(values, target), reasons
 
@@ -161,7 +159,7 @@ def _as_list(column: pa.Array) -> tuple[pa.Array, pa.DataType]:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without dictionaries, views and extension types."""
+    """The same values without dictionaries, views and extension types."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(column.storage)
@@ -172,9 +170,3 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_binary_view(kind):
         return column.cast(pa.large_binary())
     return column
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,7 +1,11 @@
-"""Graph rules of `integrity.rules` for inputs of any size: joins in DuckDB on the narrow columns.
+"""Rules about many rows, for inputs of any size: joins in DuckDB on the checked columns.
 
-The same rules, messages and final image as `integrity.graph_checks`, which looks rows up one by one
-and is the better way for small writes.
+`BulkChecks` evaluates the same rules, with the same messages, as `integrity.graph_checks`, which
+looks rows up one by one and is faster for small writes. The functions after it compare the ids of
+the input with each other and with stored ids.
+
+Most inputs keep all rules, and `proofs` can show that from columns in memory, which is far cheaper
+than a join. If a proof fails, a join finds out which rows break the rule, if any does.
 """
 
 from __future__ import annotations
@@ -9,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,105 +31,18 @@ from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
+from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 
-Hashes = npt.NDArray[np.uint64]
-
-_WORD = 8
-_LONGEST_TEXT = 256
-"""Bytes; a round over the column for every eight of them is not worth it beyond."""
-
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
-_HALF = np.uint64(32)
-_FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
-
-
-def row_hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes | None:
-    """One hash per row over columns without NULLs; None for kinds and lengths not provided for."""
-    found: Hashes | None = None
-    for column in columns:
-        parts = [_of_chunk(chunk) for chunk in column.chunks]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        hashes = np.concatenate(known) if known else np.empty(0, np.uint64)
-        found = hashes if found is None else _mixed(found, hashes)
-    return found
-
-
-def _of_chunk(chunk: pa.Array) -> Hashes | None:
-    kind = chunk.type
-    if pa.types.is_string(kind):
-        return _of_texts(chunk)
-    if pa.types.is_integer(kind):
-        return _mixed(np.full(len(chunk), _SPREAD), _as_words(chunk.cast(pa.int64(), safe=False)))
-    if pa.types.is_date32(kind):
-        return _of_chunk(chunk.view(pa.int32()))
-    if pa.types.is_timestamp(kind):
-        return _of_chunk(chunk.view(pa.int64()))
-    return None
-
-
-def _as_words(chunk: pa.Array) -> Hashes:
-    return np.asarray(chunk.to_numpy(zero_copy_only=False)).view(np.uint64)
-
-
-def _of_texts(chunk: pa.Array) -> Hashes | None:
-    """Eight bytes of every text at a time."""
-    if len(chunk) == 0:
-        return np.empty(0, np.uint64)
-    _, offset_buffer, byte_buffer = chunk.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
-    lengths = np.diff(offsets).astype(np.int64)
-    longest = int(lengths.max())
-    if longest > _LONGEST_TEXT:
-        return None
-    texts = np.zeros(int(offsets[-1] - offsets[0]) + _LONGEST_TEXT + _WORD, np.uint8)
-    if byte_buffer is not None:
-        given = np.frombuffer(byte_buffer, np.uint8)[offsets[0] : offsets[-1]]
-        texts[: len(given)] = given
-    words = np.ndarray((len(texts) - _WORD + 1,), np.uint64, texts, strides=(1,))
-    starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    hashes = lengths.astype(np.uint64) * _SPREAD
-    for start in range(0, longest, _WORD):
-        left = np.clip(lengths - start, 0, _WORD)
-        hashes = _mixed(hashes, words[starts + start] & _FIRST_BYTES[left])
-    return hashes
-
-
-def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
-    mixed: Hashes = (hashes ^ words) * _MIX
-    mixed ^= mixed >> _HALF
-    return mixed
-
-
-def no_row_twice(rows: pa.Table) -> bool:
-    """No two rows are equal; rows with a NULL equal none."""
-    if any(column.null_count for column in rows.columns):
-        rows = rows.drop_null()
-    hashes = row_hashes(rows.columns)
-    if hashes is None:
-        return False
-    hashes.sort()
-    return not bool(np.any(hashes[1:] == hashes[:-1]))
-
-
-def all_among(columns: Sequence[pa.ChunkedArray], known: Sequence[pa.ChunkedArray]) -> bool:
-    """Every text of `columns` is one of `known`."""
-    wanted = pa.chunked_array([c for column in columns for c in column.chunks], pa.string())
-    there = pa.chunked_array([c for column in known for c in column.chunks], pa.string())
-    if len(there) == 0:
-        return len(wanted) == 0
-    return bool(pc.all(pc.is_in(wanted, value_set=there.combine_chunks()), min_count=0).as_py())
-
-
 PlaceOf = Callable[[int], Place]
+
+_DUPLICATE_ID = "duplicate_id"
+_NAMED_IDS = 10
 
 
 class BulkChecks:
-    """Evaluates on one final image: input rows and the stored rows in `index`."""
+    """Evaluates rules on the graph as it will be: input rows, and stored rows that stay."""
 
     def __init__(
         self,
@@ -146,7 +61,7 @@ class BulkChecks:
         self._ends: dict[tuple[TableKey, TableKey], bool] = {}
 
     def duplicate_ids(self, key: TableKey, report: Report) -> None:
-        """Ids that several input rows give."""
+        """Report ids that several input rows have."""
         held = self._index.held(key)
         if held is not None and no_row_twice(held.select([ID])):
             return
@@ -166,8 +81,10 @@ class BulkChecks:
             self._violation(
                 DistinctIds.name,
                 key,
-                (identity, ID, place),
+                identity,
+                ID,
                 f"the id occurs twice in one write, first at {self._place_of(earlier)}",
+                place,
             )
             for identity, place, earlier in found
         )
@@ -187,7 +104,7 @@ class BulkChecks:
                         pass
 
     def cascade(self, edge: EdgeType) -> None:
-        """Fill `gone` with the stored edges whose node is not there any more."""
+        """Put stored edges whose node is removed into the table `gone` of the index."""
         key = edge.table_key
         self._cascaded.add(key)
         ends = ((SOURCE, node_table(edge.source)), (TARGET, node_table(edge.target)))
@@ -198,7 +115,7 @@ class BulkChecks:
         )
 
     def _is_missing(self, node: TableKey, value: str) -> str:
-        """SQL: no node with this id is in the final image."""
+        """SQL condition: no node with this id will be in the graph."""
         tables = [self._index.input(node)]
         if node not in self._replaced:
             tables.append(self._index.stored(node))
@@ -210,7 +127,7 @@ class BulkChecks:
         return " AND ".join(conditions) or "true"
 
     def _survivors(self, key: TableKey) -> str:
-        """SQL: stored rows that the write leaves as they are."""
+        """SQL query: stored rows that the load neither replaces nor removes."""
         name = self._index.stored(key)
         columns = ", ".join(self._index.spelled(key, self._index.columns(key)))
         if key in self._replaced:
@@ -222,7 +139,7 @@ class BulkChecks:
         )
 
     def _ends_exist(self, edge: TableKey, node: TableKey) -> bool:
-        """Every end of the input's edges that should be such a node is one, proven in memory."""
+        """Proven in memory: every end of an input edge that should be such a node is one."""
         if (edge, node) not in self._ends:
             self._ends[edge, node] = self._prove_ends(
                 self._catalog.edge_types[edge.type_name], node
@@ -256,9 +173,11 @@ class BulkChecks:
             self._violation(
                 rule.name,
                 rule.table,
-                (identity, word, place),
+                identity,
+                word,
                 f"{word!r}: there is no {rule.node.type_name} "
                 f"{(source if rule.column == SOURCE else target)!r}",
+                place,
                 (source, target),
             )
             for identity, source, target, place in found
@@ -266,7 +185,7 @@ class BulkChecks:
         report.add(rule.name, total, first)
 
     def _is_unique(self, rule: UniqueTuple) -> bool:
-        """Proven in memory, which is possible where no stored row takes part."""
+        """Proven in memory, which is possible if no stored row takes part."""
         alone = rule.table in self._replaced or self._index.stored_count(rule.table) == 0
         held = self._index.held(rule.table) if alone else None
         return held is not None and no_row_twice(held.select(list(rule.columns)))
@@ -303,7 +222,7 @@ class BulkChecks:
         report.add(rule.name, total, first)
 
     def _ends_at(self, key: TableKey, places: Sequence[int]) -> dict[int, Ends]:
-        """The ends of the input's edges at these places; nothing for nodes."""
+        """The two ends of the input edges at these places; empty for nodes."""
         if key.kind is EntityKind.NODE or not places:
             return {}
         chosen = ", ".join(str(place) for place in places)
@@ -319,7 +238,7 @@ class BulkChecks:
         shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
         name = rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns)
         message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already"
-        return self._violation(rule.name, rule.table, (owner, name, place), message, ends)
+        return self._violation(rule.name, rule.table, owner, name, message, place, ends)
 
     def _cardinality(self, rule: EdgesPerSource, report: Report) -> None:
         touched = self._touched_sources(rule)
@@ -360,7 +279,7 @@ class BulkChecks:
         report.add(rule.name, total, first)
 
     def _touched_sources(self, rule: EdgesPerSource) -> list[str]:
-        """SQL of the sources whose number of edges may have changed, and of new ones."""
+        """SQL queries for the nodes whose number of edges may change, and for new nodes."""
         parts: list[str] = []
         edges = self._index.input(rule.table)
         if rule.table in self._written:
@@ -382,22 +301,19 @@ class BulkChecks:
         self,
         rule: str,
         key: TableKey,
-        where: tuple[str | None, str | None, int],
+        identity: str | None,
+        name: str | None,
         message: str,
+        place: int,
         ends: Ends | None = None,
     ) -> Violation:
-        identity, name, place = where
         return Violation(rule, key, identity, name, message, self._place_of(place), ends)
 
 
-_RULE = "duplicate_id"
-_NAMED_IDS = 10
-
-
 def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[TableKey]:
-    """Of several input rows with one id only the last stays in the index.
+    """Keep only the last of several input rows with one id in the index.
 
-    Which tables may have lost some.
+    Returns the tables that may have lost rows.
     """
     found = set()
     for key in sorted(tables):
@@ -416,7 +332,7 @@ def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[
 def refuse_existing(
     prepared: PreparedInput, snapshot: Snapshot, store: Store, *, small: bool
 ) -> None:
-    """`KeyConflict` when the graph has some of the ids already."""
+    """Raise `KeyConflict` if the graph has an id of the input already."""
     index = prepared.index
     found: list[tuple[TableKey, str, int]] = []
     total = 0
@@ -446,7 +362,7 @@ def refuse_existing(
 
 
 def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
-    """Stored rows with an id of the input, which is small."""
+    """Stored rows that have an id of the input."""
     held = index.held(key)
     if held is None:
         held = index.table(f"SELECT {ID} FROM {index.input(key)}")
@@ -469,7 +385,7 @@ def _conflict(
     found = sorted(found, key=lambda entry: entry[2])[:FIRST_VIOLATIONS]
     message = "exists already; load with mode merge to replace it"
     violations = [
-        Violation(_RULE, key, identity, ID, message, prepared.place(place))
+        Violation(_DUPLICATE_ID, key, identity, ID, message, prepared.place(place))
         for key, identity, place in found
     ]
     more = f" (and {total - 1} more)" if total > 1 else ""
@@ -479,5 +395,5 @@ def _conflict(
         ids=[identity for _, identity, _ in found][:_NAMED_IDS],
         violations=[violation.to_dict() for violation in violations],
         total=total,
-        counts={_RULE: total},
+        counts={_DUPLICATE_ID: total},
     )

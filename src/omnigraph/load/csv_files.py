@@ -1,4 +1,8 @@
-"""CSV: a header that names properties, one entity a row; cells are read by the type they fill."""
+"""CSV: a header that names properties, and one entity a row.
+
+Cells become columns of their property's type, a block at a time. Records that are too long or too
+short, and cells whose text is not plainly a value of the type, are read by `parsed_rows.typed_row`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,12 @@ from omnigraph.catalog.arrow_schema import default_column
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.input_files import DataFile, file_errors, open_unpacked
-from omnigraph.load.json_columns import Mask, parse_type, typed_column
+from omnigraph.load.json_columns import either, one_array, parse_type, typed_column
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
     Blocks,
-    Collected,
+    ParsedBlock,
     ParsedRows,
     Row,
     raw_schema,
@@ -40,81 +44,11 @@ from omnigraph.values.scalars import (
     ValueType,
     VectorType,
 )
-
-_INTEGER = r"^-?(0|[1-9]\d{0,17})$"
-_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$"
-
-
-def column_of_texts(kind: ValueType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """(the column, the rows that have to be read one by one); NULL stays NULL."""
-    match kind:
-        case ScalarType(ScalarKind.BOOL):
-            return _booleans(texts)
-        case ScalarType(scalar) if scalar in INTEGER_KINDS:
-            return _integers(texts, scalar)
-        case ScalarType(scalar) if scalar in FLOAT_KINDS:
-            return _numbers(texts, kind)
-        case ListType() | VectorType():
-            return _lists(texts, kind)
-        case _:
-            return typed_column(kind, texts)
-
-
-def _booleans(texts: pa.Array) -> tuple[pa.Array, Mask | None]:
-    readable, bad = _matching(texts, "^(true|false)$")
-    return pc.equal(readable, "true"), bad
-
-
-def _integers(texts: pa.Array, kind: ScalarKind) -> tuple[pa.Array, Mask | None]:
-    readable, bad = _matching(texts, _INTEGER)
-    numbers = readable.cast(pa.int64())
-    low, high = (max(-(2**63), min(bound, 2**63 - 1)) for bound in INTEGER_BOUNDS[kind])
-    inside = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-    outside = ~_mask(pc.fill_null(inside, True))
-    if outside.any():
-        numbers = pc.if_else(pa.array(outside), None, numbers)
-        bad = outside if bad is None else bad | outside
-    return numbers.cast(arrow_type(ScalarType(kind))), bad
-
-
-def _numbers(texts: pa.Array, kind: ValueType) -> tuple[pa.Array, Mask | None]:
-    readable, bad = _matching(texts, _NUMBER)
-    column, strange = typed_column(kind, readable.cast(pa.float64()))
-    return column, strange if bad is None else bad if strange is None else bad | strange
-
-
-def _lists(texts: pa.Array, kind: ValueType) -> tuple[pa.Array, Mask | None]:
-    """Cells of JSON: read by Arrow as lines of one property, all of them or none."""
-    unread = pa.nulls(len(texts), arrow_type(kind)), _mask(texts.is_valid())
-    lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
-    data = "".join(lines.to_pylist()).encode()
-    schema = pa.schema([pa.field("v", parse_type(kind))])
-    try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return unread
-    if table.num_rows != len(texts) or pc.any(pc.match_substring(texts, "\n")).as_py():
-        return unread
-    return typed_column(kind, pa.concat_arrays(table.column("v").chunks))
-
-
-def _matching(texts: pa.Array, pattern: str) -> tuple[pa.Array, Mask | None]:
-    """(the texts that match, NULL for others; which others there are)."""
-    bad = ~_mask(pc.fill_null(pc.match_substring_regex(texts, pattern=pattern), True))
-    if not bad.any():
-        return texts, None
-    return pc.if_else(pa.array(bad), pa.scalar(None, pa.string()), texts), bad
-
-
-def _mask(condition: pa.Array) -> Mask:
-    return np.asarray(condition.to_numpy(zero_copy_only=False), dtype=bool)
-
+from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_BLOCK = 20_000
+_INTEGER = r"^-?(0|[1-9]\d{0,17})$"
+_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$"
 _ENDS = {"from": SOURCE, "to": TARGET, "src": SOURCE, "dst": TARGET}
 _TEXT = ScalarType(ScalarKind.STRING)
 _LARGEST_CELL = 256 * 1024 * 1024
@@ -133,7 +67,7 @@ def csv_blocks(
 
 
 def csv_header(path: DataFile) -> list[str]:
-    """The first record as it is, before names are mapped."""
+    """The names in the file, before `columns` maps them."""
     with file_errors(path), _open(path) as file:
         try:
             return next(_records(csv.reader(file, strict=True), path), [])
@@ -157,23 +91,24 @@ def _rows(
             lines.append(line)
         line = reader.line_num + 1
         if len(records) == _ROWS_PER_BLOCK:
-            yield parse_records(entity, names, records, lines, blobs).parsed(str(path), 0)
+            yield parse_records(str(path), entity, names, records, lines, blobs)
             records, lines = [], []
-    yield parse_records(entity, names, records, lines, blobs).parsed(str(path), 0)
+    yield parse_records(str(path), entity, names, records, lines, blobs)
 
 
 def parse_records(
+    file: str,
     entity: EntityType,
     names: list[str],
     records: list[list[str]],
     lines: list[int],
     blobs: BlobBases,
-) -> Collected:
-    """Column by column; what that does not vouch for is read record by record."""
+) -> ParsedBlock:
+    """Read column by column; doubtful records are read again, one by one."""
     whole = np.array([len(cells) == len(names) for cells in records], dtype=bool)
     places = np.array(lines, dtype=np.int64)
     members = np.flatnonzero(whole)
-    collected = Collected()
+    block = ParsedBlock(file)
     slow = np.flatnonzero(~whole)
     if len(members):
         good = records if len(slow) == 0 else [records[m] for m in members.tolist()]
@@ -182,29 +117,30 @@ def parse_records(
             slow = np.sort(np.concatenate([slow, members[bad]]))
             table, members = table.filter(pa.array(~bad)), members[~bad]
         if len(members):
-            collected.rows.append(ParsedRows(entity, table, places[members]))
+            block.rows.append(ParsedRows(entity, table, places[members]))
     chosen = slow.tolist()
     _read_slowly(
-        entity, names, [records[m] for m in chosen], [lines[m] for m in chosen], blobs, collected
+        entity, names, [records[m] for m in chosen], [lines[m] for m in chosen], blobs, block
     )
-    return collected
+    return block
 
 
 def parse_records_slowly(
+    file: str,
     entity: EntityType,
     names: list[str],
     records: list[list[str]],
     lines: list[int],
     blobs: BlobBases,
-) -> Collected:
+) -> ParsedBlock:
     """The definition of what `parse_records` does."""
-    collected = Collected()
-    _read_slowly(entity, names, records, lines, blobs, collected)
-    return collected
+    block = ParsedBlock(file)
+    _read_slowly(entity, names, records, lines, blobs, block)
+    return block
 
 
 def _typed(entity: EntityType, cells: Mapping[str, Sequence[str]]) -> tuple[pa.Table, Mask | None]:
-    """(the typed rows, which of them are to be read one by one)."""
+    """(the typed rows, a mask of the rows that must be read one by one)."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     schema = raw_schema(entity)
     count = len(next(iter(cells.values())))
@@ -216,11 +152,79 @@ def _typed(entity: EntityType, cells: Mapping[str, Sequence[str]]) -> tuple[pa.T
             continue
         given = pa.array(cells[field.name], pa.string())
         texts = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
-        column, strange = column_of_texts(kinds.get(field.name, _TEXT), texts)
+        column, strange = _column_of_texts(kinds.get(field.name, _TEXT), texts)
         columns.append(column)
-        if strange is not None:
-            bad = strange if bad is None else bad | strange
+        bad = either(bad, strange)
     return pa.table(columns, schema=schema), bad
+
+
+def _column_of_texts(kind: ValueType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """(the column, a mask of cells that must be read one by one and are NULL in the column)."""
+    match kind:
+        case ScalarType(ScalarKind.BOOL):
+            return _booleans(texts)
+        case ScalarType(scalar) if scalar in INTEGER_KINDS:
+            return _integers(texts, scalar)
+        case ScalarType(scalar) if scalar in FLOAT_KINDS:
+            return _numbers(texts, kind)
+        case ListType() | VectorType():
+            return _lists(texts, kind)
+        case _:
+            return typed_column(kind, texts)
+
+
+def _booleans(texts: pa.Array) -> tuple[pa.Array, Mask | None]:
+    readable, bad = _matching(texts, "^(true|false)$")
+    return pc.equal(readable, "true"), bad
+
+
+def _integers(texts: pa.Array, kind: ScalarKind) -> tuple[pa.Array, Mask | None]:
+    readable, bad = _matching(texts, _INTEGER)
+    numbers = readable.cast(pa.int64())
+    low, high = (max(-(2**63), min(bound, 2**63 - 1)) for bound in INTEGER_BOUNDS[kind])
+    inside = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    outside = ~_bools(pc.fill_null(inside, True))
+    if outside.any():
+        numbers = pc.if_else(pa.array(outside), None, numbers)
+        bad = either(bad, outside)
+    return numbers.cast(arrow_type(ScalarType(kind))), bad
+
+
+def _numbers(texts: pa.Array, kind: ValueType) -> tuple[pa.Array, Mask | None]:
+    readable, bad = _matching(texts, _NUMBER)
+    column, strange = typed_column(kind, readable.cast(pa.float64()))
+    return column, either(bad, strange)
+
+
+def _lists(texts: pa.Array, kind: ValueType) -> tuple[pa.Array, Mask | None]:
+    """Arrow reads the cells as JSON lines of one property; if it fails, all are doubtful."""
+    unread = pa.nulls(len(texts), arrow_type(kind)), _bools(texts.is_valid())
+    lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
+    data = "".join(lines.to_pylist()).encode()
+    schema = pa.schema([pa.field("v", parse_type(kind))])
+    try:
+        table = pj.read_json(
+            pa.BufferReader(data),
+            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return unread
+    if table.num_rows != len(texts) or pc.any(pc.match_substring(texts, "\n")).as_py():
+        return unread
+    return typed_column(kind, one_array(table.column("v")))
+
+
+def _matching(texts: pa.Array, pattern: str) -> tuple[pa.Array, Mask | None]:
+    """(the texts that match and NULL for others, a mask of the others)."""
+    bad = ~_bools(pc.fill_null(pc.match_substring_regex(texts, pattern=pattern), True))
+    if not bad.any():
+        return texts, None
+    return pc.if_else(pa.array(bad), pa.scalar(None, pa.string()), texts), bad
+
+
+def _bools(condition: pa.Array) -> Mask:
+    return np.asarray(condition.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _read_slowly(
@@ -229,7 +233,7 @@ def _read_slowly(
     records: list[list[str]],
     lines: list[int],
     blobs: BlobBases,
-    collected: Collected,
+    block: ParsedBlock,
 ) -> None:
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     rows, places = list[Row](), list[int]()
@@ -238,10 +242,10 @@ def _read_slowly(
             rows.append(_row(entity, names, kinds, cells, blobs))
             places.append(line)
         except BadLine as bad:
-            collected.problems.append(bad.at(line))
+            block.problems.append(bad.at(line))
     if rows:
         table = rows_to_table(entity, rows)
-        collected.rows.append(ParsedRows(entity, table, np.array(places, dtype=np.int64)))
+        block.rows.append(ParsedRows(entity, table, np.array(places, dtype=np.int64)))
 
 
 def _records(reader: Any, path: DataFile) -> Iterator[list[str]]:

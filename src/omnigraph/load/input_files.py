@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines; gzip is read on the fly."""
+"""Files that a load reads, on a file system or in a bucket, and text files as blocks of lines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from omnigraph.lance_store.objects.object_inputs import ObjectInput
 
 DataFile = Path | ObjectInput
 
-
-def open_data(file: DataFile) -> BinaryIO:
-    return file.open("rb") if isinstance(file, Path) else file.open()
+_BLOCK_BYTES = 16 * 1024 * 1024
+_LONGEST_LINE = 256 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
 
 
 def open_unpacked(file: DataFile) -> IO[bytes]:
-    """The bytes themselves; what is called `.gz` is unpacked on the fly."""
+    """The bytes of a file; those of a `.gz` file are unpacked while they are read."""
     if not file.name.endswith(".gz"):
-        return open_data(file)
+        return file.open("rb") if isinstance(file, Path) else file.open()
     return cast("IO[bytes]", gzip.open(file if isinstance(file, Path) else file.open(), "rb"))
 
 
 def parquet_input(file: DataFile) -> Path | BinaryIO:
-    """What Arrow's Parquet reader takes; it opens local files itself, which is faster."""
+    """An input for Arrow's Parquet reader; it opens local files itself because that is faster."""
     return file if isinstance(file, Path) else file.open()
 
 
@@ -41,14 +41,9 @@ def size_of(file: DataFile) -> int:
         return 0
 
 
-_BLOCK_BYTES = 16 * 1024 * 1024
-_LONGEST_LINE = 256 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
-
-
 @contextmanager
 def file_errors(path: DataFile | str) -> Iterator[None]:
-    """Whatever the file system or gzip says, said with the file's name."""
+    """Raise errors of the file system and of gzip as errors that name the file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -65,23 +60,22 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """(how many lines came before, whole lines), for the lines that begin in [start, end).
 
-    A range is for workers that share one plain file: each line belongs to one range, and the lines
-    before the range are not counted.
+    Workers that share one plain file each read a range of it. A line belongs to the range in which
+    it begins, and lines before the range are not counted.
     """
     with file_errors(str(path)), open_unpacked(path) as file:
-        yield from _blocks(file, str(path), (_skip_to_line(file, start), end))
+        yield from _blocks(file, str(path), _skip_to_line(file, start), end)
 
 
 def stream_blocks(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """`line_blocks` of an open file, which need not know where its end is."""
+    """`line_blocks` of an open file or pipe."""
     with file_errors(name):
-        yield from _blocks(file, name, (0, None))
+        yield from _blocks(file, name)
 
 
 def _blocks(
-    file: IO[bytes], name: str, span: tuple[int, int | None]
+    file: IO[bytes], name: str, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    position, end = span
     lines_before = 0
     while end is None or position < end:
         block = file.read(_BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - position))
@@ -97,7 +91,7 @@ def _blocks(
 
 
 def _skip_to_line(file: IO[bytes], start: int) -> int:
-    """The first beginning of a line at or after `start`."""
+    """The position of the first line that begins at `start` or later."""
     if start == 0:
         return 0
     file.seek(start - 1)

@@ -1,8 +1,9 @@
-"""Columns as Arrow's JSON reader gives them -> typed columns, for whole blocks at once.
+"""Columns as Arrow's JSON reader gives them -> typed columns, a whole block at once.
 
-Arrow reads some values in its own way. Each converter therefore says which rows it vouches for; the
-others are read again, one by one, by `line_values`, which is the truth. Numbers are read as doubles
-and rounded afterwards, as Python does, because decimal -> float32 directly rounds differently.
+Arrow reads some values differently from `parsed_rows`, which defines the result. Each converter
+therefore returns a mask of doubtful rows, and the parser reads those again one by one. Numbers are
+read as doubles and rounded afterwards, as Python does, because Arrow rounds decimal texts to
+float32 differently.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from omnigraph.values.scalars import (
     VectorType,
 )
 from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
+from omnigraph.writes.row_compare import Mask
 
-Mask = npt.NDArray[np.bool_]
 _F32_MAX = 3.4028234663852886e38
 _LARGEST_INTEGER = 2.0**1000
 _MOMENT = (
@@ -60,7 +61,7 @@ def parse_type(kind: ValueType) -> pa.DataType:
 
 
 def typed_column(kind: ValueType, raw: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """(the column, rows it does not vouch for); the latter are null in the column."""
+    """(the column, a mask of doubtful rows); doubtful rows are null in the column."""
     match kind:
         case VectorType(width):
             return _vector(raw, width)
@@ -71,7 +72,7 @@ def typed_column(kind: ValueType, raw: pa.Array) -> tuple[pa.Array, Mask | None]
         case EnumType():
             return _as_is(raw)
         case BlobType():
-            # Decoding is Python's work either way.
+            # Python decodes blobs, so the row is read one by one.
             return pa.nulls(len(raw), pa.large_binary()), _mask(raw.is_valid())
 
 
@@ -81,6 +82,18 @@ def _scalar_parse_type(kind: ScalarKind) -> pa.DataType:
     if kind is ScalarKind.F32:
         return pa.float64()
     return arrow_type(ScalarType(kind))
+
+
+def either(a: Mask | None, b: Mask | None) -> Mask | None:
+    """Rows of one mask or the other; None is the mask of no row."""
+    return a if b is None else b if a is None else a | b
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The column without chunks; a column of one chunk is not copied."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _mask(condition: pa.Array) -> Mask:
@@ -112,7 +125,7 @@ def _doubles(raw: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def _strange_doubles(values: npt.NDArray[np.float64]) -> Mask:
-    """Not finite, too large for an integer to be taken, or `-0`, which may be the integer 0."""
+    """Doubtful numbers: not finite, beyond any integer of JSON, or `-0`, maybe the integer 0."""
     strange: Mask = ~np.isfinite(values) | (np.abs(values) > _LARGEST_INTEGER)
     strange |= (values == 0) & np.signbit(values)
     return strange
@@ -140,13 +153,13 @@ def _moment(raw: pa.Array) -> tuple[pa.Array, Mask | None]:
 def _parse_text(
     raw: pa.Array, shaped: Mask, target: pa.DataType, stored: pa.DataType
 ) -> tuple[pa.Array, Mask]:
-    """(the texts as integers, rows that hold a text Arrow does not read)."""
+    """(the texts as integers, a mask of texts that Arrow does not read)."""
     given = _mask(raw.is_valid())
     readable = _without(raw, given & ~shaped)
     try:
         return readable.cast(target).view(stored), given & ~shaped
     except pa.ArrowInvalid:
-        # Some day of no calendar: rare, so no row of this block is vouched for.
+        # A day that is in no calendar is rare, so all rows of this block are doubtful then.
         return pa.nulls(len(raw), stored), given
 
 
@@ -172,7 +185,7 @@ def _list(raw: pa.Array, element: ScalarKind, target: pa.DataType) -> tuple[pa.A
     if bad_items.any():
         bad[pc.list_parent_indices(raw).to_numpy(zero_copy_only=False)[bad_items]] = True
         raw = _without(raw, bad)
-        # A row that became null keeps its items underneath; rebuild, so that none is null.
+        # A row that became null keeps its items in the buffer; rebuilt, the items have no null.
         raw = pa.array(raw.to_pylist(), raw.type)
     return raw.cast(target), _any(bad)
 

@@ -1,20 +1,21 @@
-"""NDJSON: a block of lines -> typed rows.
+"""NDJSON: a block of lines -> parsed rows.
 
-Lines are grouped by how they begin, each group is read by Arrow's JSON reader with the schema of
-its type, and every line that this way does not vouch for is read by `line_values`. The result is
-the same as reading every line there; only the time differs.
+Lines are grouped by their first bytes, which name their type. Arrow's JSON reader reads each group
+with the schema of its type. Lines that Arrow may read wrongly are read by `parsed_rows.read_line`.
+The result is the same as reading every line that way; only the time differs.
 
-Why the fast way cannot misread: its lines begin with `{"type":"T"` (or `{"edge":…`) and end with
-`}`. If a newline stood inside an object or list, a `{` would follow a `}` there, which is no JSON;
-inside a string a newline is refused. So objects end where lines end, and as many rows as lines
-means one row a line. Duplicate keys, unknown keys and values of another kind make Arrow fail, and
-the lines are then read the slow way.
+The fast way cannot misread, because its lines begin with `{"type":"T"` (or `{"edge":…`) and end
+with `}`. If a newline were inside an object or list, a `{` would follow a `}` there, which is not
+JSON; inside a string Arrow refuses a newline. So objects end where lines end, and if there are as
+many rows as lines, each line is one row. Duplicate keys, unknown keys and values of another type
+make Arrow fail, and the lines are then read the slow way.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,10 @@ import pyarrow.json as pj
 
 from omnigraph.catalog.arrow_schema import default_values
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
-from omnigraph.load.json_columns import parse_type, typed_column
+from omnigraph.load.json_columns import either, one_array, parse_type, typed_column
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
-    Collected,
     Lines,
     ParsedBlock,
     ParsedRows,
@@ -37,29 +37,7 @@ from omnigraph.load.parsed_rows import (
     read_line,
     rows_to_table,
 )
-
-
-def fill_absent(
-    entity: EntityType, table: pa.Table, lines: pa.Array
-) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
-    """(the rows with their defaults, those of which the line has to be read to know).
-
-    Arrow's JSON reader gives NULL for `null` and for nothing alike. A line that nowhere spells the
-    name, and has no escape that could spell it otherwise, says nothing about the property.
-    """
-    unsure: npt.NDArray[np.bool_] | None = None
-    for name, value in default_values(entity).items():
-        column = table.column(name)
-        if column.null_count == 0:
-            continue
-        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{name}"', "\\"))
-        doubtful = pc.and_(column.is_null(), pc.or_(*spelled)).to_numpy(zero_copy_only=False)
-        unsure = doubtful if unsure is None else unsure | doubtful
-        place = table.schema.get_field_index(name)
-        field = table.schema.field(place)
-        table = table.set_column(place, field, pc.fill_null(column, pa.scalar(value, field.type)))
-    return table, unsure if unsure is not None and unsure.any() else None
-
+from omnigraph.writes.row_compare import Mask
 
 _BEGINNING = re.compile(rb'(\{"(?:type|edge)": ?"([A-Za-z_][A-Za-z0-9_]*)")[,}]')
 _UNKNOWN_BEGINNINGS = 64
@@ -79,27 +57,24 @@ class JsonLines:
 
     def parse(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """`data` holds whole lines, the last one with or without its newline."""
-        size = len(data)
-        if not data.endswith(b"\n"):
-            data += b"\n"
+        block = ParsedBlock(file, len(data))
         lines = _split(data)
-        collected = Collected()
         slow: list[Indices] = []
         for entity, members in self._groups(lines, slow):
-            self._parse_group(entity, lines, members, first_line, collected, slow)
+            self._parse_group(entity, lines, members, first_line, block, slow)
         if slow:
-            self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, collected)
-        return collected.parsed(file, size)
+            self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, block)
+        return block
 
     def parse_slowly(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """The definition of what `parse` does."""
-        lines = _split(data if data.endswith(b"\n") else data + b"\n")
-        collected = Collected()
-        self._read_slowly(lines, np.arange(len(lines)), first_line, collected)
-        return collected.parsed(file, len(data))
+        block = ParsedBlock(file, len(data))
+        lines = _split(data)
+        self._read_slowly(lines, np.arange(len(lines)), first_line, block)
+        return block
 
     def _groups(self, lines: pa.Array, slow: list[Indices]) -> Iterator[tuple[EntityType, Indices]]:
-        """Lines by their type, found by their first bytes; the others go to `slow`."""
+        """Lines by type, which their first bytes tell; lines without a known type go to `slow`."""
         rest = np.arange(len(lines))
         unknown: list[int] = []
         while len(rest) and len(unknown) < _UNKNOWN_BEGINNINGS:
@@ -128,7 +103,7 @@ class JsonLines:
         lines: pa.Array,
         members: Indices,
         first_line: int,
-        collected: Collected,
+        block: ParsedBlock,
         slow: list[Indices],
     ) -> None:
         mine = lines if len(members) == len(lines) else lines.take(pa.array(members))
@@ -144,16 +119,16 @@ class JsonLines:
                 continue
             table, bad = _typed(entity, part.table)
             spelled = mine.slice(part.start, part.length)
-            table, unsure = fill_absent(entity, table, spelled)
-            bad = _or(bad, unsure)
+            table, unsure = _fill_absent(entity, table, spelled)
+            bad = either(bad, unsure)
             if bad is not None:
                 slow.append(numbers[bad])
                 numbers, table = numbers[~bad], table.filter(pa.array(~bad))
             if len(numbers):
-                collected.rows.append(ParsedRows(entity, table, numbers + first_line))
+                block.rows.append(ParsedRows(entity, table, numbers + first_line))
 
     def _read_slowly(
-        self, lines: pa.Array, members: Indices, first_line: int, collected: Collected
+        self, lines: pa.Array, members: Indices, first_line: int, block: ParsedBlock
     ) -> None:
         found: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
         for member in members.tolist():
@@ -163,27 +138,29 @@ class JsonLines:
             try:
                 entity, row = read_line(text, self._catalog, self._blobs)
             except BadLine as bad:
-                collected.problems.append(bad.at(member + first_line))
+                block.problems.append(bad.at(member + first_line))
                 continue
             _, rows, numbers = found.setdefault(entity.name, (entity, [], []))
             rows.append(row)
             numbers.append(member + first_line)
         for entity, rows, numbers in found.values():
             places: Lines = np.array(numbers, dtype=np.int64)
-            collected.rows.append(ParsedRows(entity, rows_to_table(entity, rows), places))
+            block.rows.append(ParsedRows(entity, rows_to_table(entity, rows), places))
 
 
+@dataclass(frozen=True, slots=True)
 class _LineGroup:
-    """Consecutive lines of a group; `table` is None when Arrow could not read them."""
+    """Consecutive lines of one type; `table` is None when Arrow could not read them."""
 
-    __slots__ = ("length", "start", "table")
-
-    def __init__(self, start: int, length: int, table: pa.Table | None) -> None:
-        self.start, self.length, self.table = start, length, table
+    start: int
+    length: int
+    table: pa.Table | None
 
 
 def _split(data: bytes) -> pa.Array:
-    """The lines with their newlines, as slices of `data`."""
+    """The lines with their newlines, as slices of `data`; the last line may lack its newline."""
+    if not data.endswith(b"\n"):
+        data += b"\n"
     ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -191,7 +168,7 @@ def _split(data: bytes) -> pa.Array:
 
 
 def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_LineGroup]:
-    """All at once if possible; else in pieces, so that one bad line costs little."""
+    """All lines at once if possible, else in groups, so that a bad line slows only its group."""
     schema = _parse_schema(entity)
     if len(lines) == 0:
         return
@@ -230,32 +207,48 @@ def _parse_schema(entity: EntityType) -> pa.Schema:
     return pa.schema([pa.field("type", pa.string()), data])
 
 
-def _typed(entity: EntityType, table: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
-    """(the typed rows, which of them are to be read the slow way)."""
-    data = _one(table.column("data"))
+def _typed(entity: EntityType, table: pa.Table) -> tuple[pa.Table, Mask | None]:
+    """(the typed rows, a mask of the rows that must be read the slow way)."""
+    data = one_array(table.column("data"))
     raw = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
     columns = {ID: raw[ID]}
-    bad: npt.NDArray[np.bool_] | None = None
+    bad: Mask | None = None
     if isinstance(entity, EdgeType):
-        columns |= {SOURCE: _one(table.column("from")), TARGET: _one(table.column("to"))}
+        columns |= {SOURCE: one_array(table.column("from")), TARGET: one_array(table.column("to"))}
     for declared in entity.properties:
         columns[declared.name], strange = typed_column(declared.type, raw[declared.name])
-        if strange is not None:
-            bad = strange if bad is None else bad | strange
+        bad = either(bad, strange)
     for column in columns.values():
-        bad = _or(bad, _broken_text(column))
+        bad = either(bad, _broken_text(column))
     schema = raw_schema(entity)
     return pa.table([columns[name] for name in schema.names], schema=schema), bad
 
 
-def _or(
-    a: npt.NDArray[np.bool_] | None, b: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.bool_] | None:
-    return a if b is None else b if a is None else a | b
+def _fill_absent(
+    entity: EntityType, table: pa.Table, lines: pa.Array
+) -> tuple[pa.Table, Mask | None]:
+    """(the rows with their defaults, rows whose line must be read the slow way to be sure).
+
+    Arrow's JSON reader gives NULL both for `null` and for an absent property, and only an absent
+    one gets its default. A property is absent for certain if its line holds neither the name nor a
+    backslash, because an escape could spell the name differently.
+    """
+    unsure: Mask | None = None
+    for name, value in default_values(entity).items():
+        column = table.column(name)
+        if column.null_count == 0:
+            continue
+        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{name}"', "\\"))
+        doubtful = pc.and_(column.is_null(), pc.or_(*spelled)).to_numpy(zero_copy_only=False)
+        unsure = either(unsure, doubtful)
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place)
+        table = table.set_column(place, field, pc.fill_null(column, pa.scalar(value, field.type)))
+    return table, unsure if unsure is not None and unsure.any() else None
 
 
-def _broken_text(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Arrow copies bytes that are no UTF-8 into strings: whole columns are then read again."""
+def _broken_text(column: pa.Array) -> Mask | None:
+    """All rows of a column that holds bytes which are not UTF-8; Arrow copies them unchecked."""
     if not _holds_text(column.type):
         return None
     try:
@@ -269,7 +262,3 @@ def _holds_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or (pa.types.is_list(kind) and _holds_text(kind.value_type))
     )
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,8 +1,8 @@
-"""What the batch-wide checks look at: Arrow columns while they are few, DuckDB where joins are due.
+"""The columns that checks of a whole load compare: in Arrow while they are few, else in DuckDB.
 
-In DuckDB memory is bounded and the rest on disk; it starts when something is asked of it. `i<n>`
-holds the checked columns of the input rows of a type with their places, `s<n>` those of the stored
-rows of a snapshot, `gone<n>` ids of stored rows that a cascade removes.
+DuckDB bounds its memory and keeps the rest on disk. It is started by the first query. Its tables
+for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
+checked columns of the stored rows, `gone<n>` the ids of stored rows that a cascade removes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
@@ -24,9 +25,9 @@ from omnigraph.values.identifiers import TableKey
 _ROWS_PER_BATCH = 1_000_000
 _ROWS_PER_INSERT = 500_000
 _HELD_SHARE = 8
-"""Which part of the memory limit input rows may take outside DuckDB."""
+"""Input rows may take 1/8 of the memory limit outside DuckDB."""
 _BYTES_PER_STORED_ID = 256
-"""What an id and its place in a hash table take, generously."""
+"""A generous estimate of the memory of an id and of its entry in a hash table."""
 
 ReadStored = Callable[[Sequence[str]], pa.RecordBatchReader]
 """Reads these columns of the stored rows of a type."""
@@ -63,14 +64,14 @@ class KeyIndex:
             self._connection.close()
 
     def held(self, key: TableKey) -> pa.Table | None:
-        """All input rows of a type, if they are in memory: checked columns and place."""
+        """All input rows of a type, checked columns and place; None if they are not in memory."""
         if f"i{self._numbers[key]}" in self._present:
             return None
         parts = self._held.get(key)
         return pa.concat_tables(parts) if parts else self._schemas[key].empty_table()
 
     def input(self, key: TableKey) -> str:
-        """The table of input rows; empty when there are none."""
+        """The name of the DuckDB table of input rows."""
         name = f"i{self._numbers[key]}"
         self._create(name, key, placed=True)
         if held := self._held.pop(key, None):
@@ -79,7 +80,10 @@ class KeyIndex:
         return name
 
     def stored(self, key: TableKey) -> str:
-        """The table of stored rows. A check of rows that were never read would pass in silence."""
+        """The name of the DuckDB table of stored rows.
+
+        It fails for rows that were never read, because a check of an empty table always passes.
+        """
         name = f"s{self._numbers[key]}"
         if name not in self._present and key in self._readers:
             _, read = self._readers[key]
@@ -88,15 +92,15 @@ class KeyIndex:
         return name
 
     def offer_stored(self, key: TableKey, count: int, read: ReadStored) -> None:
-        """There are `count` stored rows; `read` gets them when somebody asks."""
+        """Name the reader of `count` stored rows; it is called when a check needs them."""
         self._readers[key] = count, read
 
     def stored_count(self, key: TableKey) -> int | None:
-        """None: nobody offered them."""
+        """None if `offer_stored` was not called for the type."""
         return self._readers[key][0] if key in self._readers else None
 
     def stored_ids(self, key: TableKey) -> pa.ChunkedArray | None:
-        """All stored ids, unless they are too many for memory or were not offered."""
+        """All stored ids; None if they are too many for memory or were not offered."""
         count, read = self._readers.get(key, (None, None))
         if count is None or read is None or count * _BYTES_PER_STORED_ID > self._memory_bytes:
             return None
@@ -105,7 +109,7 @@ class KeyIndex:
         return read([ID]).read_all().column(ID)
 
     def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Stored rows; of columns that they do not have, NULL."""
+        """Put stored rows into DuckDB; columns that they lack are NULL."""
         name = f"s{self._numbers[key]}"
         self._create(name, key, placed=False)
         names = [c for c in self._columns[key] if c in rows.schema.names]
@@ -127,11 +131,11 @@ class KeyIndex:
         return self._columns[key]
 
     def spelled(self, key: TableKey, names: Sequence[str]) -> list[str]:
-        """What the tables here call these columns."""
+        """The names of these columns in DuckDB."""
         return [self._spelled[key][name] for name in names]
 
     def add_input(self, entity: EntityType, table: pa.Table) -> None:
-        """Held in memory while they are few, else inserted in large pieces."""
+        """Hold rows in memory while they are few, else insert them into DuckDB in large pieces."""
         key = entity.table_key
         held = self._held.setdefault(key, [])
         held.append(table.select(self._schemas[key].names).cast(self._schemas[key]))
@@ -140,21 +144,31 @@ class KeyIndex:
         if rows >= _ROWS_PER_INSERT and self._held_bytes * _HELD_SHARE > self._memory_bytes:
             self.input(key)
 
+    def without_dropped(self, key: TableKey, rows: pa.Table) -> pa.Table:
+        """`rows` without those whose place `drop_earlier_rows` removed from the index."""
+        with self.shown(rows.select([PLACE])) as shown:
+            kept = self.table(
+                f"SELECT {PLACE} FROM {shown} SEMI JOIN {self.input(key)} i USING ({PLACE})"
+            ).column(PLACE)
+        if len(kept) == rows.num_rows:
+            return rows
+        return rows.filter(pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks()))
+
     def forget_stored(self) -> None:
-        """A newer snapshot has other rows."""
+        """Forget the stored rows, because a newer snapshot has others."""
         self._readers.clear()
         for name in [n for n in self._present if not n.startswith("i")]:
             self.run(f"DROP TABLE {name}")
             self._present.remove(name)
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Column by column, whatever they are called."""
-        # Under another name: rows may be added while others are shown.
+        """Insert rows by the order of their columns; the names do not matter."""
+        # Under its own name, because other rows may be shown at the same time.
         with _Shown(self._connection, rows, "added") as added:
             self.run(f"INSERT INTO {name} SELECT * FROM {added}")
 
     def shown(self, rows: Any) -> _Shown:
-        """Arrow rows as a table that queries can name."""
+        """Arrow rows as a table that queries can name, within a `with`."""
         return _Shown(self._connection, rows)
 
     def run(self, sql: str) -> None:
@@ -167,7 +181,7 @@ class KeyIndex:
         return int(self.rows(sql)[0][0] or 0)
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """A large answer, a batch at a time; run nothing else until it is read."""
+        """A large answer, a batch at a time. Run no other query until it is read."""
         reader: pa.RecordBatchReader = self._connection.sql(sql).to_arrow_reader(_ROWS_PER_BATCH)
         yield from reader
 
@@ -202,14 +216,14 @@ class _Shown:
 
 
 def _narrow(entity: EntityType) -> pa.Schema:
-    """The checked columns and the place, all nullable: an id that was made here counts as none."""
+    """The checked columns and the place; nullable, because ids that the load made are NULL here."""
     schema = table_schema(entity)
     checked = [schema.field(name).with_nullable(True) for name in checked_columns(entity)]
     return pa.schema([*checked, pa.field(PLACE, pa.int64())])
 
 
 def _spelling(names: Sequence[str]) -> dict[str, str]:
-    """Names for SQL: properties may be words of DuckDB's, which takes `name` and `Name` for one."""
+    """Names for SQL: properties may be keywords, and DuckDB does not distinguish upper case."""
     system = (ID, SOURCE, TARGET)
     return {name: name if name in system else f"p{n}" for n, name in enumerate(names)}
 

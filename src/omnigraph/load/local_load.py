@@ -1,28 +1,49 @@
-"""A load on this machine: prepare, then land in one commit through the one write path."""
+"""A load by this process: prepare all rows on local disk, then check and write them in one commit.
+
+Rows are prepared before the transaction begins, because that needs only the schema. A transaction
+that has to build its changes again does not parse again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, Recheck, commit_load
+from omnigraph.integrity.violations import Report
+from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import BlobBases
-from omnigraph.load.prepared import PreparedInput, prepare, prepared_input
-from omnigraph.load.progress import Watch
-from omnigraph.load.sources import ReadOptions, find_sources, refuse_unused_columns
+from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
+from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of, prepare_block
+from omnigraph.load.prepared import PreparedFile, PreparedInput, prepared_input
+from omnigraph.load.sources import (
+    Progress,
+    ReadOptions,
+    Source,
+    find_sources,
+    read_source,
+    reading_progress,
+    refuse_unused_columns,
+)
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import LoadSettings
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import LOCAL
+
+_MOST_VIOLATIONS = 10_000
+"""After so many violations the rest of a source is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalLoader:
-    """The parts of an open graph that a load uses."""
+    """The parts of an open graph that a load by this process uses."""
 
     reader: ManifestReader
     commits: CommitGraph
@@ -31,12 +52,7 @@ class LocalLoader:
     settings: LoadSettings
     small_input: int = SMALL_INPUT
 
-    def load(
-        self,
-        data: Any,
-        options: LoadOptions,
-        watch: Watch,
-    ) -> LoadReceipt:
+    def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
@@ -44,18 +60,55 @@ class LocalLoader:
         catalog = self.reader.snapshot(ref, state).catalog
         with prepared_input(catalog, self.settings) as prepared:
             reading = ReadOptions(options.columns, BlobBases(self.settings.blob_bases))
-            prepare(prepared, sources, reading, self.provider, watch(sources))
+            watch = progress or reading_progress(sources)
+            _prepare(prepared, sources, reading, self.provider, watch)
             failpoints.hit("load.after_prepare")
-            return self._land(prepared, options)
+            build = LoadBuild(prepared, self.reader, self.commits, options.mode, self.small_input)
+            return commit_load(
+                self.transaction, prepared, options, build.claims(), build.build, LOCAL
+            )
 
-    def _land(self, prepared: PreparedInput, options: LoadOptions) -> LoadReceipt:
-        landing = LoadBuild(
-            prepared,
-            self.reader.store,
-            options.mode,
-            Recheck(self.reader, self.commits),
-            self.small_input,
-        )
-        return commit_load(
-            self.transaction, prepared, options, landing.claims(), landing.build, LOCAL
-        )
+
+def _prepare(
+    prepared: PreparedInput,
+    sources: Sequence[Source],
+    options: ReadOptions,
+    provider: EmbeddingProvider,
+    progress: Progress,
+) -> None:
+    """Fill `prepared`, or raise `ValidationFailed` with the places of the first broken rows."""
+    report = Report(files=prepared.files)
+    files: dict[TableKey, PreparedFile] = {}
+    for source in sources:
+        prepared.files.append(source.name)
+        for block in _read_ahead(read_source(source, prepared.catalog, options)):
+            for rows in prepare_block(block, report, provider):
+                _keep(prepared, files, rows)
+            progress(block.bytes_read, sum(len(rows.lines) for rows in block.rows))
+            if report.total > _MOST_VIOLATIONS:
+                break
+    for file in files.values():
+        file.close()
+    report.raise_if_any()
+
+
+def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: PreparedRows) -> None:
+    """Append rows of the newest source to the file of their type."""
+    key = rows.entity.table_key
+    if key not in files:
+        path = prepared.folder / f"{key.kind.value}-{len(files)}.arrow"
+        prepared.tables[key] = files[key] = PreparedFile(rows.entity, path)
+    file = files[key]
+    places = place_of(len(prepared.files) - 1, 0) + rows.lines
+    placed = rows.table.append_column(file.schema.field(PLACE), pa.array(places))
+    file.append(placed)
+    prepared.add_to_index(rows.entity, placed, rows.has_id)
+
+
+def _read_ahead(blocks: Blocks) -> Iterator[ParsedBlock]:
+    """The same blocks; a thread parses the next one while the caller checks this one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
+        waiting = pool.submit(next, blocks, None)
+        while (block := waiting.result()) is not None:
+            waiting = pool.submit(next, blocks, None)
+            yield block

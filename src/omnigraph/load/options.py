@@ -1,4 +1,4 @@
-"""What a caller asks a load for, and what it gets back."""
+"""The options of a load, and its receipt."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from omnigraph.values.identifiers import EntityKind, TableKey
 
 
 class LoadMode(StrEnum):
-    """What the input means for what is stored."""
+    """How the input changes the stored entities."""
 
     APPEND = "append"
     """Every entity is new; an id that exists is a `KeyConflict`."""
     MERGE = "merge"
-    """Insert or replace by id; of several lines with one id the last wins."""
+    """Insert or replace by id. Of several lines with one id, the last wins."""
     OVERWRITE = "overwrite"
     """The types that occur in the input hold exactly the input afterwards."""
 
@@ -34,7 +34,7 @@ class LoadMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions(CommitTerms):
-    """What the input means, and how it lands."""
+    """How to read the input, and how to commit it."""
 
     _: KW_ONLY
     mode: LoadMode = LoadMode.APPEND
@@ -42,7 +42,7 @@ class LoadOptions(CommitTerms):
     columns: Mapping[str, str] | None = None
     """CSV and Parquet: name in the file -> property."""
     stream_batch: StreamBatch | None = None
-    """Which batch of which stream this is: again, it changes nothing."""
+    """The batch of a stream. A batch that was committed before changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

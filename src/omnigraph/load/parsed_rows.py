@@ -1,4 +1,9 @@
-"""What every parser yields: rows of one type with their places, and what it could not read."""
+"""The first stage of a load: what every parser yields, and the slow reader that defines its result.
+
+`json_lines`, `csv_files` and `arrow_columns` read whole blocks with Arrow, because that is fast.
+Values that Arrow may read differently are read by the functions here, in plain Python and one line
+or cell at a time. Fast and slow reading give equal rows; property tests compare them.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +27,16 @@ from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
 
 Lines = npt.NDArray[np.int64]
+Row = dict[str, Any]
+
+_NODE_KEYS = frozenset({"type", "data"})
+_EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
+_TEXT = ScalarType(ScalarKind.STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class ParseProblem:
-    """A line that says something no row can hold."""
+    """Why a line cannot become a row."""
 
     rule: str
     line: int
@@ -44,48 +54,32 @@ class ParsedRows:
     lines: Lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedBlock:
-    """One block of one file. Rows of one type may come in several parts, in any order."""
+    """One block of one file. Rows of one type may come in several parts, in any order.
+
+    Problems are in the order of their lines.
+    """
 
     file: str
-    rows: tuple[ParsedRows, ...] = ()
-    problems: tuple[ParseProblem, ...] = ()
     bytes_read: int = 0
+    rows: list[ParsedRows] = field(default_factory=list)
+    problems: list[ParseProblem] = field(default_factory=list)
 
 
 Blocks = Iterator[ParsedBlock]
 
 
-@dataclass(slots=True)
-class Collected:
-    """Rows and problems of a block while it is parsed."""
-
-    rows: list[ParsedRows] = field(default_factory=list)
-    problems: list[ParseProblem] = field(default_factory=list)
-
-    def parsed(self, file: str, bytes_read: int) -> ParsedBlock:
-        ordered = sorted(self.problems, key=lambda p: p.line)
-        return ParsedBlock(file, tuple(self.rows), tuple(ordered), bytes_read)
-
-
 def raw_schema(entity: EntityType) -> pa.Schema:
-    """The table's columns, all nullable: what is missing is found by the rules, not by Arrow.
+    """The table's columns, all nullable, because rules report missing values and Arrow must not.
 
-    A null `id` means that none was given.
+    A null `id` means that the input gave none.
     """
     return pa.schema([field.with_nullable(True) for field in table_schema(entity)])
 
 
-_NODE_KEYS = frozenset({"type", "data"})
-_EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
-_TEXT = ScalarType(ScalarKind.STRING)
-
-Row = dict[str, Any]
-
-
 class BadLine(Exception):
-    """Why a line is no entity."""
+    """Why a line is not an entity."""
 
     def __init__(
         self,
@@ -105,7 +99,7 @@ class BadLine(Exception):
 
 
 class BlobBases:
-    """Which external addresses a load may copy from; none unless the settings say so."""
+    """The local folders from which a load may copy blobs; none unless the settings name some."""
 
     def __init__(self, bases: tuple[str, ...] = ()) -> None:
         self._bases = [_base(base) for base in bases]
@@ -120,7 +114,7 @@ class BlobBases:
             raise InvalidArgument(f"{describe(text)} cannot be read: {error.strerror}") from error
 
     def _allowed(self, text: str) -> Path | None:
-        """The file it names, if that is below an allowed base once every link is followed."""
+        """The file that `text` names, if it is below an allowed folder after links are followed."""
         try:
             path = _local_path(text).resolve()
         except (ValueError, OSError, RuntimeError):
@@ -151,7 +145,7 @@ def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> tuple[EntityTy
 
 
 def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> Row:
-    """Values by property name; a default stands for what is absent, not for what is null."""
+    """Values by property name. A default replaces an absent property, not a null one."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     kinds[ID] = _TEXT
     row: Row = default_values(entity)
@@ -172,11 +166,11 @@ def rows_to_table(entity: EntityType, rows: list[Row]) -> pa.Table:
 
 
 def value_reader(kind: ValueType, blobs: BlobBases) -> Callable[[Any], Any]:
-    """How one JSON value becomes a value of this type; raises `InvalidArgument`."""
+    """A function from a JSON value to a value of this type; it raises `InvalidArgument`."""
     if isinstance(kind, BlobType):
         return lambda value: blobs.read(coerce(value, _TEXT))
     if isinstance(kind, EnumType):
-        # Which values are allowed is a rule of the type, judged with the others.
+        # `check_rows` judges whether the value is one of the enum, as it judges the other rules.
         return lambda value: _storable_text(coerce(value, _TEXT))
     if kind == _TEXT:
         return lambda value: _storable_text(coerce(value, kind))
@@ -202,7 +196,7 @@ def _storable_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument("half of a surrogate pair is no text") from error
+        raise InvalidArgument("half of a surrogate pair cannot be stored as UTF-8") from error
     return text
 
 
@@ -218,7 +212,7 @@ def _decode(text: bytes) -> Any:
     except RecursionError:
         raise BadLine("syntax", "not JSON: nested too deeply") from None
     except ValueError as error:
-        # An integer of thousands of digits, or what the two hooks refuse.
+        # An integer of thousands of digits, or a value that one of the two hooks refuses.
         raise BadLine("syntax", f"not JSON: {error}"[:200]) from error
 
 
@@ -232,7 +226,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _entity(body: Mapping[str, Any], catalog: Catalog) -> EntityType:
@@ -257,8 +251,8 @@ def _base(text: str) -> Path:
         return _local_path(text).resolve()
     except (ValueError, OSError, RuntimeError) as error:
         raise InvalidArgument(
-            f"blob_bases: {text!r} is no folder of this machine; blobs are copied from local "
-            "folders only, others go into the data as base64:…",
+            f"blob_bases: {text!r} is not a folder of this machine. Blobs are copied from local "
+            "folders only; write other blobs into the data as base64:…",
             setting="blob_bases",
         ) from error
 

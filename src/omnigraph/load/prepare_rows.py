@@ -1,6 +1,16 @@
-"""Rows as given -> rows as stored: ids derived or made, everything else as the table wants it."""
+"""The second stage of a load: parsed rows -> prepared rows. Both engines run this code.
+
+A prepared row has its id and its vectors, and it keeps every rule that the row alone can break.
+Rules about several rows, and rows that are stored already, are checked later by `commit_load`.
+
+Spark workers import this module for every task, so it must not import DuckDB or anything that opens
+a graph.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -8,11 +18,16 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType, NodeType
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.violations import Place, Places, Report, Violation
+from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows, ParseProblem
 from omnigraph.values.entity_ids import new_ulids
-from omnigraph.writes.derived import derived_ids
+from omnigraph.writes.derived import derived_ids, fill_embeddings
+from omnigraph.writes.row_compare import Mask
 
 PLACE = "__place"
-"""Where a row came from, as one number that grows with file and line."""
+"""The column that says where a row came from: one number that grows with file and line."""
 
 _FILE_SHIFT = 40
 
@@ -25,10 +40,42 @@ def file_and_line(place: int) -> tuple[int, int]:
     return place >> _FILE_SHIFT, place & ((1 << _FILE_SHIFT) - 1)
 
 
-def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
-    """Every row gets its id: the one given, else the spelling of its key, else a fresh one.
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """Rows of one type under the schema of their table, and the line of each row."""
 
-    A row whose key is incomplete gets an empty one: the rule about the missing member speaks.
+    entity: EntityType
+    table: pa.Table
+    lines: Lines
+    has_id: Mask | None
+    """Rows that came with an id or a key; None when all did. This load made the other ids."""
+
+
+def prepare_block(
+    block: ParsedBlock, report: Report, provider: EmbeddingProvider
+) -> Iterator[PreparedRows]:
+    """The rows of a block, while `report` is empty.
+
+    After the first broken rule rows are still checked, so that the report names more of them, but
+    none is yielded, because the load will write nothing.
+    """
+    for problem in block.problems:
+        report.add(problem.rule, 1, [_violation(problem, block.file)])
+    for rows in block.rows:
+        entity = rows.entity
+        table = _with_ids(entity, rows.table)
+        if report.total == 0:  # vectors cost time or money, and a failed load does not need them
+            table = fill_embeddings(entity, table, provider)
+        check_rows(entity, table, report, _places(block.file, rows.lines))
+        if report.total == 0:
+            stored = pa.table(table.columns, schema=table_schema(entity))
+            yield PreparedRows(entity, stored, rows.lines, _has_id(rows))
+
+
+def _with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
+    """Every row with its id: the given one, else one derived from its key, else a new one.
+
+    A row with an incomplete key gets an empty id. `check_rows` reports the missing member.
     """
     given = table.column(ID)
     if isinstance(entity, NodeType) and entity.key:
@@ -36,21 +83,32 @@ def with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
         derived = pc.fill_null(derived, "") if derived.null_count else derived
         ids = derived if given.null_count == len(given) else pc.coalesce(given, derived)
     elif given.null_count:
-        ids = _fill(given)
+        ids = _with_new_ids(given)
     else:
         return table
     return table.set_column(0, table.schema.field(0), ids)
 
 
-def as_stored(entity: EntityType, table: pa.Table) -> pa.Table:
-    """The same rows under the table's own schema; call it when no rule is broken."""
-    return pa.table(table.columns, schema=table_schema(entity))
-
-
-def _fill(given: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _with_new_ids(given: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     fresh = new_ulids(given.null_count)
     if given.null_count == len(given):
         return fresh
     missing = given.is_null().to_numpy()
-    place = np.cumsum(missing) - 1
-    return pc.coalesce(given, fresh.take(pa.array(np.maximum(place, 0))))
+    position = np.cumsum(missing) - 1
+    return pc.coalesce(given, fresh.take(pa.array(np.maximum(position, 0))))
+
+
+def _has_id(rows: ParsedRows) -> Mask | None:
+    given = rows.table.column(ID)
+    keyed = isinstance(rows.entity, NodeType) and bool(rows.entity.key)
+    return None if keyed or given.null_count == 0 else np.asarray(given.is_valid().to_numpy())
+
+
+def _places(file: str, lines: Lines) -> Places:
+    return lambda row: Place(file, int(lines[row]))
+
+
+def _violation(problem: ParseProblem, file: str) -> Violation:
+    table = problem.entity.table_key if problem.entity is not None else None
+    place = Place(file, problem.line)
+    return Violation(problem.rule, table, None, problem.property, problem.message, place)

@@ -1,11 +1,11 @@
-"""What a caller hands to a load -> a list of sources, each of one format."""
+"""The data that a caller gives to a load -> sources, each of one format -> parsed blocks."""
 
 from __future__ import annotations
 
 import glob
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from omnigraph.load.input_files import (
 )
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
+from omnigraph.progress import tell
 
 _FORMATS = {
     ".ndjson": "ndjson",
@@ -41,10 +42,13 @@ _ROWS_PER_BATCH = 64 * 1024
 _MEMORY = "<table>"
 _STREAM = "<stream>"
 
+Progress = Callable[[int, int], None]
+"""(bytes read, rows read) since the last call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, or one table in memory; NDJSON says itself which types it holds."""
+    """One file, stream or table. `type_name` is None for NDJSON, whose lines name their types."""
 
     format: str
     name: str
@@ -62,10 +66,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How sources are to be read."""
+    """How to read sources."""
 
     columns: Mapping[str, str] | None = None
-    """CSV header -> property."""
+    """Name in the file -> property."""
     blobs: BlobBases = field(default_factory=BlobBases)
 
 
@@ -78,7 +82,7 @@ def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
     table = _as_arrow(data)
     if table is not None:
         if type_name is None:
-            raise InvalidArgument("a table needs type=: which type do its rows have?")
+            raise InvalidArgument("a table needs type=, the type of its rows")
         return [Source("arrow", _MEMORY, type_name, table=table)]
     if isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
         found = [source for item in data for source in find_sources(item, type_name)]
@@ -91,7 +95,7 @@ def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
 
 
 def refuse_unused_columns(sources: Iterable[Source], columns: Mapping[str, str] | None) -> None:
-    """A mapping is for all files at once: each name must occur in some of them."""
+    """Refuse a name in `columns` that no source has; one mapping serves all sources."""
     if not columns:
         return
     present = {name for source in sources for name in _names(source)}
@@ -101,7 +105,7 @@ def refuse_unused_columns(sources: Iterable[Source], columns: Mapping[str, str] 
 
 
 def _names(source: Source) -> list[str]:
-    """The columns of a source as it spells them; NDJSON has none."""
+    """The columns of a source under their own names; NDJSON has none."""
     if source.format == "csv":
         assert source.path is not None
         return csv_header(source.path)
@@ -130,6 +134,22 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
         first += table.num_rows
 
 
+def reading_progress(sources: Iterable[Source]) -> Progress:
+    """Tells `omnigraph.progress` how much of the sources is read."""
+    total = sum(source.size for source in sources) or None
+    seen_bytes = seen_rows = 0
+
+    def watch(bytes_read: int, rows: int) -> None:
+        nonlocal seen_bytes, seen_rows
+        seen_bytes += bytes_read
+        seen_rows += rows
+        # Spark reports the number of rows only after it has read them all.
+        rows_read = f" {seen_rows:,} rows" if seen_rows else ""
+        tell(f"reading{rows_read}", seen_bytes, total, "MB")
+
+    return watch
+
+
 def _line_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
     if source.stream is not None:
         return stream_blocks(source.stream, source.name)
@@ -140,13 +160,13 @@ def _line_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
 def fit_source_table(
     source: Source, entity: EntityType, table: pa.Table, first_row: int, options: ReadOptions
 ) -> ParsedBlock:
-    """Some rows of a Parquet file or table, the first of which is number `first_row`."""
+    """Some rows of a Parquet file or table; the first has the number `first_row`."""
     renamed = _renamed(table, options.columns)
     return fit_table(entity, renamed, first_row, source.name, options.blobs)
 
 
 def entity_of(source: Source, catalog: Catalog) -> EntityType:
-    """The type that all rows of a source have; only NDJSON has none."""
+    """The type of all rows of a source that is not NDJSON."""
     assert source.type_name is not None
     try:
         return catalog.resolve(source.type_name)
@@ -236,7 +256,7 @@ def _file(path: DataFile, type_name: str | None) -> Source:
         if isinstance(path, Path) and not path.exists():
             raise NotFound(f"{path}: no such file", file=str(path))
         raise InvalidArgument(
-            f"{path}: unknown kind of file; there is .ndjson .jsonl .json .csv (also .gz) .parquet",
+            f"{path}: unknown kind of file; use .ndjson .jsonl .json .csv (also .gz) or .parquet",
             file=str(path),
         )
     if kind == "ndjson":

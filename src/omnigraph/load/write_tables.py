@@ -1,4 +1,8 @@
-"""Prepared rows -> fragments of their tables, with the list of ids that come, change and go."""
+"""Prepared rows -> fragments of their tables, and lists of the ids that are new, changed and gone.
+
+An input row that equals the stored row of its id is not written. A small input is looked up by id;
+a large one is compared in passes over the stored table, with the input mapped from local disk.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +28,167 @@ from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import AdoptRows
 from omnigraph.writes.row_compare import Mask, differing_rows
 
+_LOOKED_UP_ROWS = 2000
+"""So many rows are looked up by the index of the table; more are compared in a pass over it."""
+_COMPARED_ROWS = 4 * 1024 * 1024
+"""Input rows that one pass over the table compares; their ids are in memory."""
+
 _BATCH_BYTES = 256 * 1024 * 1024
 _SMALLEST_BATCH = 8 * 1024
 _LARGEST_BATCH = 1024 * 1024
-"""Rows; the ids of the input are hashed once for every batch, so few and large ones are best."""
+"""Stored rows. Batches are large, because every batch hashes the ids of the input once."""
+
+
+class LoadTableWriter:
+    """Writes for one snapshot. Types in `repeated` have several rows of an id: the last counts."""
+
+    def __init__(
+        self,
+        prepared: PreparedInput,
+        store: Store,
+        snapshot: Snapshot,
+        repeated: frozenset[TableKey],
+    ) -> None:
+        self._repeated = repeated
+        self._prepared = prepared
+        self._index = prepared.index
+        self._store = store
+        self._snapshot = snapshot
+
+    def append(self, table: PreparedTable) -> AdoptRows:
+        """Write all rows; the checks proved that they are new."""
+        pin, dataset, changes = self._begin(table.entity.table_key)
+        fragments: tuple[str, ...] = ()
+        for chunk in table.chunks():
+            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
+            changes.add(Op.INSERT, chunk.column(ID))
+        return adopt(pin, fragments, changes.finish())
+
+    def merge(self, table: PreparedTable) -> AdoptRows:
+        """Write rows that are new or differ from the stored row; of rows with one id, the last."""
+        pin, dataset, changes = self._begin(table.entity.table_key)
+        fragments = self._changed(table, pin, dataset, changes)
+        return adopt(pin, fragments, changes.finish())
+
+    def replace(self, table: PreparedTable) -> AdoptRows:
+        """Make the rows the whole content of the table; rows that are stored already stay in place.
+
+        So the history shows only real changes, and the indexes of the table stay valid.
+        """
+        key = table.entity.table_key
+        pin, dataset, changes = self._begin(key)
+        fragments = self._changed(table, pin, dataset, changes)
+        self._add_gone(key, changes)
+        return adopt(pin, fragments, changes.finish())
+
+    def remove_gone(self, key: TableKey) -> AdoptRows:
+        """Delete the edges that a cascade removes."""
+        pin, _, changes = self._begin(key)
+        for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
+            changes.add(Op.DELETE, batch.column(0))
+        return adopt(pin, (), changes.finish())
+
+    def _changed(
+        self, table: PreparedTable, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
+        """Write the rows that are new or differ, and list them."""
+        key = table.entity.table_key
+        compared = pin.row_count > 0 and key in self._prepared.given_ids
+        if compared and isinstance(table, PreparedFile) and table.rows > _LOOKED_UP_ROWS:
+            return self._compared(table, dataset, changes)
+        fragments: tuple[str, ...] = ()
+        for chunk in table.chunks():
+            rows = self._latest(key, chunk).drop_columns([PLACE])
+            if compared:
+                rows = differing(dataset, rows, changes)
+            else:
+                changes.add(Op.INSERT, rows.column(ID))
+            fragments += write_to(dataset, rows)
+        return fragments
+
+    def _compared(
+        self, file: PreparedFile, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
+        fragments: tuple[str, ...] = ()
+        columns = [name for name in file.schema.names if name != PLACE]
+        for rows in file.mapped(_COMPARED_ROWS):
+            ids = self._latest_ids(file.entity.table_key, rows)
+            found = _compare_with_stored(dataset, rows, ids, columns)
+            wanted = {
+                Op.INSERT: ids.is_valid().to_numpy(zero_copy_only=False) & ~found.exists,
+                Op.UPDATE: found.differs,
+            }
+            start = 0
+            for chunk in in_chunks(rows.select(columns).to_batches()):
+                here = slice(start, start := start + chunk.num_rows)
+                parts = {op: chunk.filter(pa.array(mask[here])) for op, mask in wanted.items()}
+                for op, part in parts.items():
+                    changes.add(op, part.column(ID))
+                fragments += write_to(dataset, pa.concat_tables(parts.values()))
+        return fragments
+
+    def _latest_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
+        """The ids; NULL for rows that a later row replaces."""
+        ids = rows.column(ID).combine_chunks()
+        if key not in self._repeated:
+            return ids
+        kept = self._index.without_dropped(key, rows.select([PLACE])).column(PLACE)
+        is_kept = pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks())
+        return pc.if_else(is_kept, ids, None).combine_chunks()
+
+    def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
+        """List the stored rows that the input does not have as deleted."""
+        if self._snapshot.pin(key).row_count == 0:
+            return
+        gone = (
+            f"SELECT s.{ID} FROM {self._index.stored(key)} s "
+            f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
+        )
+        for batch in self._index.batches(gone):
+            changes.add(Op.DELETE, batch.column(0))
+
+    def _begin(self, key: TableKey) -> tuple[TablePin, Dataset, ChangeListWriter]:
+        pin = self._snapshot.pin(key)
+        path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
+        return pin, self._store.open(pin.at), ChangeListWriter(path)
+
+    def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
+        if key not in self._repeated:
+            return chunk
+        return self._index.without_dropped(key, chunk)
+
+
+def differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
+    """The rows that are new or differ from the stored row of their id; they are listed too."""
+    ids = rows.column(ID)
+    stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
+    position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
+    exists = position.is_valid()
+    additions, rewrites = rows.filter(pc.invert(exists)), rows.filter(exists)
+    replaced = stored.take(position.drop_null())
+    rewrites = rewrites.filter(pa.array(differing_rows(replaced, rewrites)))
+    changes.add(Op.INSERT, additions.column(ID))
+    changes.add(Op.UPDATE, rewrites.column(ID))
+    return pa.concat_tables([additions, rewrites])
+
+
+def adopt(pin: TablePin, fragments: tuple[str, ...], changes: ChangeList) -> AdoptRows:
+    return AdoptRows(pin.key, pin.location, pin.branch, fragments, changes)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMatches:
-    """Of every input row: is its id stored, and is what is stored something else?"""
+class _StoredMatches:
+    """For every input row: is a row with its id stored, and does the stored row differ?"""
 
     exists: Mask
     differs: Mask
 
 
-def compare_with_stored(
+def _compare_with_stored(
     dataset: Dataset, rows: pa.Table, ids: pa.Array, columns: Sequence[str]
-) -> StoredMatches:
-    """`ids` are those of `rows`, distinct, NULL for rows that are to be passed over."""
-    found = StoredMatches(np.zeros(len(ids), bool), np.zeros(len(ids), bool))
+) -> _StoredMatches:
+    """One pass over the table. `ids` are the ids of `rows`, distinct, and NULL for rows to skip."""
+    found = _StoredMatches(np.zeros(len(ids), bool), np.zeros(len(ids), bool))
     given = _RowsByPosition(rows.select(list(columns)))
     size = rows.nbytes // max(rows.num_rows, 1) + 1
     batch_rows = min(max(_BATCH_BYTES // size, _SMALLEST_BATCH), _LARGEST_BATCH)
@@ -61,7 +207,7 @@ def compare_with_stored(
 
 
 class _RowsByPosition:
-    """Rows of many batches by position; Arrow would put the batches together each time."""
+    """Takes rows of many batches by position; Arrow itself would join the batches each time."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._batches = rows.to_batches()
@@ -76,150 +222,3 @@ class _RowsByPosition:
             if cuts[n] < cuts[n + 1]
         ]
         return pa.Table.from_batches(parts, self._schema)
-
-
-_COMPARED_ROWS = 4 * 1024 * 1024
-"""Of these the ids are in memory: one pass over the table for so many rows of the input."""
-_LOOKED_UP_ROWS = 2000
-"""So few are found by the index of the table."""
-
-
-class LoadTableWriter:
-    """Writes for the pins of one snapshot; of types in `repeated` the index knows the last rows."""
-
-    def __init__(
-        self,
-        prepared: PreparedInput,
-        store: Store,
-        snapshot: Snapshot,
-        repeated: frozenset[TableKey],
-    ) -> None:
-        self._repeated = repeated
-        self._prepared = prepared
-        self._index = prepared.index
-        self._store = store
-        self._snapshot = snapshot
-
-    def append(self, spool: PreparedTable) -> AdoptRows:
-        """Every row is new: checked before."""
-        pin, dataset, changes = self._begin(spool.entity.table_key)
-        fragments: tuple[str, ...] = ()
-        for chunk in spool.chunks():
-            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
-            changes.add(Op.INSERT, chunk.column(ID))
-        return adopt(pin, fragments, changes.finish())
-
-    def merge(self, spool: PreparedTable) -> AdoptRows:
-        """Only rows that are new or differ from what is stored; of several the last."""
-        pin, dataset, changes = self._begin(spool.entity.table_key)
-        fragments = self._changed(spool, pin, dataset, changes)
-        return adopt(pin, fragments, changes.finish())
-
-    def replace(self, spool: PreparedTable) -> AdoptRows:
-        """The rows are the whole table afterwards; those that are stored already stay in place.
-
-        So the history tells what really changed, and the indexes of the table live on.
-        """
-        key = spool.entity.table_key
-        pin, dataset, changes = self._begin(key)
-        fragments = self._changed(spool, pin, dataset, changes)
-        self._add_gone(key, changes)
-        return adopt(pin, fragments, changes.finish())
-
-    def remove_gone(self, key: TableKey) -> AdoptRows:
-        """Edges that a cascade removes."""
-        pin, _, changes = self._begin(key)
-        for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
-            changes.add(Op.DELETE, batch.column(0))
-        return adopt(pin, (), changes.finish())
-
-    def _changed(
-        self, spool: PreparedTable, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
-    ) -> tuple[str, ...]:
-        """Write the rows that are new or differ, and list them."""
-        key = spool.entity.table_key
-        compared = pin.row_count > 0 and key in self._prepared.given_ids
-        if compared and isinstance(spool, PreparedFile) and spool.rows > _LOOKED_UP_ROWS:
-            return self._compared(spool, dataset, changes)
-        fragments: tuple[str, ...] = ()
-        for chunk in spool.chunks():
-            rows = self._latest(key, chunk).drop_columns([PLACE])
-            if compared:
-                rows = differing(dataset, rows, changes)
-            else:
-                changes.add(Op.INSERT, rows.column(ID))
-            fragments += write_to(dataset, rows)
-        return fragments
-
-    def _compared(
-        self, spool: PreparedFile, dataset: Dataset, changes: ChangeListWriter
-    ) -> tuple[str, ...]:
-        fragments: tuple[str, ...] = ()
-        columns = [name for name in spool.schema.names if name != PLACE]
-        for rows in spool.mapped(_COMPARED_ROWS):
-            ids = self._latest_ids(spool.entity.table_key, rows)
-            found = compare_with_stored(dataset, rows, ids, columns)
-            wanted = {
-                Op.INSERT: ids.is_valid().to_numpy(zero_copy_only=False) & ~found.exists,
-                Op.UPDATE: found.differs,
-            }
-            start = 0
-            for chunk in in_chunks(rows.select(columns).to_batches()):
-                here = slice(start, start := start + chunk.num_rows)
-                parts = {op: chunk.filter(pa.array(mask[here])) for op, mask in wanted.items()}
-                for op, part in parts.items():
-                    changes.add(op, part.column(ID))
-                fragments += write_to(dataset, pa.concat_tables(parts.values()))
-        return fragments
-
-    def _latest_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
-        """The ids; NULL for rows that gave way to later ones."""
-        ids = rows.column(ID).combine_chunks()
-        if key not in self._repeated:
-            return ids
-        kept = self._latest(key, rows.select([PLACE])).column(PLACE).combine_chunks()
-        return pc.if_else(pc.is_in(rows.column(PLACE), value_set=kept), ids, None).combine_chunks()
-
-    def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
-        """Stored rows that the input does not have."""
-        if self._snapshot.pin(key).row_count == 0:
-            return
-        gone = (
-            f"SELECT s.{ID} FROM {self._index.stored(key)} s "
-            f"ANTI JOIN {self._index.input(key)} i ON s.{ID} = i.{ID}"
-        )
-        for batch in self._index.batches(gone):
-            changes.add(Op.DELETE, batch.column(0))
-
-    def _begin(self, key: TableKey) -> tuple[TablePin, Dataset, ChangeListWriter]:
-        pin = self._snapshot.pin(key)
-        path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
-        return pin, self._store.open(pin.at), ChangeListWriter(path)
-
-    def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
-        if key not in self._repeated:
-            return chunk
-        with self._index.shown(chunk.select([PLACE])) as shown:
-            kept = self._index.table(
-                f"SELECT {PLACE} FROM {shown} SEMI JOIN {self._index.input(key)} i USING ({PLACE})"
-            ).column(PLACE)
-        if len(kept) == chunk.num_rows:
-            return chunk
-        return chunk.filter(pc.is_in(chunk.column(PLACE), value_set=kept.combine_chunks()))
-
-
-def differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
-    ids = rows.column(ID)
-    stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
-    position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
-    exists = position.is_valid()
-    additions, rewrites = rows.filter(pc.invert(exists)), rows.filter(exists)
-    replaced = stored.take(position.drop_null())
-    rewrites = rewrites.filter(pa.array(differing_rows(replaced, rewrites)))
-    changes.add(Op.INSERT, additions.column(ID))
-    changes.add(Op.UPDATE, rewrites.column(ID))
-    return pa.concat_tables([additions, rewrites])
-
-
-def adopt(pin: TablePin, fragments: tuple[str, ...], changes: ChangeList) -> AdoptRows:
-    return AdoptRows(pin.key, pin.location, pin.branch, fragments, changes)

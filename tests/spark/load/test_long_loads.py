@@ -78,10 +78,10 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
     graph = init(tmp_path / "g", "node P { name: String @key } edge K: P -> P", settings=SETTINGS)
     graph.apply({"P": {"insert": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}})
     checks, jobs = [], []
-    landing_check, run_workers = spark_load.LoadBuild._check, spark_load._LoadJob._run_workers
+    load_check, run_workers = spark_load.LoadBuild._check, spark_load._LoadJob._run_workers
 
-    def check(landing: Any, snapshot: Any) -> None:
-        landing_check(landing, snapshot)
+    def check(load: Any, snapshot: Any) -> None:
+        load_check(load, snapshot)
         checks.append(1)
         if len(checks) == 1:
             graph.apply({"P": {"insert": [{"name": "other"}], "delete": ["c"]}})
@@ -100,7 +100,7 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
     checks.clear()
     data.write_text('{"edge":"K","from":"a","to":"b"}\n')
     monkeypatch.setattr(
-        spark_load.LoadBuild, "_check", lambda landing, at: _and_delete(landing, at, graph, checks)
+        spark_load.LoadBuild, "_check", lambda load, at: _and_delete(load, at, graph, checks)
     )
     with pytest.raises(Exception, match="there is no P 'b'"):
         graph.load(data, engine="spark")
@@ -112,9 +112,9 @@ def test_a_commit_between_the_checks_and_the_publish_writes_nothing_again(
 CHECK = spark_load.LoadBuild._check
 
 
-def _and_delete(landing: Any, snapshot: Any, graph: Any, checks: list[int]) -> None:
+def _and_delete(load: Any, snapshot: Any, graph: Any, checks: list[int]) -> None:
     """The endpoint goes away right after it was looked at."""
-    CHECK(landing, snapshot)
+    CHECK(load, snapshot)
     checks.append(1)
     if len(checks) == 1:
         graph.apply({"P": {"delete": ["b"]}})

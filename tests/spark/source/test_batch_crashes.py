@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.spark.load.load_tasks import TaskResult, read_batches, run_task
+from omnigraph.spark.load.load_tasks import run_batches
 from omnigraph.spark.source.source_options import SaveRequest
 from omnigraph.spark.source.table_writer import begin_write, commit_write
 from omnigraph_testing.invariants import assert_at_rest
@@ -39,11 +39,10 @@ POINTS = (
 def written(graph: Graph, batch: int, *names: str) -> tuple[object, ...]:
     """What `commit_write` is called with when executors have written these rows."""
     request = SaveRequest(graph.uri, "Person", "main", "append", None, None)
-    handoff = begin_write(request)
-    result, plan = TaskResult(0), handoff.plan
+    begun = begin_write(request)
     rows = [pa.record_batch({"name": list(names)})]
-    blocks = read_batches(handoff.source, rows, plan.catalog, plan.options, result)
-    return request, handoff, [run_task(plan, blocks, result)], StreamBatch("query", batch)
+    result = run_batches(begun.plan, begun.source, rows, 0)
+    return request, begun, [result], StreamBatch("query", batch)
 
 
 def child(

@@ -56,8 +56,8 @@ def test_a_save_whose_files_are_gone_says_so_and_can_be_repeated(people: Graph) 
 def test_a_long_save_waits_for_the_cleanup_that_has_its_files_on_the_list(
     people: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, handoff, results, batch = written(people, 0, "a", "b")
-    save = (request, replace(handoff, begun_at=0), results, batch)  # type: ignore[type-var]
+    request, begun, results, batch = written(people, 0, "a", "b")
+    save = (request, replace(begun, begun_at=0), results, batch)  # type: ignore[type-var]
     found, go_on = threading.Event(), threading.Event()
     remove = Cleanup._remove
 

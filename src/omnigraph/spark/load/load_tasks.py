@@ -1,7 +1,10 @@
-"""What one Spark task of a load does: parse a piece of input, check it, write its rows.
+"""What the workers of a Spark load run: parse a piece of the input, prepare its rows, write them.
 
-A task holds nothing but its plan and its piece, so it can run anywhere and again: only what the
-winning attempt returns is adopted, files of the others are never named by anything.
+A task needs only its plan and its piece, so Spark can run it anywhere and repeat it. The driver
+adopts the files of the attempt whose `TaskResult` it receives. Files of other attempts are
+referenced by nothing, and cleanup removes them.
+
+Workers import this module for every task, so it imports nothing that opens a graph.
 """
 
 from __future__ import annotations
@@ -13,26 +16,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph import failpoints
-from omnigraph.catalog.model import ID, Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.embed.choose import choose_provider
-from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import OmnigraphError
-from omnigraph.integrity.row_checks import check_rows
-from omnigraph.integrity.violations import Place, Places, Report, Violation
+from omnigraph.integrity.violations import Report, Violation
 from omnigraph.lance_store.staging.written_fragments import WriteTarget, write_rows
 from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.load.input_files import file_errors, line_blocks, parquet_input
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.parsed_rows import ParsedBlock, ParsedRows
-from omnigraph.load.prepare_rows import as_stored, with_ids
+from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
+from omnigraph.load.prepare_rows import PreparedRows, prepare_block
 from omnigraph.load.sources import (
     ReadOptions,
     Source,
@@ -43,11 +43,136 @@ from omnigraph.load.sources import (
 from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.derived import fill_embeddings
+from omnigraph.writes.row_compare import Mask
+
+RESULT = "task long, result binary"
 
 _ROWS_PER_BATCH = 64 * 1024
+_ROWS_PER_FRAGMENT = 1024 * 1024
+_BYTES_PER_FRAGMENT = 256 * 1024**2
 _SMALLEST_PIECE = 4 * 1024**2
 _PIECES_PER_SLOT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What every task of a load needs to know. Pickles."""
+
+    catalog: Catalog
+    targets: Mapping[TableKey, WriteTarget]
+    options: ReadOptions
+    embedding: EmbeddingSettings
+    """The graph's own settings if a property wants vectors; workers then need the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunLoad:
+    """The first half of a load in two phases: where tasks write the rows of one frame. Pickles."""
+
+    source: Source
+    plan: LoadPlan
+    key: TableKey
+    home: DatasetVersion
+    begun_at: int
+    """Microseconds: no file of the load is older."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Prepared rows of one type that a worker wrote as fragments, in line order."""
+
+    key: TableKey
+    fragments: tuple[str, ...]
+    rows: int
+    lines: bytes
+    """The line of each row from the beginning of the piece, from `encode_lines`."""
+    given: bytes | None
+    """Which rows came with an id or a key, compressed; None when all did."""
+    before: int = 0
+    """The place before the first line of the piece; the driver sets it."""
+
+    def places(self) -> Lines:
+        return decode_lines(self.lines) + self.before
+
+    def has_id(self) -> Mask | None:
+        """Which rows came with an id or a key; None when all did."""
+        return None if self.given is None else np.frombuffer(zlib.decompress(self.given), np.bool_)
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What a task reports to the driver. Its lines count from the beginning of its piece."""
+
+    task: int
+    lines: int = 0
+    parts: list[WrittenRows] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    error: OmnigraphError | None = None
+    before: int = 0
+    """The place before the first line of the piece; the driver sets it."""
+
+
+def run_tasks(plan: LoadPlan, pieces: tuple[InputPiece, ...]) -> Any:
+    """A function for `mapInArrow` over the numbers of the pieces."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                result = TaskResult(number)
+                _run(plan, _read_piece(pieces[number], plan, result), result)
+                yield _as_batch(result)
+
+    return run
+
+
+def run_frame(plan: LoadPlan, source: Source) -> Any:
+    """A function for `mapInArrow` over the rows of a frame; each partition is a task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = import_module("pyspark").TaskContext.get().partitionId()
+        yield _as_batch(run_batches(plan, source, batches, task))
+
+    return run
+
+
+def run_batches(
+    plan: LoadPlan, source: Source, batches: Iterable[pa.RecordBatch], task: int
+) -> TaskResult:
+    """One task whose input are rows of one type."""
+    result = TaskResult(task)
+    _run(plan, _read_batches(source, batches, plan, result), result)
+    return result
+
+
+def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> None:
+    """Prepare and write all blocks of one task, and fill its result."""
+    report = Report()
+    writers: dict[TableKey, _FragmentWriter] = {}
+    try:
+        provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
+        for block in blocks:
+            for rows in prepare_block(_in_line_order(block), report, provider):
+                key = rows.entity.table_key
+                if key not in writers:
+                    writers[key] = _FragmentWriter(key, plan.targets[key])
+                writers[key].add(rows)
+        if report.total == 0:
+            for writer in writers.values():
+                result.parts += writer.finish()
+            failpoints.hit("pipeline.task_written")
+    except OmnigraphError as error:
+        # Reported instead of raised, because Spark would repeat the task and fail the same way.
+        result.error = error
+    result.violations = report.violations
+    result.counts = report.counts
+
+
+def _as_batch(result: TaskResult) -> pa.RecordBatch:
+    return pa.record_batch({"task": [result.task], "result": [pickle.dumps(result)]})
+
+
+# Pieces of the input.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +184,6 @@ class InputPiece:
     start: int = 0
     end: int | None = None
     row_groups: tuple[int, ...] | None = None
-
-
-class LineCount(Protocol):
-    """Whoever wants to know how many lines a piece had."""
-
-    lines: int
 
 
 def cut(sources: Sequence[Source], task_bytes: int, slots: int = 1) -> tuple[InputPiece, ...]:
@@ -79,8 +198,7 @@ def cut(sources: Sequence[Source], task_bytes: int, slots: int = 1) -> tuple[Inp
 
 def _cut_one(number: int, source: Source, piece_bytes: int) -> list[InputPiece]:
     if source.format == "ndjson" and not source.name.endswith(".gz"):
-        size = source.size
-        starts = range(0, max(size, 1), piece_bytes)
+        starts = range(0, max(source.size, 1), piece_bytes)
         return [InputPiece(number, source, start, start + piece_bytes) for start in starts]
     if source.format == "parquet" and source.path is not None:
         return _row_groups(number, source, piece_bytes)
@@ -103,7 +221,7 @@ def _row_groups(number: int, source: Source, piece_bytes: int) -> list[InputPiec
     try:
         metadata = pq.read_metadata(parquet_input(source.path))
     except (OSError, pa.ArrowInvalid):
-        return [InputPiece(number, source)]  # whoever reads it says what is wrong with it
+        return [InputPiece(number, source)]  # the task that reads the file reports the error
     pieces: list[InputPiece] = []
     group: list[int] = []
     size = 0
@@ -118,56 +236,104 @@ def _row_groups(number: int, source: Source, piece_bytes: int) -> list[InputPiec
     return pieces
 
 
-def read_piece(
-    piece: InputPiece, catalog: Catalog, options: ReadOptions, count: LineCount
-) -> Iterator[ParsedBlock]:
-    """The blocks of a piece; lines are numbered from 1 at its beginning."""
+def _read_piece(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
+    """The blocks of a piece, whose lines are counted in `result`."""
     source = piece.source
     if source.format == "ndjson":
-        yield from _read_lines(piece, catalog, options, count)
-        return
-    if piece.row_groups is not None and source.path is not None:
+        yield from _read_lines(piece, plan, result)
+    elif piece.row_groups is not None and source.path is not None:
         with file_errors(source.path), pq.ParquetFile(parquet_input(source.path)) as file:
             groups = list(piece.row_groups)
             batches = file.iter_batches(_ROWS_PER_BATCH, row_groups=groups, use_threads=False)
-            yield from read_batches(source, batches, catalog, options, count)
-        return
-    if isinstance(source.table, pa.Table):
+            yield from _read_batches(source, batches, plan, result)
+    elif isinstance(source.table, pa.Table):
         batches = source.table.to_batches(_ROWS_PER_BATCH)
-        yield from read_batches(source, batches, catalog, options, count)
-        return
-    yield from read_source(source, catalog, options)
+        yield from _read_batches(source, batches, plan, result)
+    else:
+        yield from read_source(source, plan.catalog, plan.options)
 
 
-def read_batches(
-    source: Source,
-    batches: Iterable[pa.RecordBatch],
-    catalog: Catalog,
-    options: ReadOptions,
-    count: LineCount,
-) -> Iterator[ParsedBlock]:
-    """Rows of one type; they are numbered from 1."""
-    entity = entity_of(source, catalog)
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        yield fit_source_table(source, entity, table, count.lines + 1, options)
-        count.lines += batch.num_rows
-
-
-def _read_lines(
-    piece: InputPiece, catalog: Catalog, options: ReadOptions, count: LineCount
-) -> Iterator[ParsedBlock]:
+def _read_lines(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
     assert piece.source.path is not None
-    parser = JsonLines(catalog, options.blobs)
+    parser = JsonLines(plan.catalog, plan.options.blobs)
     for before, lines in line_blocks(piece.source.path, piece.start, piece.end):
         yield parser.parse(lines, before + 1, piece.source.name)
-        count.lines = before + lines.count(b"\n")
+        result.lines = before + lines.count(b"\n")
 
 
-Lines = npt.NDArray[np.int64]
+def _read_batches(
+    source: Source, batches: Iterable[pa.RecordBatch], plan: LoadPlan, result: TaskResult
+) -> Iterator[ParsedBlock]:
+    entity = entity_of(source, plan.catalog)
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        yield fit_source_table(source, entity, table, result.lines + 1, plan.options)
+        result.lines += batch.num_rows
+
+
+# Rows on their way into fragments.
+
+
+def _in_line_order(block: ParsedBlock) -> ParsedBlock:
+    """The same block with all rows of a type together, in line order: `encode_lines` needs it."""
+    by_type: dict[EntityType, list[ParsedRows]] = {}
+    for rows in block.rows:
+        by_type.setdefault(rows.entity, []).append(rows)
+    return replace(block, rows=[_joined(parts) for parts in by_type.values()])
+
+
+def _joined(parts: list[ParsedRows]) -> ParsedRows:
+    if len(parts) == 1 and (np.diff(parts[0].lines) > 0).all():
+        return parts[0]
+    lines = np.concatenate([part.lines for part in parts])
+    order = np.argsort(lines, kind="stable")
+    table = pa.concat_tables([part.table for part in parts])
+    return ParsedRows(parts[0].entity, table.take(pa.array(order)), lines[order])
+
+
+class _FragmentWriter:
+    """Gathers rows of one type and writes them when they fill a fragment."""
+
+    def __init__(self, key: TableKey, target: WriteTarget) -> None:
+        self._key = key
+        self._target = target
+        self._waiting: list[PreparedRows] = []
+        self._rows = self._bytes = 0
+        self._written: list[WrittenRows] = []
+
+    def add(self, rows: PreparedRows) -> None:
+        self._waiting.append(rows)
+        self._rows += rows.table.num_rows
+        self._bytes += rows.table.nbytes
+        if self._rows >= _ROWS_PER_FRAGMENT or self._bytes >= _BYTES_PER_FRAGMENT:
+            self._write()
+
+    def finish(self) -> list[WrittenRows]:
+        if self._waiting:
+            self._write()
+        return self._written
+
+    def _write(self) -> None:
+        rows = pa.concat_tables([part.table for part in self._waiting])
+        has_id = np.concatenate(
+            [
+                np.ones(len(part.lines), bool) if part.has_id is None else part.has_id
+                for part in self._waiting
+            ]
+        )
+        written = WrittenRows(
+            self._key,
+            write_rows(self._target, rows),
+            rows.num_rows,
+            encode_lines(np.concatenate([part.lines for part in self._waiting])),
+            None if has_id.all() else zlib.compress(has_id.tobytes(), 1),
+        )
+        self._written.append(written)
+        self._waiting, self._rows, self._bytes = [], 0, 0
 
 
 def encode_lines(lines: Lines) -> bytes:
+    """Ascending line numbers as runs, because most rows follow the line of the row before."""
     starts = np.flatnonzero(np.diff(lines, prepend=lines[:1] - 2) != 1)
     lengths = np.diff(np.append(starts, len(lines)))
     gaps = np.diff(lines[starts], prepend=0)
@@ -179,204 +345,3 @@ def decode_lines(data: bytes) -> Lines:
     firsts = np.cumsum(gaps)
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.asarray(np.repeat(firsts, lengths) + within, np.int64)
-
-
-_ROWS_PER_FRAGMENT = 1024 * 1024
-_BYTES_PER_FRAGMENT = 256 * 1024**2
-RESULT = "task long, result binary"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadPlan:
-    """What every task of a load needs to know."""
-
-    catalog: Catalog
-    targets: Mapping[TableKey, WriteTarget]
-    options: ReadOptions
-    embedding: EmbeddingSettings
-    """Of the graph, if some property wants vectors; workers then need the provider's key."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRows:
-    """Some fragments of one table, in row order, and the lines of their rows."""
-
-    key: TableKey
-    fragments: tuple[str, ...]
-    rows: int
-    lines: bytes
-    given: bytes | None
-    """Which rows came with an id or key, compressed; None when all did."""
-
-    def has_id(self) -> npt.NDArray[np.bool_] | None:
-        """Which rows came with an id or key; None when all did."""
-        return None if self.given is None else np.frombuffer(zlib.decompress(self.given), np.bool_)
-
-
-@dataclass(slots=True)
-class TaskResult:
-    """What a task tells the driver; lines count from the beginning of its piece."""
-
-    task: int
-    lines: int = 0
-    bytes_read: int = 0
-    parts: list[WrittenRows] = field(default_factory=list)
-    violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    error: OmnigraphError | None = None
-
-
-def run_tasks(plan: LoadPlan, pieces: tuple[InputPiece, ...]) -> Any:
-    """A function for `mapInArrow` over the numbers of the pieces."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = TaskResult(number)
-                blocks = read_piece(pieces[number], plan.catalog, plan.options, result)
-                yield _as_batch(run_task(plan, blocks, result))
-
-    return run
-
-
-def run_frame(plan: LoadPlan, source: Source) -> Any:
-    """A function for `mapInArrow` over the rows themselves; a partition is a task."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        result = TaskResult(import_module("pyspark").TaskContext.get().partitionId())
-        blocks = read_batches(source, batches, plan.catalog, plan.options, result)
-        yield _as_batch(run_task(plan, blocks, result))
-
-    return run
-
-
-def run_task(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> TaskResult:
-    """Fill `result` from the blocks of one piece."""
-    report = Report()
-    writers: dict[TableKey, _PartWriter] = {}
-    try:
-        provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
-        for block in blocks:
-            _take(plan, block, report, provider, writers)
-            result.bytes_read += block.bytes_read
-        if report.total == 0:
-            for writer in writers.values():
-                result.parts += writer.finish()
-            failpoints.hit("pipeline.task_written")
-    except OmnigraphError as error:
-        # Bad input stays bad: told to the driver instead of tried four times.
-        result.error = error
-    result.violations = report.violations
-    result.counts = report.counts
-    return result
-
-
-def _take(
-    plan: LoadPlan,
-    block: ParsedBlock,
-    report: Report,
-    provider: EmbeddingProvider,
-    writers: dict[TableKey, _PartWriter],
-) -> None:
-    for problem in block.problems:
-        table = problem.entity.table_key if problem.entity is not None else None
-        place = Place(block.file, problem.line)
-        found = Violation(problem.rule, table, None, problem.property, problem.message, place)
-        report.add(problem.rule, 1, [found])
-    for entity, parts in _by_type(block).items():
-        rows = _in_line_order(entity, parts)
-        table = with_ids(entity, rows.table)
-        if report.total == 0:
-            table = fill_embeddings(entity, table, provider)
-        check_rows(entity, table, report, _places(block.file, rows.lines))
-        if report.total == 0:
-            key = entity.table_key
-            if key not in writers:
-                writers[key] = _PartWriter(key, plan.targets[key])
-            writers[key].add(as_stored(entity, table), rows.lines, _given(rows))
-
-
-def _places(file: str, lines: Lines) -> Places:
-    return lambda row: Place(file, int(lines[row]))
-
-
-def _by_type(block: ParsedBlock) -> dict[EntityType, list[ParsedRows]]:
-    found: dict[EntityType, list[ParsedRows]] = {}
-    for rows in block.rows:
-        found.setdefault(rows.entity, []).append(rows)
-    return found
-
-
-def _in_line_order(entity: EntityType, parts: list[ParsedRows]) -> ParsedRows:
-    if len(parts) == 1 and (np.diff(parts[0].lines) > 0).all():
-        return parts[0]
-    lines = np.concatenate([part.lines for part in parts])
-    order = np.argsort(lines, kind="stable")
-    table = pa.concat_tables([part.table for part in parts])
-    return ParsedRows(entity, table.take(pa.array(order)), lines[order])
-
-
-def _given(rows: ParsedRows) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    if not isinstance(rows.entity, EdgeType) and rows.entity.key:
-        return np.ones(len(rows.lines), bool)
-    return np.asarray(rows.table.column(ID).is_valid().to_numpy())
-
-
-class _PartWriter:
-    """Gathers rows of one table and writes them when they fill a fragment."""
-
-    def __init__(self, key: TableKey, target: WriteTarget) -> None:
-        self._key = key
-        self._target = target
-        self._waiting: list[tuple[pa.Table, Lines, Any]] = []
-        self._rows = self._bytes = 0
-        self._parts: list[WrittenRows] = []
-
-    def add(self, table: pa.Table, lines: Lines, given: Any) -> None:
-        self._waiting.append((table, lines, given))
-        self._rows += table.num_rows
-        self._bytes += table.nbytes
-        if self._rows >= _ROWS_PER_FRAGMENT or self._bytes >= _BYTES_PER_FRAGMENT:
-            self._write()
-
-    def finish(self) -> list[WrittenRows]:
-        if self._waiting:
-            self._write()
-        return self._parts
-
-    def _write(self) -> None:
-        tables, lines, given = zip(*self._waiting, strict=True)
-        rows = pa.concat_tables(tables)
-        flags = np.concatenate(given)
-        part = WrittenRows(
-            self._key,
-            write_rows(self._target, rows),
-            rows.num_rows,
-            encode_lines(np.concatenate(lines)),
-            None if flags.all() else zlib.compress(flags.tobytes(), 1),
-        )
-        self._parts.append(part)
-        self._waiting, self._rows, self._bytes = [], 0, 0
-
-
-def shifted(violation: Violation, lines: int) -> Violation:
-    """The same finding, its line counted from the beginning of the file."""
-    place = violation.place
-    if place is None or place.line is None:
-        return violation
-    return replace(violation, place=replace(place, line=place.line + lines))
-
-
-def _as_batch(result: TaskResult) -> pa.RecordBatch:
-    return pa.record_batch({"task": [result.task], "result": [pickle.dumps(result)]})
-
-
-@dataclass(frozen=True, slots=True)
-class BegunLoad:
-    """Where the rows of one frame are written, before the first of them is. Pickles."""
-
-    source: Source
-    plan: LoadPlan
-    homes: Mapping[TableKey, DatasetVersion]
-    begun_at: int
-    """Microseconds: no file of it is older."""

@@ -1,4 +1,9 @@
-"""A load on Spark: workers parse, check and write; the driver joins, judges and commits."""
+"""A load on Spark: workers parse, prepare and write rows; the driver checks and commits them.
+
+The workers run inside the transaction (`_LoadJob._build`), because cleanup keeps the files of a
+transaction that is under way. They run once. If another writer commits first, only the checks are
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,26 @@ from itertools import groupby
 from typing import Any
 
 from omnigraph.catalog.model import Catalog, embedding_of
-from omnigraph.commit.request import Claims
 from omnigraph.commit.transaction import Transaction
-from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
-from omnigraph.integrity.validate import claims
+from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.staging.written_fragments import write_target
-from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, Recheck, commit_load
+from omnigraph.load.commit_load import (
+    SMALL_INPUT,
+    LoadBuild,
+    commit_load,
+    load_claims,
+    refuse_new_schema,
+)
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.parsed_rows import BlobBases
-from omnigraph.load.prepared import PreparedInput, Progress, prepared_input
-from omnigraph.load.progress import Watch
+from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.sources import (
+    Progress,
     ReadOptions,
     Source,
     entity_of,
     find_sources,
+    reading_progress,
     refuse_unused_columns,
 )
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -35,33 +45,17 @@ from omnigraph.spark.engine_choice import holds_spark_frames
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.load.load_tasks import (
     RESULT,
-    InputPiece,
     LoadPlan,
     TaskResult,
     cut,
     run_frame,
     run_tasks,
 )
-from omnigraph.spark.load.written_tables import AdoptingWriter, Placed, in_order, take_written
+from omnigraph.spark.load.written_tables import AdoptingWriter, in_order, take_written
 from omnigraph.spark.session import Session, parallelism, spark_session
-from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
-
-
-@dataclass(frozen=True, slots=True)
-class SparkInput:
-    """What is loaded: sources cut into pieces, or Spark DataFrames, one of each type."""
-
-    sources: tuple[Source, ...]
-    frames: tuple[Any, ...] = ()
-    """With frames: one for each source."""
-
-    def types(self, catalog: Catalog) -> list[TableKey]:
-        """Types that may occur; NDJSON may hold any."""
-        if any(source.type_name is None for source in self.sources):
-            return [entity.table_key for entity in catalog.entity_types()]
-        return sorted({entity_of(source, catalog).table_key for source in self.sources})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +68,7 @@ class SparkLoader:
     settings: Settings
     small_input: int = SMALL_INPUT
 
-    def load(
-        self,
-        data: Any,
-        options: LoadOptions,
-        watch: Watch,
-    ) -> LoadReceipt:
+    def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         given = _input(data, options.type_name)
         if not given.frames:
@@ -92,22 +81,42 @@ class SparkLoader:
         catalog = self.reader.snapshot(ref, state).catalog
         names = [source.name for source in given.sources]
         with prepared_input(catalog, self.settings.load, names) as prepared:
-            progress = watch(given.sources)
-            return _LoadJob(self, session, given, options, prepared, progress).run()
+            watch = progress or reading_progress(given.sources)
+            return _LoadJob(self, session, given, options, prepared, watch).run()
 
-    def landing(self, prepared: PreparedInput, mode: LoadMode) -> LoadBuild:
+    def plan(self, snapshot: Snapshot, keys: Sequence[TableKey], options: LoadOptions) -> LoadPlan:
+        """What workers must know to write rows of these types for this snapshot."""
+        store, settings = self.reader.store, self.settings
+        return LoadPlan(
+            snapshot.catalog,
+            {key: write_target(store, snapshot.pin(key).at) for key in keys},
+            ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
+            settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
+        )
+
+    def build(self, prepared: PreparedInput, mode: LoadMode) -> LoadBuild:
         """For rows that workers wrote."""
         return LoadBuild(
-            prepared,
-            self.reader.store,
-            mode,
-            Recheck(self.reader, self.commits),
-            self.small_input,
-            writer=AdoptingWriter,
+            prepared, self.reader, self.commits, mode, self.small_input, writer=AdoptingWriter
         )
 
 
-def _input(data: Any, type_name: str | None) -> SparkInput:
+@dataclass(frozen=True, slots=True)
+class _SparkInput:
+    """The input of a load: sources that are cut into pieces, or Spark DataFrames, one of a type."""
+
+    sources: tuple[Source, ...]
+    frames: tuple[Any, ...] = ()
+    """If there are any: one for each source."""
+
+    def types(self, catalog: Catalog) -> list[TableKey]:
+        """Types that may occur; NDJSON may hold any."""
+        if any(source.type_name is None for source in self.sources):
+            return [entity.table_key for entity in catalog.entity_types()]
+        return sorted({entity_of(source, catalog).table_key for source in self.sources})
+
+
+def _input(data: Any, type_name: str | None) -> _SparkInput:
     if not holds_spark_frames(data):
         sources = tuple(find_sources(data, type_name))
         for source in sources:
@@ -115,95 +124,81 @@ def _input(data: Any, type_name: str | None) -> SparkInput:
                 raise InvalidArgument(
                     f"{source.name}: workers cannot share a stream; give a file, or engine 'local'"
                 )
-        return SparkInput(sources)
+        return _SparkInput(sources)
     if isinstance(data, Mapping):
         sources = tuple(Source("arrow", f"<{name}>", name) for name in data)
-        return SparkInput(sources, tuple(data.values()))
+        return _SparkInput(sources, tuple(data.values()))
     if type_name is None:
-        raise InvalidArgument("a DataFrame needs type=: which type do its rows have?")
-    return SparkInput((Source("arrow", "<DataFrame>", type_name),), (data,))
+        raise InvalidArgument("a DataFrame needs type=, the type of its rows")
+    return _SparkInput((Source("arrow", "<DataFrame>", type_name),), (data,))
 
 
-def load_plan(
-    loader: SparkLoader, snapshot: Snapshot, keys: Sequence[TableKey], options: LoadOptions
-) -> LoadPlan:
-    """What workers must know to write rows of these types for this snapshot."""
-    store, settings = loader.reader.store, loader.settings
-    return LoadPlan(
-        snapshot.catalog,
-        {key: write_target(store, snapshot.pin(key).at) for key in keys},
-        ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
-        settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
-    )
+def _wants_vectors(catalog: Catalog) -> bool:
+    properties = (p for entity in catalog.entity_types() for p in entity.properties)
+    return any(embedding_of(declared) is not None for declared in properties)
 
 
 @dataclass
 class _LoadJob:
-    """One load on its way: the workers run once, the judgement as often as needed."""
+    """One load: the workers run once, the checks as often as the transaction needs them."""
 
     loader: SparkLoader
     session: Session
-    given: SparkInput
+    given: _SparkInput
     options: LoadOptions
     prepared: PreparedInput
     progress: Progress
-    landing: LoadBuild | None = None
+    load: LoadBuild | None = None
+    """Set when the workers are done."""
 
     def run(self) -> LoadReceipt:
+        # Which types occur is known only after the input is read, so all that may are claimed.
+        types = self.given.types(self.prepared.catalog)
         return commit_load(
             self.loader.transaction,
             self.prepared,
             self.options,
-            self._claims(),
+            load_claims(self.prepared.catalog, types, self.options.mode),
             self._build,
             SPARK,
         )
 
-    def _claims(self) -> Claims:
-        """Which types occur is known only when all is read, so every one that may is claimed."""
-        written = self.given.types(self.prepared.catalog)
-        replaced = written if self.options.mode is LoadMode.OVERWRITE else []
-        nodes = [key for key in replaced if key.kind is EntityKind.NODE]
-        return claims(self.prepared.catalog, written, nodes, replaced)
-
     def _build(self, snapshot: Snapshot) -> ChangeSet:
-        if snapshot.catalog != self.prepared.catalog:
-            raise ExpectedVersionMismatch(
-                "the schema changed while this load was prepared; repeat it", table="schema"
-            )
-        if self.landing is None:
+        refuse_new_schema(self.prepared, snapshot)
+        if self.load is None:
             self._write_rows(snapshot)
-            self.landing = self.loader.landing(self.prepared, self.options.mode)
-        return self.landing.build(snapshot)
+            self.load = self.loader.build(self.prepared, self.options.mode)
+        return self.load.build(snapshot)
 
     def _write_rows(self, snapshot: Snapshot) -> None:
-        store = self.loader.reader.store
         keys = self.given.types(self.prepared.catalog)
-        plan = load_plan(self.loader, snapshot, keys, self.options)
+        plan = self.loader.plan(snapshot, keys, self.options)
         homes = {key: snapshot.pin(key).at for key in keys}
-        # A frame names its type also when it has no rows: overwritten, the type is empty then.
+        # A frame names its type even if it has no rows: to overwrite with it empties the type.
         named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
+        store = self.loader.reader.store
         take_written(self.prepared, store, homes, self._run_workers(plan), named)
 
-    def _run_workers(self, plan: LoadPlan) -> list[Placed]:
+    def _run_workers(self, plan: LoadPlan) -> list[TaskResult]:
         """Results in input order, each with the place before its first line."""
         if self.given.frames:
+            pairs = zip(self.given.sources, self.given.frames, strict=True)
             return [
-                placed
-                for number, (source, frame) in enumerate(
-                    zip(self.given.sources, self.given.frames, strict=True)
-                )
-                for placed in in_order(
+                result
+                for number, (source, frame) in enumerate(pairs)
+                for result in in_order(
                     self._collect(frame.mapInArrow(run_frame(plan, source), RESULT), 0), number
                 )
             ]
         task_bytes = self.loader.settings.pipeline.task_bytes
         pieces = cut(self.given.sources, task_bytes, parallelism(self.session))
         numbers = self.session.range(0, len(pieces), 1, len(pieces))
-        rows = numbers.mapInArrow(run_tasks(plan, pieces), RESULT)
-        return _placed(self._collect(rows, len(pieces)), pieces)
+        results = self._collect(numbers.mapInArrow(run_tasks(plan, pieces), RESULT), len(pieces))
+        by_file = groupby(results, key=lambda result: pieces[result.task].file)
+        return [result for file, found in by_file for result in in_order(found, file)]
 
     def _collect(self, rows: Any, tasks: int) -> list[TaskResult]:
+        """The results by task number; `tasks` is 0 if Spark decides how many there are."""
         size = sum(source.size for source in self.given.sources)
         told = 0
 
@@ -217,13 +212,3 @@ class _LoadJob:
         found: list[TaskResult] = [pickle.loads(row.result) for row in collected]
         self.progress(size - told, sum(part.rows for result in found for part in result.parts))
         return sorted(found, key=lambda result: result.task)
-
-
-def _wants_vectors(catalog: Catalog) -> bool:
-    properties = (p for entity in catalog.entity_types() for p in entity.properties)
-    return any(embedding_of(declared) is not None for declared in properties)
-
-
-def _placed(results: list[TaskResult], pieces: tuple[InputPiece, ...]) -> list[Placed]:
-    by_file = groupby(results, key=lambda result: pieces[result.task].file)
-    return [placed for file, found in by_file for placed in in_order(found, file)]

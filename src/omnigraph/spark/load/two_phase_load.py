@@ -1,7 +1,8 @@
-"""A load in two halves, for writers whose rows Spark moves by itself.
+"""A load in two phases, for the Spark format: Spark moves the rows between them.
 
-`begin` tells workers where to write, before any of them runs; `land` takes what they reported and
-commits it. The two may run in different processes: Spark commits outside of its driver's Python.
+`begin_load` says where tasks write, before the first task runs. `finish_load` checks and commits
+the rows that they report. The two may run in different processes, because Spark commits outside of
+the Python process of its driver.
 """
 
 from __future__ import annotations
@@ -10,34 +11,32 @@ from collections.abc import Sequence
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.commit.request import WriteRequest
-from omnigraph.integrity.validate import claims
-from omnigraph.load.commit_load import commit_load
+from omnigraph.load.commit_load import commit_load, load_claims
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.prepared import prepared_input
 from omnigraph.load.sources import Source, entity_of
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult
-from omnigraph.spark.load.spark_load import SparkLoader, load_plan
+from omnigraph.spark.load.spark_load import SparkLoader
 from omnigraph.spark.load.written_tables import in_order, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
-from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
 
 
-def begin(loader: SparkLoader, options: LoadOptions) -> BegunLoad:
-    """Where rows of `options.type_name` are to be written for `options.branch`."""
+def begin_load(loader: SparkLoader, options: LoadOptions) -> BegunLoad:
+    """Where to write rows of `options.type_name` for `options.branch`."""
     source = Source("arrow", "<DataFrame>", options.type_name)
     snapshot, entity = _owned(loader, options, source)
     key = entity.table_key
-    plan = load_plan(loader, snapshot, (key,), options)
-    return BegunLoad(source, plan, {key: snapshot.pin(key).at}, SYSTEM_CLOCK.now_micros())
+    plan = loader.plan(snapshot, (key,), options)
+    return BegunLoad(source, plan, key, snapshot.pin(key).at, SYSTEM_CLOCK.now_micros())
 
 
 def _owned(
     loader: SparkLoader, options: LoadOptions, source: Source
 ) -> tuple[Snapshot, EntityType]:
-    """Fork the table first if the branch does not own it: files belong to one lineage."""
+    """Fork the table first if the branch shares it, because its files belong to one branch."""
     ref, state = loader.reader.branch(options.branch)
     snapshot = loader.reader.snapshot(ref, state)
     entity = entity_of(source, snapshot.catalog)
@@ -48,24 +47,22 @@ def _owned(
     return loader.reader.snapshot(*loader.reader.branch(options.branch)), entity
 
 
-def land(
-    loader: SparkLoader, handoff: BegunLoad, results: Sequence[TaskResult], options: LoadOptions
+def finish_load(
+    loader: SparkLoader, begun: BegunLoad, results: Sequence[TaskResult], options: LoadOptions
 ) -> LoadReceipt:
-    """Check what the workers wrote, all of it against itself and the graph, and commit it."""
-    catalog, files = handoff.plan.catalog, [handoff.source.name]
-    with prepared_input(catalog, loader.settings.load, files) as prepared:
-        prepared.staged_since = handoff.begun_at
-        landing = loader.landing(prepared, options.mode)
-        (key,) = handoff.homes
-        replaced = [key] if options.mode is LoadMode.OVERWRITE else []
-        nodes = [k for k in replaced if k.kind is EntityKind.NODE]
+    """Check the written rows against each other and against the graph, and commit them."""
+    catalog, store = begun.plan.catalog, loader.reader.store
+    with prepared_input(catalog, loader.settings.load, [begun.source.name]) as prepared:
+        prepared.staged_since = begun.begun_at
+        load = loader.build(prepared, options.mode)
 
         def build(snapshot: Snapshot) -> ChangeSet:
-            if not prepared.spools:
-                # Within the transaction: from here on cleanup leaves the files alone.
-                placed = in_order(results, 0)
-                take_written(prepared, loader.reader.store, handoff.homes, placed, replaced)
-            return landing.build(snapshot)
+            if not prepared.tables:
+                # Inside the transaction, because from here on cleanup keeps the files.
+                replaced = [begun.key] if options.mode is LoadMode.OVERWRITE else []
+                homes = {begun.key: begun.home}
+                take_written(prepared, store, homes, in_order(results, 0), replaced)
+            return load.build(snapshot)
 
-        claimed = claims(catalog, [key], nodes, replaced)
+        claimed = load_claims(catalog, [begun.key], options.mode)
         return commit_load(loader.transaction, prepared, options, claimed, build, SPARK)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from omnigraph.errors import SparkFailed
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, read_batches, run_task
+from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, run_batches
 from omnigraph.spark.source.failures import told_to_spark
 from omnigraph.spark.source.source_options import SaveRequest
 
@@ -45,16 +45,16 @@ class TaskMessage(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """One frame, one commit."""
 
-    def __init__(self, request: SaveRequest, handoff: BegunLoad) -> None:
+    def __init__(self, request: SaveRequest, begun: BegunLoad) -> None:
         self._request = request
-        self._handoff = handoff
+        self._begun = begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        return _write(self._handoff, iterator)
+        return _write(self._begun, iterator)
 
     def commit(self, messages: Messages) -> None:
         with told_to_spark():
-            commit_write(self._request, self._handoff, _results(messages))
+            commit_write(self._request, self._begun, _results(messages))
 
     def abort(self, messages: Messages) -> None:
         """Nothing became visible, so nothing has to be undone."""
@@ -63,12 +63,12 @@ class TableWriter(DataSourceArrowWriter):
 class StreamTableWriter(DataSourceStreamArrowWriter):
     """One micro-batch, one commit that also stores the number of the batch."""
 
-    def __init__(self, request: SaveRequest, handoff: BegunLoad) -> None:
+    def __init__(self, request: SaveRequest, begun: BegunLoad) -> None:
         self._request = request
-        self._handoff = handoff
+        self._begun = begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        return _write(self._handoff, iterator)
+        return _write(self._begun, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
         with told_to_spark():
@@ -79,19 +79,17 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
             if query is None:
                 raise SparkFailed("Spark did not say which streaming query this batch belongs to")
             batch = StreamBatch(query, batchId)
-            commit_write(self._request, self._handoff, _results(messages), batch)
+            commit_write(self._request, self._begun, _results(messages), batch)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Nothing became visible, so nothing has to be undone."""
 
 
-def _write(handoff: BegunLoad, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
+def _write(begun: BegunLoad, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
     task = TaskContext.get()
     with told_to_spark():
-        result = TaskResult(task.partitionId())
-        plan = handoff.plan
-        blocks = read_batches(handoff.source, batches, plan.catalog, plan.options, result)
-        return TaskMessage(run_task(plan, blocks, result), task.getLocalProperty(_QUERY_ID))
+        result = run_batches(begun.plan, begun.source, batches, task.partitionId())
+        return TaskMessage(result, task.getLocalProperty(_QUERY_ID))
 
 
 def _results(messages: Messages) -> list[TaskResult]:
@@ -102,24 +100,24 @@ def _results(messages: Messages) -> list[TaskResult]:
 
 
 def begin_write(request: SaveRequest) -> BegunLoad:
-    from omnigraph.spark.load import two_phase_load
+    from omnigraph.spark.load.two_phase_load import begin_load
 
     graph = _open(request)
-    return two_phase_load.begin(graph.engine.spark_loader, _options(request))
+    return begin_load(graph.engine.spark_loader, _options(request))
 
 
 def commit_write(
     request: SaveRequest,
-    handoff: BegunLoad,
+    begun: BegunLoad,
     results: Sequence[TaskResult],
     batch: StreamBatch | None = None,
 ) -> LoadReceipt:
     """Commit what the tasks wrote. A batch that was committed before changes nothing."""
-    from omnigraph.spark.load import two_phase_load
+    from omnigraph.spark.load.two_phase_load import finish_load
 
     graph = _open(request)
     options = _options(request, batch)
-    return two_phase_load.land(graph.engine.spark_loader, handoff, results, options)
+    return finish_load(graph.engine.spark_loader, begun, results, options)
 
 
 def _open(request: SaveRequest) -> omnigraph.Graph:

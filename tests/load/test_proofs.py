@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.load.bulk_checks import all_among, no_row_twice, row_hashes
+from omnigraph.load.proofs import all_among, no_row_twice, row_hashes
 
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
 
