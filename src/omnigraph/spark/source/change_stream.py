@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import (
 
 import omnigraph
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
-from omnigraph.diff.change import Change, ChangedType, ChangeFilter, ChangeOp
+from omnigraph.diff.change import Change, ChangedType, ChangeOp
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
-from omnigraph.feed import BEGINNING, NOW, FeedBlock, FeedRequest, poll
+from omnigraph.feed import BEGINNING, NOW, FeedBlock
 from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
@@ -273,10 +273,10 @@ def _changes(
     wanted = _up_to(_commits_after(graph, request, after), request, commits.until)
     inside = {commit.graph_commit_id for commit in wanted}
     types = (request.type_name,) if request.type_name is not None else None
-    asked = FeedRequest(request.branch, ChangeFilter.of(types, None, None), _CHANGES_PER_PAGE)
+    start = _AFTER + after if after else BEGINNING
     cursor = None
     while True:
-        page = poll(graph.engine.reader, asked, cursor, _AFTER + after if after else BEGINNING)
+        page = graph.changes(request.branch, cursor, start, types=types, limit=_CHANGES_PER_PAGE)
         mine: list[FeedBlock] = list(
             takewhile(lambda block: block.commit.graph_commit_id in inside, page.blocks)
         )
