@@ -1,4 +1,9 @@
-"""The syntax tree of the query language; spans never take part in comparison."""
+"""The syntax tree of the query language.
+
+Names say what a node is: expressions end in `Expr`, clauses of a match block in `Clause`,
+statements of a mutation in `Statement`. The typed operators of `omnigraph.ir` have the plain
+names. Comparing two nodes ignores their spans.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ class LiteralExpr:
 
 @dataclass(frozen=True, slots=True)
 class VariableExpr:
-    """`$x`: a parameter, or something the match block binds."""
+    """`$x`: a parameter, or a variable that the match block binds."""
 
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
@@ -48,7 +53,7 @@ class PropertyExpr:
 
 @dataclass(frozen=True, slots=True)
 class NameExpr:
-    """A bare word: a result column, or a property of the row a mutation looks at."""
+    """A bare word: a result column, or a property of the row that a mutation tests."""
 
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
@@ -84,7 +89,7 @@ class NegativeExpr:
 
 @dataclass(frozen=True, slots=True)
 class ArithmeticExpr:
-    """`left + right` and its kin."""
+    """`left + right`, and the same for `- * / %`."""
 
     operator: str
     left: Expr
@@ -167,7 +172,7 @@ class BindingClause:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """`{1,3}`; no maximum means "until the engine's ceiling"."""
+    """`{1,3}`; no maximum: up to the engine's limit."""
 
     minimum: int
     maximum: int | None
@@ -303,14 +308,14 @@ Statement = InsertStatement | UpdateStatement | DeleteStatement | MatchDeleteSta
 
 @dataclass(frozen=True, slots=True)
 class MutationBody:
-    """Statements that land in one commit or none."""
+    """Statements that are committed together or not at all."""
 
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """A parameter type as written."""
+    """The type of a parameter as it is written."""
 
     base: str
     nullable: bool = False

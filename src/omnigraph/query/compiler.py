@@ -1,4 +1,8 @@
-"""The one entry of the query language: text and catalog in, compiled query out, cached."""
+"""The entry point of the query language: text and catalog in, compiled query out, cached.
+
+Every compiled query has an `OperationDescriptor`: its parameters, its result columns, and the
+tables that it reads and writes.
+"""
 
 from __future__ import annotations
 
@@ -33,130 +37,18 @@ from omnigraph.values.identifiers import EntityKind, TableKey, edge_table, node_
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import EnumType, ListType, VectorType
 
-
-@dataclass(frozen=True, slots=True)
-class ResultField:
-    """One result column. `kind` is scalar, enum, list, vector, node, edge or path.
-
-    `type` is how the type is written, `value_type` the type itself.
-    """
-
-    name: str
-    kind: str
-    type: str
-    nullable: bool
-    value_type: ex.ExpressionType
-
-
-@dataclass(frozen=True, slots=True)
-class OperationDescriptor:
-    """The contract of one query."""
-
-    name: str
-    kind: str
-    parameters: tuple[ParameterDecl, ...]
-    fields: tuple[ResultField, ...]
-    reads: tuple[TableKey, ...]
-    writes: tuple[TableKey, ...]
-    description: str | None = None
-    instruction: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The descriptor as JSON."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "description": self.description,
-            "instruction": self.instruction,
-            "parameters": [
-                {"name": p.name, "type": str(p.type), "optional": p.optional}
-                for p in self.parameters
-            ],
-            "fields": [
-                {"name": f.name, "kind": f.kind, "type": f.type, "nullable": f.nullable}
-                for f in self.fields
-            ],
-            "reads": [str(table) for table in self.reads],
-            "writes": [str(table) for table in self.writes],
-        }
-
-
-def result_fields(columns: Iterable[reads.Column]) -> tuple[ResultField, ...]:
-    return tuple(
-        ResultField(c.name, _kind(c.value.type), str(c.value.type), c.value.nullable, c.value.type)
-        for c in columns
-    )
-
-
-def _kind(kind: ex.ExpressionType) -> str:
-    match kind:
-        case ex.WholeType(entity):
-            return entity.value
-        case ex.PathType():
-            return "path"
-        case ListType():
-            return "list"
-        case VectorType():
-            return "vector"
-        case EnumType():
-            return "enum"
-        case _:
-            return "scalar"
-
-
-def tables_read(nodes: Iterable[Node]) -> tuple[TableKey, ...]:
-    """Every table whose rows decide the answer."""
-    found: set[TableKey] = set()
-    for root in nodes:
-        for node in walk(root):
-            match node:
-                case reads.NodeScan(_, variable):
-                    found |= {node_table(name) for name in variable.types}
-                case reads.Expand(_, source, steps, target):
-                    found |= {node_table(name) for name in (*source.types, *target.types)}
-                    found |= {edge_table(step.edge) for step in steps}
-                case writes.Update(table) | writes.Delete(table):
-                    found.add(table)
-                case _:
-                    pass
-    return tuple(sorted(found))
-
-
-def tables_written(statements: Iterable[writes.WriteOp], catalog: Catalog) -> tuple[TableKey, ...]:
-    """Every table that may change; deleting nodes takes their edges along."""
-    found: set[TableKey] = set()
-    for statement in statements:
-        match statement:
-            case writes.Insert(table) | writes.Update(table):
-                found.add(table)
-            case writes.Delete(table):
-                found |= _with_edges({table}, catalog)
-            case writes.DeleteMatched(_, variables):
-                tables = {
-                    node_table(name) if v.kind is ex.VariableKind.NODE else edge_table(name)
-                    for v in variables
-                    for name in v.types
-                }
-                found |= _with_edges(tables, catalog)
-    return tuple(sorted(found))
-
-
-def _with_edges(tables: set[TableKey], catalog: Catalog) -> set[TableKey]:
-    nodes = {table.type_name for table in tables if table.kind is EntityKind.NODE}
-    touching = {
-        edge_table(edge.name) for edge in catalog.edges if {edge.source, edge.target} & nodes
-    }
-    return tables | touching
-
-
 CACHE_ENTRIES = 1024
 # A compiled query takes some twenty times the memory of its text.
 _CACHE_CHARACTERS = 4_000_000
 
+_cache: BoundedCache[tuple[str, str, str | None], CompiledQuery] = BoundedCache(
+    CACHE_ENTRIES, _CACHE_CHARACTERS
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """A query ready to run: a read has a plan, a mutation has statements."""
+    """A query that can run: a read has a plan, a mutation has statements."""
 
     name: str
     parameters: tuple[ParameterDecl, ...]
@@ -169,26 +61,21 @@ class CompiledQuery:
         return self.plan is not None
 
     def bind(self, given: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Parameter values, coerced; raises `InvalidArgument` naming the parameter."""
+        """The parameter values in their declared types; raises `InvalidArgument`."""
         return bind(self.parameters, given or {})
 
     def text(self) -> str:
-        """The stable text of the plan or statements."""
+        """The plan or the statements as text."""
         return plan_text(self.plan) if self.plan is not None else statements_text(self.statements)
-
-
-_cache: BoundedCache[tuple[str, str, str | None], CompiledQuery] = BoundedCache(
-    CACHE_ENTRIES, _CACHE_CHARACTERS
-)
 
 
 def compile_query(
     text: str, catalog: Catalog, name: str | None = None, file: str = "<query>"
 ) -> CompiledQuery:
-    """Compile the query called `name`, or the only one of the text.
+    """Compile the query called `name`, or the only query of the text.
 
-    Raises `ParseError` or `TypeCheckError` with every finding, `NotFound` for a name that is not
-    there, `InvalidArgument` when the text has several queries and no name was given.
+    Raises `ParseError` or `TypeCheckError` with all diagnostics, `NotFound` when the text has no
+    query of this name, `InvalidArgument` when it has several queries and no name is given.
     """
     key = (fingerprint(catalog), text, name)
     found = _cache.get(key)
@@ -199,7 +86,7 @@ def compile_query(
 
 
 def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[CompiledQuery, ...]:
-    """Every query of a text; raises with the findings of all of them."""
+    """Every query of a text; an error contains the diagnostics of all queries."""
     source = SourceText(text, file)
     findings = Diagnostics()
     queries = [check_query(q, catalog, findings) for q in parse_queries(source).queries]
@@ -210,7 +97,7 @@ def compile_all(text: str, catalog: Catalog, file: str = "<query>") -> tuple[Com
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """All findings about a query file, in text order."""
+    """All diagnostics of a query file, in the order of the text."""
 
     source: SourceText
     queries: int
@@ -223,7 +110,7 @@ class LintReport:
 
 
 def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
-    """Errors and warnings of every query; raises `ParseError` when the text cannot be read."""
+    """Errors and warnings of every query; raises `ParseError` for a syntax error."""
     findings = Diagnostics()
     pairs = [(q, check_query(q, catalog, findings)) for q in parse_queries(source).queries]
     lint_queries(pairs, catalog, findings)
@@ -232,7 +119,7 @@ def lint_text(source: SourceText, catalog: Catalog) -> LintReport:
 
 
 def clear_cache() -> None:
-    """Forget every compiled query; benchmarks measure compilation with it."""
+    """Empty the cache of compiled queries, so that benchmarks can measure compilation."""
     _cache.clear()
 
 
@@ -298,3 +185,117 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 notes.get("instruction"),
             )
             return CompiledQuery(name, checked.parameters, operation, None, statements)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationDescriptor:
+    """What one query takes, returns, reads and writes: for clients, policies and tools."""
+
+    name: str
+    kind: str
+    parameters: tuple[ParameterDecl, ...]
+    fields: tuple[ResultField, ...]
+    reads: tuple[TableKey, ...]
+    writes: tuple[TableKey, ...]
+    description: str | None = None
+    instruction: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "description": self.description,
+            "instruction": self.instruction,
+            "parameters": [
+                {"name": p.name, "type": str(p.type), "optional": p.optional}
+                for p in self.parameters
+            ],
+            "fields": [
+                {"name": f.name, "kind": f.kind, "type": f.type, "nullable": f.nullable}
+                for f in self.fields
+            ],
+            "reads": [str(table) for table in self.reads],
+            "writes": [str(table) for table in self.writes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ResultField:
+    """One result column. `kind` is scalar, enum, list, vector, node, edge or path.
+
+    `type` is the type as text, `value_type` the type itself.
+    """
+
+    name: str
+    kind: str
+    type: str
+    nullable: bool
+    value_type: ex.ExpressionType
+
+
+def result_fields(columns: Iterable[reads.Column]) -> tuple[ResultField, ...]:
+    return tuple(
+        ResultField(c.name, _kind(c.value.type), str(c.value.type), c.value.nullable, c.value.type)
+        for c in columns
+    )
+
+
+def _kind(kind: ex.ExpressionType) -> str:
+    match kind:
+        case ex.WholeType(entity):
+            return entity.value
+        case ex.PathType():
+            return "path"
+        case ListType():
+            return "list"
+        case VectorType():
+            return "vector"
+        case EnumType():
+            return "enum"
+        case _:
+            return "scalar"
+
+
+def tables_read(nodes: Iterable[Node]) -> tuple[TableKey, ...]:
+    """Every table whose rows the result depends on."""
+    found: set[TableKey] = set()
+    for root in nodes:
+        for node in walk(root):
+            match node:
+                case reads.NodeScan(_, variable):
+                    found |= {node_table(name) for name in variable.types}
+                case reads.Expand(_, source, steps, target):
+                    found |= {node_table(name) for name in (*source.types, *target.types)}
+                    found |= {edge_table(step.edge) for step in steps}
+                case writes.Update(table) | writes.Delete(table):
+                    found.add(table)
+                case _:
+                    pass
+    return tuple(sorted(found))
+
+
+def tables_written(statements: Iterable[writes.WriteOp], catalog: Catalog) -> tuple[TableKey, ...]:
+    """Every table that may change; deleting nodes deletes their edges too."""
+    found: set[TableKey] = set()
+    for statement in statements:
+        match statement:
+            case writes.Insert(table) | writes.Update(table):
+                found.add(table)
+            case writes.Delete(table):
+                found |= _with_edges({table}, catalog)
+            case writes.DeleteMatched(_, variables):
+                tables = {
+                    node_table(name) if v.kind is ex.VariableKind.NODE else edge_table(name)
+                    for v in variables
+                    for name in v.types
+                }
+                found |= _with_edges(tables, catalog)
+    return tuple(sorted(found))
+
+
+def _with_edges(tables: set[TableKey], catalog: Catalog) -> set[TableKey]:
+    nodes = {table.type_name for table in tables if table.kind is EntityKind.NODE}
+    touching = {
+        edge_table(edge.name) for edge in catalog.edges if {edge.source, edge.target} & nodes
+    }
+    return tables | touching

@@ -1,4 +1,4 @@
-"""When a typed expression can stand where another type is wanted."""
+"""Which types fit together: comparisons, and expressions where another type is expected."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.expressions import (
-    STRING,
-    Constant,
-    Convert,
-    Expression,
-    ExpressionType,
-    ListOf,
-    NullType,
-)
 from omnigraph.values.coercion import coerce, round_to_f32
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
@@ -32,60 +23,59 @@ from omnigraph.values.scalars import (
 )
 
 _U32 = ScalarType(ScalarKind.U32)
-_U64 = ScalarType(ScalarKind.U64)
 
 
 class DoesNotFit(Exception):
-    """Why an expression cannot have the wanted type; the text completes a diagnostic."""
+    """An expression does not fit the expected type; the text becomes part of a diagnostic."""
 
 
-def is_numeric(kind: ExpressionType) -> bool:
+def is_numeric(kind: ex.ExpressionType) -> bool:
     return isinstance(kind, ScalarType) and kind.kind in NUMERIC_KINDS
 
 
-def is_integer(kind: ExpressionType) -> bool:
+def is_integer(kind: ex.ExpressionType) -> bool:
     return isinstance(kind, ScalarType) and kind.kind in INTEGER_KINDS
 
 
-def is_temporal(kind: ExpressionType) -> bool:
+def is_temporal(kind: ex.ExpressionType) -> bool:
     return isinstance(kind, ScalarType) and kind.kind in TEMPORAL_KINDS
 
 
-def is_text(kind: ExpressionType) -> bool:
-    return kind == STRING or isinstance(kind, EnumType)
+def is_text(kind: ex.ExpressionType) -> bool:
+    return kind == ex.STRING or isinstance(kind, EnumType)
 
 
-def is_orderable(kind: ExpressionType) -> bool:
+def is_orderable(kind: ex.ExpressionType) -> bool:
     return isinstance(kind, (ScalarType, EnumType))
 
 
-def common_integer(items: Iterable[Expression]) -> ScalarKind | None:
-    """The type that holds these integers: U64 only when it must be, None when there is none."""
+def common_integer(items: Iterable[ex.Expression]) -> ScalarKind | None:
+    """The type that holds all these integers: I64 or, if needed, U64; None when neither does."""
     items = tuple(items)
-    if all(item.type != _U64 for item in items):
+    if all(item.type != ex.U64 for item in items):
         return ScalarKind.I64
     never_negative = all(
-        item.type in (_U32, _U64) or (isinstance(item, Constant) and item.value >= 0)
+        item.type in (_U32, ex.U64) or (isinstance(item, ex.Constant) and item.value >= 0)
         for item in items
     )
     return ScalarKind.U64 if never_negative else None
 
 
-def comparable(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Both sides ready to be compared, constants in the type of the other side."""
-    if isinstance(left.type, NullType) or isinstance(right.type, NullType):
+def comparable(left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Expression]:
+    """Both sides of a comparison; a constant is converted to the type of the other side."""
+    if isinstance(left.type, ex.NullType) or isinstance(right.type, ex.NullType):
         raise DoesNotFit("a comparison with null never matches")
-    if isinstance(left, Constant) and not isinstance(right, Constant):
+    if isinstance(left, ex.Constant) and not isinstance(right, ex.Constant):
         return as_constant_like(left, right.type), right
-    if isinstance(right, Constant) and not isinstance(left, Constant):
+    if isinstance(right, ex.Constant) and not isinstance(left, ex.Constant):
         return left, as_constant_like(right, left.type)
     if not _same_family(left.type, right.type):
         raise DoesNotFit(f"{left.type} and {right.type} cannot be compared")
     return left, right
 
 
-def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
-    """A literal in the type of what it is compared with."""
+def as_constant_like(constant: ex.Constant, other: ex.ExpressionType) -> ex.Constant:
+    """A literal in the type of the expression that it is compared with."""
     if is_numeric(constant.type) and is_numeric(other) and isinstance(other, ScalarType):
         return _number_like(constant, other)
     if isinstance(constant.type, ListType) and isinstance(other, ListType):
@@ -99,37 +89,37 @@ def as_constant_like(constant: Constant, other: ExpressionType) -> Constant:
     return constant
 
 
-def _number_like(constant: Constant, other: ScalarType) -> Constant:
+def _number_like(constant: ex.Constant, other: ScalarType) -> ex.Constant:
     if other.kind is ScalarKind.F32:
-        return Constant(round_to_f32(float(constant.value)), other)
+        return ex.Constant(round_to_f32(float(constant.value)), other)
     if other.kind is ScalarKind.F64:
-        return Constant(float(constant.value), other)
-    return constant  # an integer compared with 2.5, or with one too large for it, is fine
+        return ex.Constant(float(constant.value), other)
+    return constant  # an integer may be compared with 2.5, or with a number too large for its type
 
 
-def _same_family(left: ExpressionType, right: ExpressionType) -> bool:
+def _same_family(left: ex.ExpressionType, right: ex.ExpressionType) -> bool:
     if left == right:
         return not isinstance(left, (VectorType, BlobType))
     return (is_numeric(left) and is_numeric(right)) or (is_text(left) and is_text(right))
 
 
-def constant_of(constant: Constant, wanted: ValueType) -> Constant:
-    """A literal as a value of exactly this type."""
+def constant_of(constant: ex.Constant, wanted: ValueType) -> ex.Constant:
+    """A literal converted to exactly this type."""
     raw = list(constant.value) if isinstance(constant.value, tuple) else constant.value
     try:
         value = coerce(raw, wanted)
     except InvalidArgument as error:
         raise DoesNotFit(error.message) from None
-    return Constant(tuple(value) if isinstance(value, list) else value, wanted)
+    return ex.Constant(tuple(value) if isinstance(value, list) else value, wanted)
 
 
-def stored_as(value: Expression, wanted: ValueType) -> Expression:
-    """An expression as the value of a property; checks left to run time become `Convert`."""
-    if isinstance(value, Constant) and not isinstance(value.type, NullType):
+def stored_as(value: ex.Expression, wanted: ValueType) -> ex.Expression:
+    """An expression as the value of a property; a `Convert` checks it at run time if needed."""
+    if isinstance(value, ex.Constant) and not isinstance(value.type, ex.NullType):
         return constant_of(value, wanted)
-    if isinstance(value.type, NullType):
-        return Constant(None, wanted, nullable=True)
-    if isinstance(value, ListOf) and isinstance(wanted, ListType):
+    if isinstance(value.type, ex.NullType):
+        return ex.Constant(None, wanted, nullable=True)
+    if isinstance(value, ex.ListOf) and isinstance(wanted, ListType):
         element = ScalarType(wanted.element)
         return replace(
             value, items=tuple(stored_as(item, element) for item in value.items), type=wanted
@@ -138,10 +128,10 @@ def stored_as(value: Expression, wanted: ValueType) -> Expression:
         return value
     if not _converts(value.type, wanted):
         raise DoesNotFit(f"{value.type} is not {wanted}")
-    return Convert(value, wanted, value.nullable)
+    return ex.Convert(value, wanted, value.nullable)
 
 
-def _converts(given: ExpressionType, wanted: ValueType) -> bool:
+def _converts(given: ex.ExpressionType, wanted: ValueType) -> bool:
     if is_text(given) and (is_text(wanted) or isinstance(wanted, BlobType)):
         return True
     if not isinstance(given, ScalarType) or not isinstance(wanted, ScalarType):
@@ -151,7 +141,7 @@ def _converts(given: ExpressionType, wanted: ValueType) -> bool:
 
 
 def compare(operator: str, left: ex.Expression, right: ex.Expression) -> ex.Expression:
-    """A comparison of two typed expressions, or `DoesNotFit`."""
+    """The comparison of two typed expressions; raises `DoesNotFit`."""
     nullable = left.nullable or right.nullable
     if operator == "in":
         return _membership(left, right)
@@ -187,7 +177,7 @@ def _membership(operand: ex.Expression, collection: ex.Expression) -> ex.Express
 def _items_like(
     operand: ex.Expression, collection: ex.Constant, element: ScalarType
 ) -> ex.Expression:
-    """A literal list with its items in the type of what is looked for."""
+    """A literal list with its items in the type of the operand."""
     items = [comparable(operand, ex.Constant(value, element))[1] for value in collection.value]
     constants = [item for item in items if isinstance(item, ex.Constant)]
     kinds = {constant.type for constant in constants}
@@ -204,7 +194,7 @@ def _like_element(value: ex.Expression, element: ValueType) -> ex.Expression:
 
 
 def _same_entity(operator: str, left: ex.Expression, right: ex.Expression) -> ex.Expression:
-    """`$a = $b`: the same node or edge, ids being unique only within a type."""
+    """`$a = $b`: the same node or edge. Types are compared too, because ids are unique per type."""
     assert isinstance(left, ex.Whole)
     assert isinstance(right, ex.Whole)
     shared = set(left.variable.types) & set(right.variable.types)

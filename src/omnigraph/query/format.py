@@ -1,4 +1,4 @@
-"""Query syntax tree -> canonical text; `parse(format(x)) == x`."""
+"""The canonical text of a query syntax tree; parsing it gives the same tree."""
 
 from __future__ import annotations
 
@@ -8,91 +8,13 @@ from omnigraph.query import ast
 from omnigraph.syntax.layout import FormattedLine, find_comments, write_lines
 from omnigraph.syntax.source_text import SourceText, write_literal, write_string
 
-# Binding strength of each construct; an operand weaker than its place gets parentheses.
-_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(8)
-_ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
-
-
-def format_expression(expression: ast.Expr) -> str:
-    return _write(expression, _OR)
-
-
-def starts_like_a_clause_part(expression: ast.Expr) -> bool:
-    """Whether a filter would be read as part of the clause before it, or as another clause."""
-    match expression:
-        case ast.VariableExpr() | ast.NameExpr() | ast.NegativeExpr():
-            return True
-        case ast.LiteralExpr(value):
-            return isinstance(value, (int, float)) and str(value).startswith("-")
-        case ast.ComparisonExpr(_, left, _) | ast.ArithmeticExpr(_, left, _):
-            bare = isinstance(left, ast.VariableExpr)
-            return starts_like_a_clause_part(left) and not bare
-        case ast.NullTestExpr(operand):
-            return starts_like_a_clause_part(operand) and not isinstance(operand, ast.VariableExpr)
-        case ast.ConnectiveExpr(_, operands):
-            return starts_like_a_clause_part(operands[0])
-        case _:
-            return False
-
-
-def _write(expression: ast.Expr, place: int) -> str:
-    strength, text = _spell(expression)
-    return f"({text})" if strength < place else text
-
-
-def _spell(expression: ast.Expr) -> tuple[int, str]:
-    match expression:
-        case ast.ConnectiveExpr(operator, operands):
-            strength = _OR if operator == "or" else _AND
-            return strength, f" {operator} ".join(_write(o, strength + 1) for o in operands)
-        case ast.NotExpr(operand):
-            return _NOT, f"not {_write(operand, _NOT)}"
-        case ast.ComparisonExpr(operator, left, right):
-            return _COMPARE, f"{_write(left, _SUM)} {operator} {_write(right, _SUM)}"
-        case ast.NullTestExpr(operand, negated):
-            return _COMPARE, f"{_write(operand, _SUM)} is {'not ' if negated else ''}null"
-        case ast.ArithmeticExpr(operator, left, right):
-            strength = _ARITHMETIC[operator]
-            return strength, f"{_write(left, strength)} {operator} {_write(right, strength + 1)}"
-        case ast.NegativeExpr(operand):
-            return _UNARY, f"-{_write(operand, _PRIMARY)}"
-        case _:
-            return _spell_primary(expression)
-
-
-def _spell_primary(
-    expression: ast.LiteralExpr
-    | ast.VariableExpr
-    | ast.PropertyExpr
-    | ast.NameExpr
-    | ast.ListExpr
-    | ast.CallExpr,
-) -> tuple[int, str]:
-    match expression:
-        case ast.LiteralExpr(value):
-            text = write_literal(value)
-            return (_UNARY if text.startswith("-") else _PRIMARY), text
-        case ast.VariableExpr(name):
-            return _PRIMARY, f"${name}"
-        case ast.PropertyExpr(variable, property_name):
-            return _PRIMARY, f"${variable.text}.{property_name.text}"
-        case ast.NameExpr(name):
-            return _PRIMARY, name
-        case ast.ListExpr(items):
-            return _PRIMARY, f"[{', '.join(_write(item, _OR) for item in items)}]"
-        case ast.CallExpr():
-            return _PRIMARY, _spell_call(expression)
-
-
-def _spell_call(call: ast.CallExpr) -> str:
-    arguments = [_write(argument, _OR) for argument in call.arguments]
-    arguments += [f"{name}={_write(value, _OR)}" for name, value in call.options]
-    inside = "*" if call.star else ", ".join(arguments)
-    return f"{call.function}({'distinct ' if call.distinct else ''}{inside})"
-
-
 # A block whose items fit on one line of this length is written on one line.
 _ONE_LINE = 80
+
+# How strongly each construct binds; an operand that binds less than its place gets parentheses.
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(8)
+
+_ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 
 def format_queries(queries: ast.QueryFile, source: SourceText | None = None) -> str:
@@ -158,7 +80,7 @@ def _block(keyword: str, items: list[tuple[str, int]], start: int) -> list[Forma
 
 
 def _match(clauses: tuple[ast.Clause, ...], start: int, end: int) -> list[FormattedLine]:
-    """The block from `start`, its closing brace at `end`."""
+    """A match block; `start` and `end` are the offsets of its first and last character."""
     return [
         FormattedLine("match {", start, 1),
         *_clauses(clauses, 2),
@@ -249,3 +171,81 @@ def _assignments(
     inner = [FormattedLine(f"{_values((a,))},", a.name.span.start, 2) for a in assignments]
     closing = FormattedLine(f"}}{tail}", inner[-1].start, 1, closes=True)
     return [FormattedLine(f"{head} {{", start, 1), *inner, closing]
+
+
+def format_expression(expression: ast.Expr) -> str:
+    return _write(expression, _OR)
+
+
+def starts_like_a_clause_part(expression: ast.Expr) -> bool:
+    """A filter that would be read as part of the clause before it, or as another kind of clause."""
+    match expression:
+        case ast.VariableExpr() | ast.NameExpr() | ast.NegativeExpr():
+            return True
+        case ast.LiteralExpr(value):
+            return isinstance(value, (int, float)) and str(value).startswith("-")
+        case ast.ComparisonExpr(_, left, _) | ast.ArithmeticExpr(_, left, _):
+            bare = isinstance(left, ast.VariableExpr)
+            return starts_like_a_clause_part(left) and not bare
+        case ast.NullTestExpr(operand):
+            return starts_like_a_clause_part(operand) and not isinstance(operand, ast.VariableExpr)
+        case ast.ConnectiveExpr(_, operands):
+            return starts_like_a_clause_part(operands[0])
+        case _:
+            return False
+
+
+def _write(expression: ast.Expr, place: int) -> str:
+    strength, text = _spell(expression)
+    return f"({text})" if strength < place else text
+
+
+def _spell(expression: ast.Expr) -> tuple[int, str]:
+    match expression:
+        case ast.ConnectiveExpr(operator, operands):
+            strength = _OR if operator == "or" else _AND
+            return strength, f" {operator} ".join(_write(o, strength + 1) for o in operands)
+        case ast.NotExpr(operand):
+            return _NOT, f"not {_write(operand, _NOT)}"
+        case ast.ComparisonExpr(operator, left, right):
+            return _COMPARE, f"{_write(left, _SUM)} {operator} {_write(right, _SUM)}"
+        case ast.NullTestExpr(operand, negated):
+            return _COMPARE, f"{_write(operand, _SUM)} is {'not ' if negated else ''}null"
+        case ast.ArithmeticExpr(operator, left, right):
+            strength = _ARITHMETIC[operator]
+            return strength, f"{_write(left, strength)} {operator} {_write(right, strength + 1)}"
+        case ast.NegativeExpr(operand):
+            return _UNARY, f"-{_write(operand, _PRIMARY)}"
+        case _:
+            return _spell_primary(expression)
+
+
+def _spell_primary(
+    expression: ast.LiteralExpr
+    | ast.VariableExpr
+    | ast.PropertyExpr
+    | ast.NameExpr
+    | ast.ListExpr
+    | ast.CallExpr,
+) -> tuple[int, str]:
+    match expression:
+        case ast.LiteralExpr(value):
+            text = write_literal(value)
+            return (_UNARY if text.startswith("-") else _PRIMARY), text
+        case ast.VariableExpr(name):
+            return _PRIMARY, f"${name}"
+        case ast.PropertyExpr(variable, property_name):
+            return _PRIMARY, f"${variable.text}.{property_name.text}"
+        case ast.NameExpr(name):
+            return _PRIMARY, name
+        case ast.ListExpr(items):
+            return _PRIMARY, f"[{', '.join(_write(item, _OR) for item in items)}]"
+        case ast.CallExpr():
+            return _PRIMARY, _spell_call(expression)
+
+
+def _spell_call(call: ast.CallExpr) -> str:
+    arguments = [_write(argument, _OR) for argument in call.arguments]
+    arguments += [f"{name}={_write(value, _OR)}" for name, value in call.options]
+    inside = "*" if call.star else ", ".join(arguments)
+    return f"{call.function}({'distinct ' if call.distinct else ''}{inside})"

@@ -1,4 +1,4 @@
-"""Warnings about queries that compile: what is probably not meant."""
+"""Warnings about queries that compile but probably do not do what is meant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.syntax.source_text import Name, Span
 def lint_queries(
     queries: Iterable[tuple[ast.Query, CheckedQuery | None]], catalog: Catalog, found: Diagnostics
 ) -> None:
-    """Every warning about a file; queries with errors only get what needs no types."""
+    """All warnings of a file. A query with errors gets only the warnings that need no types."""
     pairs = list(queries)
     for query, checked in pairs:
         _unused_parameters(query, found)
@@ -33,7 +33,7 @@ def lint_queries(
 
 
 def _nodes(root: object) -> Iterator[object]:
-    """Every syntax node, parents first; expression depth is bounded by the parser."""
+    """Every syntax node, parents first. The parser limits the depth, so recursion is safe."""
     yield root
     for field in fields(root):  # type: ignore[arg-type]
         value = getattr(root, field.name)
@@ -109,7 +109,7 @@ def _used_by(node: object) -> list[str]:
 
 
 def _cartesian(query: ast.Query, pattern: Pattern, found: Diagnostics) -> None:
-    """Union of the variables each hop, filter and sub-block connects."""
+    """Warn when the node variables form groups that no hop, filter or sub-block connects."""
     groups = [{node.id} for node in pattern.nodes]
     links: list[Set[int]] = [{hop.source.id, hop.target.id} for hop in pattern.hops]
     links += [variables_in([predicate]) for predicate in pattern.filters]
@@ -152,7 +152,7 @@ def _unindexed_searches(
 
 
 def _searched(node: object) -> ast.PropertyExpr | None:
-    """The property a text predicate or ranking looks into."""
+    """The property that a text predicate or ranking searches."""
     if not isinstance(node, ast.CallExpr) or not node.arguments:
         return None
     function = FUNCTIONS.get(node.function)
@@ -166,7 +166,7 @@ def _is_indexed(owner: NodeType, name: str) -> bool:
 
 
 def _never_updated(queries: list[ast.Query], catalog: Catalog, found: Diagnostics) -> None:
-    """Only for types the file updates at all: others may be written elsewhere."""
+    """Checked only for types that the file updates, because others may be updated elsewhere."""
     updates = [
         node for query in queries for node in _nodes(query) if isinstance(node, ast.UpdateStatement)
     ]

@@ -1,4 +1,7 @@
-"""Typed match blocks -> read operators, in an order in which every step finds its inputs bound."""
+"""From typed match blocks and returns to read operators.
+
+The order of the operators follows the query text, as far as their inputs are bound.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from omnigraph.syntax.source_text import Span
 
 
 def lower_pattern(pattern: Pattern) -> reads.ReadOp:
-    """The rows a whole match block gives."""
+    """The operators of a whole match block."""
     return _Lowering(reads.Rows(), {}).lower(pattern)
 
 
 @dataclass
 class _Lowering:
-    """Follows the text as far as it can; choosing a better order is the planner's work."""
+    """Lowers one block in the order of the text; the planner chooses a better order later."""
 
     rows: reads.ReadOp
     bound: dict[int, ex.Variable]
@@ -50,7 +53,7 @@ class _Lowering:
         return self.rows
 
     def _next_hop(self, hops: list[TypedHop], pattern: Pattern) -> TypedHop | None:
-        """The first hop with a bound end; when there is none, its pattern's next scan."""
+        """The first hop with a bound end. If there is none, a node is scanned to start one."""
         if not hops:
             return None
         connected = next((hop for hop in hops if self._can_expand(hop)), None)
@@ -75,7 +78,7 @@ class _Lowering:
     def _can_expand(self, hop: TypedHop) -> bool:
         if hop.source.id in self.bound:
             return True
-        # Bounds are counted from the left, so only a single hop may be walked backwards.
+        # Hops are counted from the source, so only a single hop can be followed backwards.
         return hop.target.id in self.bound and hop.mode is reads.ExpandMode.EDGE
 
     def _expand(self, hop: TypedHop) -> None:
@@ -103,7 +106,7 @@ class _Lowering:
         self.bound[node.id] = node
 
     def _filter(self, filters: list[ex.Expression]) -> list[ex.Expression]:
-        """Apply what can be applied now; the rest waits for its variables."""
+        """Apply the filters whose variables are bound; return the others."""
         waiting = []
         for predicate in filters:
             if variables_in([predicate]) <= self.bound.keys():
@@ -119,21 +122,19 @@ class _Lowering:
         return _Lowering(start, {variable.id: variable for variable in given}).lower(pattern)
 
 
-def lower_return(
-    rows: reads.ReadOp, returned: Returned, scope: Scope
-) -> tuple[reads.ReadOp, tuple[reads.Column, ...]]:
-    """The complete plan and its result columns, still expressed over the matched rows."""
+def lower_return(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.ReadOp:
+    """The complete plan of a read, from the rows of its match block."""
     rows = _searches(rows, returned)
     if returned.aggregated:
-        return _aggregated(rows, returned, scope), returned.columns
+        return _aggregated(rows, returned, scope)
     if returned.having is not None:
         rows = reads.Filter(rows, returned.having.value)
     if returned.distinct:
-        return _distinct(rows, returned, returned.columns, scope.found), returned.columns
-    keys = tuple(key for key, _ in returned.order)
+        return _distinct(rows, returned, returned.columns, scope.found)
+    keys = tuple(ordering.key for ordering in returned.order)
     rows = _ordered(rows, keys, _row_ties(scope))
     rows = _limited(rows, returned)
-    return reads.Project(rows, returned.columns), returned.columns
+    return reads.Project(rows, returned.columns)
 
 
 def _searches(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:
@@ -155,7 +156,7 @@ def _limited(rows: reads.ReadOp, returned: Returned) -> reads.ReadOp:
 
 
 def _row_ties(scope: Scope) -> tuple[ex.Expression, ...]:
-    """Ids of the bound entities in the order their variables first appear, then paths."""
+    """Tie-breaks: ids of the entities in the order in which variables first appear, then paths."""
     ties: list[ex.Expression] = []
     paths: list[ex.Expression] = []
     for variable in sorted(scope.variables.values(), key=lambda v: scope.first_seen[v.id]):
@@ -171,7 +172,7 @@ def _row_ties(scope: Scope) -> tuple[ex.Expression, ...]:
 def _ordered(
     rows: reads.ReadOp, keys: tuple[reads.SortKey, ...], ties: tuple[ex.Expression, ...]
 ) -> reads.ReadOp:
-    # A global aggregate is one row: there is nothing to order.
+    # The only row of an aggregate without keys needs no order.
     return reads.OrderBy(rows, keys, ties) if keys or ties else rows
 
 
@@ -185,17 +186,17 @@ def _column_ref(column: reads.Column) -> ex.ColumnRef:
 def _distinct(
     rows: reads.ReadOp, returned: Returned, columns: tuple[reads.Column, ...], found: Diagnostics
 ) -> reads.ReadOp:
-    """Order is over the result columns: after merging equal rows nothing else is left."""
+    """Equal rows once. The order can use result columns only, because other values are gone."""
     refs = {column.value: _column_ref(column) for column in returned.columns}
     keys = []
-    for key, span in returned.order:
+    for ordering in returned.order:
         try:
-            keys.append(replace(key, value=_over(key.value, refs)))
+            keys.append(replace(ordering.key, value=_over(ordering.key.value, refs)))
         except _NotAvailable:
             found.error(
                 codes.SHAPE,
                 "with `return distinct` the order can only use returned columns",
-                span,
+                ordering.span,
                 "return it too",
             )
     ties: list[ex.Expression] = []
@@ -219,7 +220,7 @@ def _has_many_types(value: ex.Expression) -> bool:
 
 
 def _type_beside(column: reads.Column) -> reads.Column:
-    """Entities of two types may share an id: they differ, and the type decides their order."""
+    """A column for the type, because two entities of different types may have the same id."""
     assert isinstance(column.value, ex.Whole)
     variable = column.value.variable
     return reads.Column(
@@ -232,11 +233,11 @@ def _sortable(kind: ex.ExpressionType) -> bool:
 
 
 class _NotAvailable(Exception):
-    """An expression reads a row that is no longer there."""
+    """An expression reads a value that is not among the columns."""
 
 
 def _over(value: ex.Expression, refs: dict[ex.Expression, ex.ColumnRef]) -> ex.Expression:
-    """The expression with everything that is a column already replaced by the column."""
+    """The expression with each part that is a column replaced by a reference to the column."""
     if value in refs:
         return refs[value]
     if isinstance(value, (ex.Constant, ex.ParameterRef)):
@@ -254,7 +255,7 @@ def _over(value: ex.Expression, refs: dict[ex.Expression, ex.ColumnRef]) -> ex.E
 
 @dataclass
 class _GroupColumns:
-    """The columns an Aggregate gives: the keys, and every aggregate anything asks for."""
+    """The columns of an Aggregate: the keys, and every aggregate that is used anywhere."""
 
     keys: list[reads.Column] = field(default_factory=list)
     aggregates: list[reads.Column] = field(default_factory=list)
@@ -288,10 +289,10 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.R
             groups.add_key(column)
             if _has_many_types(column.value):
                 groups.add_key(_type_beside(column))
-    for located in [returned.having] if returned.having else []:
-        groups.add_aggregates(located.value)
-    for key, _ in returned.order:
-        groups.add_aggregates(key.value)
+    if returned.having is not None:
+        groups.add_aggregates(returned.having.value)
+    for ordering in returned.order:
+        groups.add_aggregates(ordering.key.value)
     if any(_keeps_order(column.value) for column in groups.aggregates):
         rows = _ordered(rows, (), _row_ties(scope))
     rows = reads.Aggregate(rows, tuple(groups.keys), tuple(groups.aggregates))
@@ -305,7 +306,7 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.R
     if returned.distinct:
         return _distinct(rows, returned, columns, found)
     keys = tuple(
-        replace(key, value=_grouped(key.value, groups, span, found)) for key, span in returned.order
+        replace(o.key, value=_grouped(o.key.value, groups, o.span, found)) for o in returned.order
     )
     ties = tuple(_column_ref(key) for key in groups.keys)
     ordered = _limited(_ordered(rows, keys, ties), returned)
@@ -313,7 +314,7 @@ def _aggregated(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.R
 
 
 def _keeps_order(value: ex.Expression) -> bool:
-    """`collect` gives its values in the order of the rows, which is therefore settled first."""
+    """`collect` returns its values in the order of the rows, so the rows are sorted before."""
     return isinstance(value, ex.AggregateCall) and value.function == "collect"
 
 

@@ -1,4 +1,4 @@
-"""Parameters: their declared types, and given values bound and coerced to them."""
+"""Parameters of a query: their declared types, and given values converted to these types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALARS = {kind.value: kind for kind in ScalarKind}
 
 @dataclass(frozen=True, slots=True)
 class ParameterDecl:
-    """One declared parameter; an optional one may be left out and is then NULL."""
+    """One declared parameter. An optional one may be left out; its value is then NULL."""
 
     name: str
     type: ValueType
@@ -37,7 +37,7 @@ class ParameterDecl:
 
 
 def declare(query: ast.Query, found: Diagnostics) -> tuple[ParameterDecl, ...]:
-    """The parameters of a query; unknown types are findings."""
+    """The parameters of a query; an unknown type is reported."""
     declared = []
     for parameter in query.parameters:
         kind = _resolve(parameter.type, found)
@@ -67,9 +67,9 @@ def _resolve(ref: ast.ParameterType, found: Diagnostics) -> ValueType | None:
 
 
 def bind(declared: tuple[ParameterDecl, ...], given: Mapping[str, object]) -> dict[str, Any]:
-    """Every parameter with a value of its type; errors name the parameter."""
+    """A value for every parameter, converted to its type; errors name the parameter."""
     known = {parameter.name: parameter for parameter in declared}
-    # `$name` is how people copy it from the query.
+    # A name with `$` is accepted too, because it is copied from the query text.
     values = {name.removeprefix("$"): value for name, value in given.items()}
     for name in values:
         if name not in known:

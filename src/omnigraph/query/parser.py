@@ -1,4 +1,4 @@
-"""Query text -> query syntax tree."""
+"""From query text to the syntax tree, with limits on the size of a query."""
 
 from __future__ import annotations
 
@@ -14,59 +14,6 @@ from omnigraph.query.tree_reader import QueryTreeReader
 from omnigraph.syntax.diagnostics import Diagnostics, language_error
 from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
 from omnigraph.syntax.source_text import NO_SPAN, Name, SourceText, Span
-
-# Later passes walk expressions and plans recursively; this keeps them within Python's stack.
-MAX_DEPTH = 100
-MAX_STEPS = 150
-
-_STEPS = (
-    ast.BindingClause,
-    ast.TraversalClause,
-    ast.FilterClause,
-    ast.NegationClause,
-    ast.OptionalClause,
-)
-_RANKINGS = frozenset({"nearest", "bm25", "rrf"})
-
-
-def deepest(query: ast.Query) -> tuple[int, Span]:
-    """The greatest number of nested syntax nodes, and where it was met."""
-    best = (0, NO_SPAN)
-    for node, depth in _nodes(query):
-        if depth > best[0]:
-            best = (depth, getattr(node, "span", best[1]))
-    return best
-
-
-def steps(query: ast.Query) -> int:
-    """How many operators the plan of a query will have at most, one behind the other."""
-    count = 0
-    for node, _ in _nodes(query):
-        if isinstance(node, ast.BindingClause):
-            count += len(node.matches)
-        if isinstance(node, _STEPS) or (
-            isinstance(node, ast.CallExpr) and node.function in _RANKINGS
-        ):
-            count += 1
-    return count
-
-
-def _nodes(query: ast.Query) -> Iterator[tuple[object, int]]:
-    stack: list[tuple[object, int]] = [(query.body, 0)]
-    while stack:
-        node, depth = stack.pop()
-        yield node, depth
-        stack += [(child, depth + 1) for child in _children(node)]
-
-
-def _children(node: object) -> Iterator[object]:
-    for field in fields(node):  # type: ignore[arg-type]
-        value = getattr(node, field.name)
-        if isinstance(value, tuple):
-            yield from (item for item in value if is_dataclass(item))
-        elif is_dataclass(value) and not isinstance(value, (Span, Name)):
-            yield value
-
 
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
@@ -130,7 +77,7 @@ _GROUPS = (
     (frozenset({"AND", "OR"}), "'and' or 'or'"),
     (frozenset({"TYPE_NAME", "VECTOR", "LSQB"}), "a type"),
 )
-# What people type by habit from other languages -> what this one says.
+# Notations of other languages -> the notation of this one.
 _HABITS = (
     (r"==", "equality is written `=`"),
     (r"<>", "inequality is written `!=`"),
@@ -141,12 +88,12 @@ _HABITS = (
     (r"#|--", "comments start with //"),
     (r";", "clauses need no separator"),
     (r"->|-\[|<-", "a hop is written `$a knows $b`"),
-    (r"(?i:where)\b", "filters stand in the match block; `where` follows `return`"),
+    (r"(?i:where)\b", "filters are written in the match block; `where` follows `return`"),
     (r"(?i:by)\b", "write `order { … }`"),
     (r"(?i:skip)\b", "write `offset`"),
     (r"[0-9]+\.\.", "hop bounds are written `{1,3}`"),
 )
-# What could stand here, the text before, the text at the error -> what was probably meant.
+# Expected terminals, text before the error, text from the error on -> the help.
 _SITUATIONS = (
     ({"TYPE_NAME"}, r"", r"[a-z_]", "type names start with an upper-case letter"),
     ({"TYPE_NAME"}, r"delete\s*", r"\$", "write `match { … } delete $x`"),
@@ -160,9 +107,22 @@ _SITUATIONS = (
     ({"LPAR"}, r"query\s+\w+\s*", r"", "a query is written `query name() { … }`"),
 )
 
+# Later passes are recursive; these limits keep them within Python's stack.
+MAX_DEPTH = 100
+MAX_STEPS = 150
+
+_STEPS = (
+    ast.BindingClause,
+    ast.TraversalClause,
+    ast.FilterClause,
+    ast.NegationClause,
+    ast.OptionalClause,
+)
+_RANKINGS = frozenset({"nearest", "bm25", "rrf"})
+
 
 def parse_queries(source: SourceText) -> ast.QueryFile:
-    """Parse, or raise `ParseError` with every syntax error found."""
+    """The syntax tree of a text; raises `ParseError` with all syntax errors."""
     parsed = _grammar().parse(source)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
@@ -191,7 +151,7 @@ def _grammar() -> Grammar:
 
 def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
     for pattern, help_text in _HABITS:
-        # The first character of a foreign operator is often a token of ours: `=` of `==`.
+        # The first character of a foreign operator may be a token of this language: `=` of `==`.
         if re.match(pattern, rest) or re.match(f"{pattern}(?<=..)", before[-1:] + rest):
             return help_text
     for needed, behind, ahead, help_text in _SITUATIONS:
@@ -239,6 +199,45 @@ def _check_size(query: ast.Query, found: Diagnostics) -> None:
         )
 
 
+def deepest(query: ast.Query) -> tuple[int, Span]:
+    """The greatest depth of nested syntax nodes, and its place."""
+    best = (0, NO_SPAN)
+    for node, depth in _nodes(query):
+        if depth > best[0]:
+            best = (depth, getattr(node, "span", best[1]))
+    return best
+
+
+def steps(query: ast.Query) -> int:
+    """An upper bound for the length of the chain of operators in the plan of a query."""
+    count = 0
+    for node, _ in _nodes(query):
+        if isinstance(node, ast.BindingClause):
+            count += len(node.matches)
+        if isinstance(node, _STEPS) or (
+            isinstance(node, ast.CallExpr) and node.function in _RANKINGS
+        ):
+            count += 1
+    return count
+
+
+def _nodes(query: ast.Query) -> Iterator[tuple[object, int]]:
+    stack: list[tuple[object, int]] = [(query.body, 0)]
+    while stack:
+        node, depth = stack.pop()
+        yield node, depth
+        stack += [(child, depth + 1) for child in _children(node)]
+
+
+def _children(node: object) -> Iterator[object]:
+    for field in fields(node):  # type: ignore[arg-type]
+        value = getattr(node, field.name)
+        if isinstance(value, tuple):
+            yield from (item for item in value if is_dataclass(item))
+        elif is_dataclass(value) and not isinstance(value, (Span, Name)):
+            yield value
+
+
 def _check_parameters(query: ast.Query, found: Diagnostics) -> None:
     seen: set[str] = set()
     for parameter in query.parameters:
@@ -252,7 +251,7 @@ def _check_parameters(query: ast.Query, found: Diagnostics) -> None:
 
 
 def _check_kind(query: ast.Query, found: Diagnostics) -> None:
-    """A commit either adds or removes: a mix could delete what it has just written."""
+    """A query either writes or deletes, because a mix could delete what it has just written."""
     if not isinstance(query.body, ast.MutationBody):
         return
     destructive = [

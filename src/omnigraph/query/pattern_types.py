@@ -1,9 +1,10 @@
-"""Which types the variables of a block have, and which way its edges are followed."""
+"""Type inference in a match block: types of its variables, direction of its edges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.ir.expressions import VariableKind
@@ -19,18 +20,33 @@ MAX_HOPS = 1000
 Types = frozenset[str]
 
 
+class _TypedSteps(NamedTuple):
+    """The steps of a traversal, and the node types at its two ends."""
+
+    steps: tuple[EdgeStep, ...]
+    sources: Types
+    targets: Types
+
+
+class _EndTypes(NamedTuple):
+    """The node types that an edge connects, in the direction in which it is followed."""
+
+    source: str
+    target: str
+
+
 @dataclass
 class PatternTypes:
     """Node types by variable name, and the steps of every traversal that could be typed."""
 
     nodes: dict[str, Types] = field(default_factory=dict)
     steps: dict[int, tuple[EdgeStep, ...]] = field(default_factory=dict)
-    # Types of `$_`, which has one meaning per place: by traversal and side.
+    # Types of `$_` by traversal and side, because every `$_` is another node.
     anonymous: dict[tuple[int, str], Types] = field(default_factory=dict)
 
 
 def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
-    """Bindings first, then traversals, those with a known end before the others."""
+    """Types of a block: bindings first, then traversals, those with a known end first."""
     clauses = tuple(clauses)
     inference = _Inference(scope, _named_edges_and_paths(clauses))
     for clause in clauses:
@@ -47,7 +63,7 @@ def infer_types(clauses: Iterable[ast.Clause], scope: Scope) -> PatternTypes:
 
 
 def _named_edges_and_paths(clauses: Iterable[ast.Clause]) -> dict[str, str]:
-    """Names that stand for an edge or a path where they first appear."""
+    """Names whose first use in the block is an edge or a path."""
     kinds: dict[str, str] = {}
     for clause in clauses:
         if isinstance(clause, ast.BindingClause):
@@ -111,10 +127,9 @@ class _Inference:
         if found is None:
             self._report_endpoints(traversal, known)
             return
-        steps, sources, targets = found
-        self.types.steps[id(traversal)] = steps
-        self._settle(traversal, traversal.source, sources, "source")
-        self._settle(traversal, traversal.target, targets, "target")
+        self.types.steps[id(traversal)] = found.steps
+        self._settle(traversal, traversal.source, found.sources, "source")
+        self._settle(traversal, traversal.target, found.targets, "target")
 
     def _settle(self, traversal: ast.TraversalClause, end: Name, types: Types, side: str) -> None:
         if end.text == ANONYMOUS:
@@ -242,7 +257,7 @@ def _is_one_hop(edge: ast.EdgePattern) -> bool:
 
 def _one_hop(
     edges: list[EdgeType], undirected: bool, source: Types | None, target: Types | None
-) -> tuple[tuple[EdgeStep, ...], Types, Types] | None:
+) -> _TypedSteps | None:
     steps: list[EdgeStep] = []
     sources: set[str] = set()
     targets: set[str] = set()
@@ -255,47 +270,49 @@ def _one_hop(
         if not _fits(ends, source, target):
             return None
         steps.append(EdgeStep(edge.name, direction))
-        sources.add(ends[0])
-        targets.add(ends[1])
-    return tuple(steps), frozenset(sources), frozenset(targets)
+        sources.add(ends.source)
+        targets.add(ends.target)
+    return _TypedSteps(tuple(steps), frozenset(sources), frozenset(targets))
 
 
 def _many_hops(
     edges: list[EdgeType], pattern: ast.EdgePattern, source: Types | None, target: Types | None
-) -> tuple[tuple[EdgeStep, ...], Types, Types] | None:
+) -> _TypedSteps | None:
     directions = (Direction.BOTH,) if pattern.undirected else (Direction.OUT, Direction.IN)
     hops = pattern.hops or ast.Hops(1, 1)
     for direction in directions:
         pairs = [_ends(edge, direction) for edge in edges]
-        starts = frozenset(pair[0] for pair in pairs)
+        starts = frozenset(pair.source for pair in pairs)
         sources = starts if source is None else starts & source
         reached = _reachable(sources, pairs, hops)
         targets = reached if target is None else reached & target
         if sources and targets:
-            return tuple(EdgeStep(edge.name, direction) for edge in edges), sources, targets
+            steps = tuple(EdgeStep(edge.name, direction) for edge in edges)
+            return _TypedSteps(steps, sources, targets)
     return None
 
 
-def _reachable(sources: Types, pairs: list[tuple[str, str]], hops: ast.Hops) -> Types:
+def _reachable(sources: Types, pairs: list[_EndTypes], hops: ast.Hops) -> Types:
     reached: set[str] = set()
     frontier = set(sources)
-    # Beyond the minimum, as many rounds as there are edges see every type there is to see.
+    # After the minimum, one round per edge type is enough to reach every type.
     last = hops.minimum + len(pairs)
     for hop in range(1, last + 1 if hops.maximum is None else min(last, hops.maximum) + 1):
-        frontier = {end for start, end in pairs if start in frontier}
+        frontier = {pair.target for pair in pairs if pair.source in frontier}
         if hop >= hops.minimum:
             reached |= frontier
     return frozenset(reached)
 
 
-def _ends(edge: EdgeType, direction: Direction) -> tuple[str, str]:
+def _ends(edge: EdgeType, direction: Direction) -> _EndTypes:
     if direction is Direction.IN:
-        return edge.target, edge.source
-    return edge.source, edge.target
+        return _EndTypes(edge.target, edge.source)
+    return _EndTypes(edge.source, edge.target)
 
 
-def _fits(ends: tuple[str, str], source: Types | None, target: Types | None) -> bool:
-    return (source is None or ends[0] in source) and (target is None or ends[1] in target)
+def _fits(ends: _EndTypes, source: Types | None, target: Types | None) -> bool:
+    fits_source = source is None or ends.source in source
+    return fits_source and (target is None or ends.target in target)
 
 
 def _spell(types: Types) -> str:

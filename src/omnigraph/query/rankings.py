@@ -1,4 +1,4 @@
-"""Calls of nearest, bm25 and rrf: each becomes a score slot that a search step fills."""
+"""Calls of nearest, bm25 and rrf: each gets a slot, and a Search or Fuse writes its score there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_K = 60
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """One ranking of one variable's entities."""
+    """A ranking of the entities of one variable."""
 
     function: str
     variable: ex.Variable
@@ -34,7 +34,7 @@ class SearchSpec:
 
 @dataclass(frozen=True, slots=True)
 class FuseSpec:
-    """A fusion of rankings that are filled before it."""
+    """A fusion of rankings; their slots come before its own."""
 
     rankings: tuple[str, ...]
     weights: tuple[float, ...]
@@ -44,7 +44,7 @@ class FuseSpec:
 
 @dataclass
 class Rankings:
-    """The score slots of one query, equal rankings sharing one."""
+    """The score slots of one query; equal rankings share a slot."""
 
     specs: dict[str, SearchSpec | FuseSpec] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Rankings:
         return name
 
     def check_call(self, checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
-        """A call in return, where or order: everything is allowed here."""
+        """A call in `return`, `where` or `order`, where all kinds of functions are allowed."""
         kind = known_function(checker, call)
         if kind is None:
             return None
@@ -85,7 +85,7 @@ class Rankings:
     def _fusion(self, checker: ExpressionChecker, call: ast.CallExpr) -> FuseSpec | None:
         parts = list(call.arguments)
         options = dict(call.options)
-        # The original writes k as a last positional number.
+        # k may also be written as the last argument without a name.
         if len(parts) > 1 and isinstance(parts[-1], (ast.LiteralExpr, ast.VariableExpr)):
             options.setdefault("k", parts.pop())
         slots = [self._part(checker, part) for part in parts]
@@ -155,7 +155,7 @@ def _nearest(checker: ExpressionChecker, call: ast.CallExpr) -> SearchSpec | Non
     if not isinstance(field_, ex.PropertyOf) or not isinstance(field_.type, VectorType):
         checker.found.error(
             RANKING_CODES["nearest"],
-            "nearest looks into a Vector property",
+            "nearest searches a Vector property",
             call.arguments[0].span,
             f"write `{FUNCTIONS['nearest'].usage}`",
         )
@@ -169,9 +169,9 @@ def _nearest(checker: ExpressionChecker, call: ast.CallExpr) -> SearchSpec | Non
 
 
 def _query_vector(query: ex.Expression, wanted: VectorType) -> ex.Expression:
-    """A vector of the property's width, or a string the graph's provider embeds."""
+    """A vector of the property's width, or a string that the graph's provider embeds."""
     if not isinstance(query, (ex.Constant, ex.ParameterRef)):
-        raise DoesNotFit("nearest looks for a literal or a parameter")
+        raise DoesNotFit("nearest searches for a literal or a parameter")
     if query.type in (ex.STRING, wanted):
         return query
     if isinstance(query, ex.Constant):

@@ -1,4 +1,4 @@
-"""What names mean while a query is checked: parameters, variables and their types."""
+"""The meaning of names while a query is checked: parameters, variables and their types."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ANONYMOUS = "_"
 
 @dataclass
 class Scope:
-    """One block; sub-blocks see the variables of the blocks around them."""
+    """The names of one block; a sub-block also sees the variables of the blocks around it."""
 
     catalog: Catalog
     parameters: dict[str, ParameterRef]
     found: Diagnostics
     outer: Scope | None = None
     variables: dict[str, Variable] = field(default_factory=dict)
-    # Offset of the first appearance, by variable id: ties are broken in this order.
+    # Offset of the first appearance by variable id; tie-breaks follow this order.
     first_seen: dict[int, int] = field(default_factory=dict)
-    # Names whose binding was wrong: using them is no second mistake.
+    # Names whose binding has an error; their use is not reported as another error.
     failed: set[str] = field(default_factory=set)
     _ids: Iterator[int] = field(default_factory=count)
 
@@ -74,7 +74,7 @@ def property_of(catalog: Catalog, kind: VariableKind, type_name: str, name: str)
 
 
 def property_names(catalog: Catalog, kind: VariableKind, types: tuple[str, ...]) -> set[str]:
-    """What can be read of a variable: the properties all its types have."""
+    """The properties that all types of a variable have, and `id`, `from`, `to`."""
     owners: list[NodeType | EdgeType] = (
         [catalog.node_types[t] for t in types]
         if kind is VariableKind.NODE

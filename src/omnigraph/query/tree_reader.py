@@ -1,7 +1,8 @@
-"""lark parse tree -> query syntax tree; the only place that knows the grammar's rule names."""
+"""From lark's parse tree to the query syntax tree; each method is a rule of `query.lark`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from lark import Token, Transformer, v_args
@@ -34,7 +35,7 @@ def _is(child: object, terminal: str) -> bool:
 
 @v_args(meta=True)
 class QueryTreeReader(Transformer[Token, Any]):
-    """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
+    """Works bottom-up: the children of a rule are syntax nodes already. They are untyped here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,46 +84,50 @@ class QueryTreeReader(Transformer[Token, Any]):
     # --- bodies
 
     def read(self, _meta: Meta, children: list[Any]) -> ast.ReadBody:
-        (clauses, match_span), returns, *rest = children
+        match, returns, *rest = children
         parts: dict[str, Any] = {"having": None, "order": (), "limit": None, "offset": None}
-        for kind, value, span in rest:
-            if kind in ("limit", "offset") and parts[kind] is not None:
-                self.problems.error(codes.SYNTAX, f"{kind} is said twice", span)
-            parts[kind] = value
-        distinct, projections, span = returns
+        for part in rest:
+            if part.name in ("limit", "offset") and parts[part.name] is not None:
+                self.problems.error(codes.SYNTAX, f"{part.name} is given twice", part.span)
+            parts[part.name] = part.value
         return ast.ReadBody(
-            clauses, projections, distinct, match_span=match_span, return_span=span, **parts
+            match.clauses,
+            returns.projections,
+            returns.distinct,
+            match_span=match.span,
+            return_span=returns.span,
+            **parts,
         )
 
     def mutation(self, _meta: Meta, children: list[Any]) -> ast.MutationBody:
         return ast.MutationBody(tuple(children))
 
-    def match(self, meta: Meta, children: list[Any]) -> tuple[tuple[ast.Clause, ...], Span]:
-        return tuple(children), _span(meta)
+    def match(self, meta: Meta, children: list[Any]) -> _Match:
+        return _Match(tuple(children), _span(meta))
 
-    def returns(self, meta: Meta, children: list[Any]) -> tuple[bool, Any, Span]:
+    def returns(self, meta: Meta, children: list[Any]) -> _Returns:
         distinct = _is(children[0], "DISTINCT")
-        return distinct, tuple(children[1:] if distinct else children), _span(meta)
+        return _Returns(distinct, tuple(children[1:] if distinct else children), _span(meta))
 
     def projection(self, meta: Meta, children: list[Any]) -> ast.Projection:
         alias = _name(children[1]) if len(children) > 1 else None
         return ast.Projection(children[0], alias, _span(meta))
 
-    def having(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
-        return "having", children[0], _span(meta)
+    def having(self, meta: Meta, children: list[Any]) -> _ReadPart:
+        return _ReadPart("having", children[0], _span(meta))
 
-    def order(self, meta: Meta, children: list[Any]) -> tuple[str, Any, Span]:
-        return "order", tuple(children), _span(meta)
+    def order(self, meta: Meta, children: list[Any]) -> _ReadPart:
+        return _ReadPart("order", tuple(children), _span(meta))
 
     def ordering(self, meta: Meta, children: list[Any]) -> ast.Ordering:
         direction = children[1].type == "DESC" if len(children) > 1 else None
         return ast.Ordering(children[0], direction, _span(meta))
 
-    def limit(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
-        return "limit", children[0], _span(meta)
+    def limit(self, meta: Meta, children: list[Any]) -> _ReadPart:
+        return _ReadPart("limit", children[0], _span(meta))
 
-    def offset(self, meta: Meta, children: list[Any]) -> tuple[str, ast.Expr, Span]:
-        return "offset", children[0], _span(meta)
+    def offset(self, meta: Meta, children: list[Any]) -> _ReadPart:
+        return _ReadPart("offset", children[0], _span(meta))
 
     # --- statements
 
@@ -141,8 +146,10 @@ class QueryTreeReader(Transformer[Token, Any]):
         return ast.DeleteStatement(_name(children[0]), children[1], _span(meta))
 
     def match_delete(self, meta: Meta, children: list[Any]) -> ast.MatchDeleteStatement:
-        (clauses, _), *variables = children
-        return ast.MatchDeleteStatement(clauses, tuple(_name(v) for v in variables), _span(meta))
+        match, *variables = children
+        return ast.MatchDeleteStatement(
+            match.clauses, tuple(_name(v) for v in variables), _span(meta)
+        )
 
     # --- clauses
 
@@ -166,15 +173,16 @@ class QueryTreeReader(Transformer[Token, Any]):
 
     def edge(self, meta: Meta, children: list[Any]) -> ast.EdgePattern:
         variable = _name(children[0]) if _is(children[0], "EDGE_VARIABLE") else None
-        undirected, names = children[1] if variable else children[0]
+        edges: _EdgeNames = children[1] if variable else children[0]
         hops = children[-1] if isinstance(children[-1], ast.Hops) else None
-        return ast.EdgePattern(names, undirected, variable, hops, _span(meta))
+        return ast.EdgePattern(edges.names, edges.undirected, variable, hops, _span(meta))
 
-    def directed(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[Name, ...]]:
-        return False, tuple(_name(child) for child in children)
+    def directed(self, _meta: Meta, children: list[Token]) -> _EdgeNames:
+        return _EdgeNames(tuple(_name(child) for child in children), undirected=False)
 
-    def undirected(self, _meta: Meta, children: list[Token]) -> tuple[bool, tuple[Name, ...]]:
-        return True, tuple(_name(child) for child in children if child.type == "NAME")
+    def undirected(self, _meta: Meta, children: list[Token]) -> _EdgeNames:
+        names = tuple(_name(child) for child in children if child.type == "NAME")
+        return _EdgeNames(names, undirected=True)
 
     def hops(self, meta: Meta, children: list[Token]) -> ast.Hops:
         bounds = [self._integer(child, meta) for child in children]
@@ -282,12 +290,43 @@ class QueryTreeReader(Transformer[Token, Any]):
         return value
 
 
-class _Option:
-    """Marks `k=60` among the arguments of a call."""
+# What some rules give to the rule above them; not part of the syntax tree.
 
-    def __init__(self, name: str, value: ast.Expr) -> None:
-        self.name = name
-        self.value = value
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    clauses: tuple[ast.Clause, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Returns:
+    distinct: bool
+    projections: tuple[ast.Projection, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadPart:
+    """`where`, `order`, `limit` or `offset` of a read, by the field of `ReadBody`."""
+
+    name: str
+    value: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _EdgeNames:
+    names: tuple[Name, ...]
+    undirected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """`k=60` among the arguments of a call."""
+
+    name: str
+    value: ast.Expr
 
 
 def _left_to_right(children: list[Any]) -> ast.Expr:
@@ -303,7 +342,7 @@ def _edges_named_like_operators(
 ) -> ast.ReadBody | ast.MutationBody:
     """`$folder contains $file` is a hop when neither side is a parameter.
 
-    Entities contain nothing and are in no list, so the filter would make no sense there.
+    A node contains nothing and is in no list, so a filter would have no meaning there.
     """
     if isinstance(body, ast.MutationBody):
         statements = tuple(

@@ -1,4 +1,4 @@
-"""A whole query against the catalog, and its lowering: syntax in, plan out, or findings."""
+"""Checks a whole query against the catalog and lowers it: syntax in, plan or diagnostics out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from omnigraph.values.known_names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class CheckedRead:
-    """A read plan with its result columns over the matched rows."""
+    """The plan of a read, its result columns and its typed match block."""
 
     plan: reads.ReadOp
     columns: tuple[reads.Column, ...]
@@ -44,8 +44,8 @@ class CheckedQuery:
 
 
 def check_query(query: ast.Query, catalog: Catalog, found: Diagnostics) -> CheckedQuery | None:
-    """Type and lower one query; None when it has errors, which are in `found`."""
-    # Diagnostics of its own: an error in one query must not hide what can be said of the next.
+    """Check and lower one query; None when it has errors, which are in `found`."""
+    # A list per query, because errors of one query must not hide those of the next.
     own = Diagnostics()
     checked = _check_query(query, catalog, own)
     found += own
@@ -55,7 +55,7 @@ def check_query(query: ast.Query, catalog: Catalog, found: Diagnostics) -> Check
 def _check_query(query: ast.Query, catalog: Catalog, found: Diagnostics) -> CheckedQuery | None:
     declared = declare(query, found)
     parameters = {p.name: ex.ParameterRef(p.name, p.type, p.optional) for p in declared}
-    # A parameter of an unknown type is known by name all the same: one mistake, one finding.
+    # A parameter of an unknown type keeps its name, so that its use is not a second error.
     for written in query.parameters:
         parameters.setdefault(written.name.text, ex.ParameterRef(written.name.text, ex.NullType()))
     scope = Scope(catalog, parameters, found)
@@ -74,8 +74,8 @@ def _check_read(read: ast.ReadBody, scope: Scope) -> CheckedRead | None:
     returned = check_return(read, scope)
     if returned is None or scope.found.has_errors:
         return None
-    plan, columns = lower_return(lower_pattern(pattern), returned, scope)
-    return CheckedRead(plan, columns, pattern)
+    plan = lower_return(lower_pattern(pattern), returned, scope)
+    return CheckedRead(plan, returned.columns, pattern)
 
 
 def _check_mutation(mutation: ast.MutationBody, scope: Scope) -> CheckedMutation | None:

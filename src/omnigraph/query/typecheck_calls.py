@@ -1,4 +1,4 @@
-"""Calls of scalar functions, text predicates and aggregates."""
+"""The functions of the language, and checks of calls: scalar, text predicate, aggregate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from omnigraph.values.text_terms import MAX_EDITS
 
 
 class FunctionKind(StrEnum):
-    """Where a function may stand."""
+    """What a function is; it decides where a call is allowed."""
 
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
@@ -36,7 +36,7 @@ class FunctionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """One function. `maximum` None takes any number of arguments."""
+    """One function; `maximum` None: any number of arguments."""
 
     name: str
     kind: FunctionKind
@@ -87,7 +87,7 @@ TIME_PARTS = frozenset({"hour", "minute", "second"})
 
 
 def check_filter_call(checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expression | None:
-    """A call where rows are filtered: no aggregates, no rankings."""
+    """A call in a filter, where aggregates and rankings are not allowed."""
     function = known_function(checker, call)
     if function is FunctionKind.AGGREGATE:
         checker.found.error(
@@ -143,7 +143,7 @@ _ARGUMENT_CODES = {
 
 
 def known_function(checker: ExpressionChecker, call: ast.CallExpr) -> FunctionKind | None:
-    """The kind of a function that exists and got a possible number of arguments."""
+    """The kind of the called function; None when it is unknown or its arguments are wrong."""
     function = FUNCTIONS.get(call.function)
     if function is None:
         checker.found.error(
@@ -186,21 +186,21 @@ def known_function(checker: ExpressionChecker, call: ast.CallExpr) -> FunctionKi
 def text_field(
     checker: ExpressionChecker, call: ast.CallExpr, code: str
 ) -> tuple[ex.PropertyOf | ex.RowProperty, ex.Expression] | None:
-    """The String property and the query text of `search`, `bm25` and their like."""
+    """The String property and the query text of a text predicate or `bm25`."""
     field, query = checker.check(call.arguments[0]), checker.check(call.arguments[1])
     if field is None or query is None:
         return None
     if not isinstance(field, ex.PropertyOf | ex.RowProperty) or field.type != ex.STRING:
         checker.found.error(
             code,
-            f"{call.function} looks into a String property",
+            f"{call.function} searches a String property",
             call.arguments[0].span,
             f"write `{FUNCTIONS[call.function].usage}`",
         )
         return None
     if not is_text(query.type) or not isinstance(query, (ex.Constant, ex.ParameterRef)):
         checker.found.error(
-            code, f"{call.function} looks for a string or a parameter", call.arguments[1].span
+            code, f"{call.function} searches for a string or a parameter", call.arguments[1].span
         )
         return None
     return field, query
@@ -239,7 +239,7 @@ def check_aggregate(checker: ExpressionChecker, call: ast.CallExpr) -> ex.Expres
     if call.function == "count" and not call.arguments:
         if call.star:
             return ex.AggregateCall("count", None, False, ex.I64)
-        _wrong_operand(checker, call, "it counts something: `count($x)` or `count(*)`")
+        _wrong_operand(checker, call, "an operand is needed: `count($x)` or `count(*)`")
         return None
     operand = checker.check(call.arguments[0])
     if operand is None:

@@ -1,4 +1,4 @@
-"""Expressions against scope and catalog: syntax in, typed expression out, or a finding."""
+"""Checks expressions against scope and catalog: syntax in, typed expression or diagnostic out."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from omnigraph.values.scalars import (
 )
 
 _FOREIGN_WORDS = {
-    "where": "a filter stands in the match block without `where`",
+    "where": "a filter is written in the match block without `where`",
     "like": "write `contains`, `starts_with` or `match_text($x.p, …)`",
     "between": "write `$x.p >= 1 and $x.p <= 3`",
     "exists": "write `$x.p is not null`; `not { not { … } }` asks for a pattern",
     "case": "there is no `case`; `coalesce` replaces NULLs",
 }
 
-# How a bare word is read: a column in `order`, a row's property in a mutation.
+# Resolves a bare word: a column in `order`, a property of the row in a mutation.
 NameResolver = Callable[[ast.NameExpr], ex.Expression | None]
 CallChecker = Callable[["ExpressionChecker", ast.CallExpr], ex.Expression | None]
 
 
 class ExpressionChecker:
-    """Checks the expressions of one place; `None` means a finding has been recorded."""
+    """Checks the expressions of one block; None means that an error has been reported."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ExpressionChecker:
         self._unknown_variable = unknown_variable
 
     def check(self, expression: ast.Expr) -> ex.Expression | None:
-        """The typed expression; a blob may only be asked whether it is there."""
+        """The typed expression; a blob is allowed only in `is null`."""
         checked = self.check_any(expression)
         if checked is not None and isinstance(checked.type, BlobType):
             self.found.error(
@@ -76,7 +76,7 @@ class ExpressionChecker:
         return check(expression)
 
     def check_predicate(self, expression: ast.Expr) -> ex.Expression | None:
-        """An expression that must be true or false."""
+        """The typed expression of a condition."""
         checked = self.check(expression)
         if checked is None or checked.type == ex.BOOL or isinstance(checked.type, ex.NullType):
             return checked
@@ -250,7 +250,7 @@ class ExpressionChecker:
         if operand is None:
             return None
         if not is_numeric(operand.type):
-            self._operands(written, f"{operand.type} has no negative")
+            self._operands(written, f"{operand.type} cannot be negated")
             return None
         kind = ex.I64 if is_integer(operand.type) else ex.F64
         return ex.Negative(operand, kind, operand.nullable)
@@ -326,7 +326,7 @@ def _element_kind(kind: ex.ExpressionType) -> ScalarKind | None:
 def _common_element(items: list[ex.Expression]) -> ScalarKind | None:
     kinds = {_element_kind(item.type) for item in items}
     if not kinds:
-        return ScalarKind.STRING  # an empty list fits nothing, whatever its type
+        return ScalarKind.STRING  # an empty list contains nothing, so its type does not matter
     if len(kinds) == 1:
         return next(iter(kinds))
     scalars = [kind for kind in kinds if kind is not None]

@@ -1,4 +1,4 @@
-"""Match blocks against the catalog: variables, hops, filters and sub-blocks, all typed."""
+"""Checks match blocks against the catalog: typed variables, hops, filters and sub-blocks."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Pattern:
     optionals: tuple[Pattern, ...]
 
     def introduced(self) -> tuple[ex.Variable, ...]:
-        """Everything this block binds, optional blocks included."""
+        """All variables that this block binds, optional blocks included."""
         extras = [v for hop in self.hops for v in (hop.edge, hop.path) if v is not None]
         inner = [v for optional in self.optionals for v in optional.introduced()]
         return (*self.nodes, *extras, *inner)
 
 
 def check_pattern(clauses: tuple[ast.Clause, ...], scope: Scope, nullable: bool = False) -> Pattern:
-    """Type a block and add its variables to the scope."""
+    """Check a block and add its variables to the scope."""
     return _PatternChecker(scope, nullable).check(clauses)
 
 
@@ -150,13 +150,13 @@ class _PatternChecker:
         if name is None:
             return None
         if kind is ex.VariableKind.EDGE and not types:
-            self._scope.failed.add(name.text)  # its edge is unknown, which was said already
+            self._scope.failed.add(name.text)  # its edge type is unknown, which is reported already
             return None
         taken = self._scope.find(name.text) is not None or name.text in self._scope.parameters
         if taken or name.text == ANONYMOUS:
             self._found.error(
                 codes.EDGE_BINDING,
-                f"${name.text} names something else already"
+                f"${name.text} already names something else"
                 if taken
                 else f"$_ binds nothing, so it cannot name {'an edge' if types else 'a path'}",
                 name.span,
@@ -225,7 +225,7 @@ class _PatternChecker:
         right = self._expressions.check(match.value)
         if left is None or right is None:
             return
-        # A list is matched by one of its members.
+        # A list matches when it contains the value.
         operator = "contains" if str(left.type).startswith("[") else "="
         try:
             self._filters.append(compare(operator, left, _exact(left, right)))
@@ -238,7 +238,7 @@ class _PatternChecker:
 
 
 def _exact(left: ex.Expression, right: ex.Expression) -> ex.Expression:
-    """An integer property is not matched by 30.0: it can only be a mistake."""
+    """Refuses a value such as 30.0 for an integer property, because it can only be a mistake."""
     if (
         isinstance(right, ex.Constant)
         and isinstance(right.value, float)
@@ -257,7 +257,7 @@ def _mode(clause: ast.TraversalClause) -> ExpandMode:
 
 
 def mentioned(pattern: Pattern) -> set[int]:
-    """Ids of every variable the pattern's hops and filters touch, sub-blocks included."""
+    """Ids of all variables in the hops and filters of a pattern, sub-blocks included."""
     ids: set[int] = {variable.id for variable in pattern.introduced()}
     for hop in pattern.hops:
         ids |= {hop.source.id, hop.target.id}

@@ -1,4 +1,4 @@
-"""What a read returns, in which order and how much of it, typed over the matched rows."""
+"""Checks the result of a read: columns, condition, order, limit and offset."""
 
 from __future__ import annotations
 
@@ -19,33 +19,41 @@ from omnigraph.values.known_names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class LocatedExpression:
-    """A typed part of a return and where it was written."""
+    """A typed expression and its place in the text."""
 
     value: ex.Expression
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedKey:
+    """A sort key and its place in the text."""
+
+    key: SortKey
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
-    """Typed but not yet split into steps: aggregates still stand inside expressions."""
+    """The typed result of a read. Aggregates are still inside expressions; `lower` splits them."""
 
     columns: tuple[Column, ...]
     spans: tuple[Span, ...]
     distinct: bool
     having: LocatedExpression | None
-    order: tuple[tuple[SortKey, Span], ...]
+    order: tuple[LocatedKey, ...]
     limit: ex.Expression | None
     offset: ex.Expression | None
     rankings: Rankings
-    # Slots whose unranked rows are no answers, because the result is ordered by them.
+    # The slot that the result is ordered by; rows without a score there are not returned.
     required: frozenset[str]
 
     @property
     def aggregated(self) -> bool:
-        """One aggregate anywhere, also only in the order, makes the plain columns group keys."""
+        """The result is grouped: an aggregate occurs in a column, the condition or the order."""
         values = [column.value for column in self.columns]
         values += [self.having.value] if self.having else []
-        values += [key.value for key, _ in self.order]
+        values += [ordering.key.value for ordering in self.order]
         return any(contains_aggregate(value) for value in values)
 
 
@@ -54,7 +62,7 @@ def contains_aggregate(expression: ex.Expression) -> bool:
 
 
 def check_return(read: ast.ReadBody, scope: Scope) -> Returned | None:
-    """None when something was wrong; the findings say what."""
+    """The typed result; None when errors have been reported."""
     errors = len(scope.found)
     returned = _ReturnChecker(read, scope).check()
     return returned if len(scope.found) == errors else None
@@ -78,7 +86,7 @@ class _ReturnChecker:
         offset = self._amount(self._read.offset, "offset")
         self._check_limits()
         keys = tuple(key for key in order if key is not None)
-        first = keys[0][0].value if keys else None
+        first = keys[0].key.value if keys else None
         required = {first.slot} if isinstance(first, ex.ScoreRef) else set()
         return Returned(
             tuple(self._columns.values()),
@@ -135,13 +143,13 @@ class _ReturnChecker:
         self._check_nested(value, written.span)
         return LocatedExpression(value, written.span)
 
-    def _order(self, ordering: ast.Ordering) -> tuple[SortKey, Span] | None:
+    def _order(self, ordering: ast.Ordering) -> LocatedKey | None:
         value = self._later.check(ordering.value)
         if value is None:
             return None
         self._check_nested(value, ordering.span)
         if isinstance(value, ex.ScoreRef):
-            return self._score_order(value, ordering), ordering.span
+            return LocatedKey(self._score_order(value, ordering), ordering.span)
         if not is_orderable(value.type):
             self._found.error(
                 codes.OPERAND_TYPES,
@@ -150,10 +158,10 @@ class _ReturnChecker:
                 "order by one of its properties" if isinstance(value.type, ex.WholeType) else None,
             )
             return None
-        return SortKey(value, bool(ordering.descending)), ordering.span
+        return LocatedKey(SortKey(value, bool(ordering.descending)), ordering.span)
 
     def _score_order(self, score: ex.ScoreRef, ordering: ast.Ordering) -> SortKey:
-        """Best first unless told otherwise: small distances, large scores."""
+        """The best first unless the query says otherwise: small distances, large scores."""
         is_distance = self._rankings.specs[score.slot].function == "nearest"
         if is_distance and ordering.descending:
             self._found.error(
@@ -207,7 +215,7 @@ class _ReturnChecker:
                     )
 
     def _rankings_in(self, written: ast.Expr) -> set[str]:
-        """Functions of the rankings an ordering sorts by, also through an alias."""
+        """The ranking functions that an ordering sorts by, also through an alias."""
         quiet = len(self._found)
         value = self._later.check(written)
         del self._found[quiet:]

@@ -1,4 +1,4 @@
-"""Mutation statements against the catalog: assignments, required properties, predicates."""
+"""Checks mutation statements against the catalog: assignments, required properties, filters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from omnigraph.values.known_names import did_you_mean
 
 
 class WriteChecker:
-    """Checks one mutation's statements; `None` means a finding has been recorded."""
+    """Checks the statements of a mutation; None means that an error has been reported."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -189,7 +189,7 @@ class WriteChecker:
             return None
 
     def _endpoint(self, edge: EdgeType, column: str, value: ex.Expression) -> ex.Expression:
-        """An id as text, or the key itself when the endpoint has a key of one property."""
+        """The id of an endpoint as text, or its key if the key has one property."""
         if is_text(value.type):
             return stored_as(value, ex.STRING)
         node = self._catalog.node_types[edge.source if column == SOURCE else edge.target]
@@ -218,7 +218,7 @@ class WriteChecker:
     def _check_required(self, written: ast.InsertStatement, entity: EntityType) -> None:
         given = {assignment.name.text for assignment in written.assignments}
         if any(not self._is_column(entity, name) for name in given):
-            return  # a misspelt name is not a second, missing one
+            return  # a misspelt name is reported already, so it does not count as missing
         missing = [
             p.name
             for p in entity.properties

@@ -1,4 +1,8 @@
-"""The syntax tree of the schema language; spans never take part in comparison."""
+"""The syntax tree of the schema language.
+
+Declarations end in `Decl`; the types and constraints that they become are in
+`omnigraph.catalog.model`. Comparing two nodes ignores their spans.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class SchemaAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class PropertyType:
-    """A property type as written: enum values keep their order here."""
+    """The type of a property as it is written; enum values keep their order."""
 
     base: str
     nullable: bool = False

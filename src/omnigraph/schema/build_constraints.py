@@ -1,4 +1,4 @@
-"""Constraint annotations -> catalog constraints, checked against the properties they name."""
+"""From constraint annotations to catalog constraints, checked against the properties they name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROPERTY_CONSTRAINTS = frozenset({"key", "unique", "index"})
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a constraint may refer to."""
+    """The type that a constraint belongs to, with its properties."""
 
     owner: str
     properties: Mapping[str, Property]
@@ -47,7 +47,7 @@ class Body:
 def build_constraints(
     members: tuple[ast.Member, ...], body: Body, found: Diagnostics
 ) -> tuple[Constraint, ...]:
-    """Constraints in the order of the text, property-level ones included."""
+    """All constraints in the order of the text, also those that are written after a property."""
     built: list[Constraint] = []
     for annotation in _written(members):
         constraint = _BUILDERS[annotation.name](annotation, body, found)
@@ -55,7 +55,7 @@ def build_constraints(
             continue
         if constraint in built:
             found.error(
-                codes.DUPLICATE_CONSTRAINT, f"@{annotation.name} is said twice", annotation.span
+                codes.DUPLICATE_CONSTRAINT, f"@{annotation.name} is given twice", annotation.span
             )
         else:
             built.append(constraint)
@@ -69,7 +69,7 @@ def build_cardinality(
     if not written:
         return None
     for extra in written[1:]:
-        found.error(codes.DUPLICATE_CONSTRAINT, "@card is said twice", extra.span)
+        found.error(codes.DUPLICATE_CONSTRAINT, "@card is given twice", extra.span)
     card = written[0]
     bounds = card.arguments[0].value if len(card.arguments) == 1 else None
     if not isinstance(bounds, ast.RangeValue) or not _whole(bounds):
@@ -94,7 +94,7 @@ def _spell(bounds: ast.RangeValue) -> str:
 
 
 def _written(members: tuple[ast.Member, ...]) -> list[ast.SchemaAnnotation]:
-    """Every constraint in its body form: `x: T @key` reads as `@key(x)`."""
+    """All constraints in one form: `x: T @key` becomes `@key(x)`."""
     out: list[ast.SchemaAnnotation] = []
     for member in members:
         if isinstance(member, ast.SchemaAnnotation):
@@ -110,7 +110,7 @@ def _written(members: tuple[ast.Member, ...]) -> list[ast.SchemaAnnotation]:
 def _named(
     annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics
 ) -> tuple[str, ...] | None:
-    """Property names of a constraint that takes only those (and options, for an index)."""
+    """The properties of a constraint that names only properties; an index has options too."""
     names: list[str] = []
     for argument in annotation.arguments:
         if argument.option is not None and annotation.name == "index":
@@ -171,7 +171,7 @@ def _key(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Co
                 codes.NOT_ELIGIBLE, f"'{name}' is {what} and cannot be a key", annotation.span
             )
             return None
-    # Ids must not depend on the order of declaration.
+    # Sorted, because ids must not depend on the order of declaration.
     return Key(tuple(sorted(names)))
 
 
@@ -192,20 +192,28 @@ def _index(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> 
         if a.option is not None and not isinstance(a.value, ast.RangeValue) and a.value is not None
     )
     for option, value in options:
-        fits = _INDEX_OPTIONS.get(option)
-        if fits is not None and not fits[0](value):
-            found.error(codes.BAD_ARGUMENTS, f"{option} is {fits[1]}", annotation.span)
+        rule = _INDEX_OPTIONS.get(option)
+        if rule is not None and not rule.allows(value):
+            found.error(codes.BAD_ARGUMENTS, f"{option} is {rule.expected}", annotation.span)
             return None
     return Index(names, options)
 
 
-# Options that mean something to index builds; others are kept, not judged.
-_INDEX_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "recall": (
+@dataclass(frozen=True, slots=True)
+class _OptionRule:
+    """Which values an option of `@index` allows, and how a message describes them."""
+
+    allows: Callable[[object], bool]
+    expected: str
+
+
+# The options that index builds use; other options are kept without a check.
+_INDEX_OPTIONS: dict[str, _OptionRule] = {
+    "recall": _OptionRule(
         lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 < v <= 1,
         "the share of true neighbours to find, above 0 and at most 1",
     ),
-    "contains": (lambda v: isinstance(v, bool), "true or false"),
+    "contains": _OptionRule(lambda v: isinstance(v, bool), "true or false"),
 }
 
 
@@ -292,7 +300,7 @@ def _check(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> 
 
 
 def _subject(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Property | None:
-    """The property a `@range` or `@check` is about."""
+    """The property that a `@range` or `@check` applies to."""
     if body.on_edge:
         found.error(codes.MISPLACED, f"@{annotation.name} is for nodes, not edges", annotation.span)
         return None

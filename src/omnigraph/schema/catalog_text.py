@@ -1,4 +1,4 @@
-"""Catalog -> schema text, for catalogs that nobody wrote: made in Python, or by a merge."""
+"""The schema text of a catalog that has none, because Python code or a merge made it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NOT_NAMES = frozenset({"true", "false", "null"})
 
 
 def catalog_text(catalog: Catalog) -> str:
-    """Canonical text that builds exactly this catalog; empty when no text does.
+    """The canonical text that builds exactly this catalog; empty when there is none.
 
-    A catalog made in Python may have what the language cannot say: names it does not allow, or an
-    interface whose properties a type has in another order.
+    The language cannot express every catalog that Python code can make: names that it does not
+    allow, or a type that has the properties of an interface in another order.
     """
     interfaces = {interface.name: interface for interface in catalog.interfaces}
     declarations: list[ast.Declaration] = [_interface(i) for i in catalog.interfaces]
@@ -60,7 +60,7 @@ def _interface(interface: InterfaceType) -> ast.InterfaceDecl:
 
 
 def _node(node: NodeType, implemented: list[InterfaceType]) -> ast.NodeDecl:
-    """`implements` copies what an interface has, so only the rest is declared."""
+    """The declaration without the properties and constraints that `implements` copies."""
     inherited: dict[str, Property] = {}
     for interface in implemented:
         for theirs in interface.properties:
@@ -101,7 +101,7 @@ def _cardinality(cardinality: Cardinality) -> ast.SchemaAnnotation:
 def _members(
     properties: Iterable[Property], constraints: Iterable[Constraint]
 ) -> tuple[ast.Member, ...]:
-    """Constraints stand behind their property as long as that leaves them in their order."""
+    """Constraints are written after their property as long as that keeps their order."""
     declared = list(properties)
     position = {p.name: at for at, p in enumerate(declared)}
     beside: dict[str, list[ast.SchemaAnnotation]] = {p.name: [] for p in declared}
@@ -119,7 +119,7 @@ def _members(
 
 
 def _subject(constraint: Constraint) -> str | None:
-    """The property a constraint could stand behind."""
+    """The property after which a constraint can be written."""
     match constraint:
         case Key((name,)) | Unique((name,)) | Index((name,), ()):
             return name
@@ -168,7 +168,7 @@ def _constraint(constraint: Constraint) -> ast.SchemaAnnotation:
 
 
 def _about(constraint: str, *properties: str) -> ast.SchemaAnnotation:
-    """Property names are bare words, but a word that is a literal must be quoted."""
+    """A constraint on these properties; a name that is a literal word must be quoted."""
     names = [name if name in _NOT_NAMES else ast.NameValue(name) for name in properties]
     return ast.SchemaAnnotation(constraint, tuple(ast.Argument(name) for name in names))
 

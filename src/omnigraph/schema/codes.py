@@ -32,6 +32,6 @@ MEANINGS = {
     BAD_PATTERN: "the regular expression of a `@check` cannot be compiled",
     BAD_DEFAULT: "the `@default` is no value of the property's type",
     INTERFACE_CONFLICT: "a property differs from the interface's, or two interfaces disagree",
-    DUPLICATE_CONSTRAINT: "said twice: a second key, cardinality or equal constraint",
+    DUPLICATE_CONSTRAINT: "given twice: a second key, cardinality or equal constraint",
     BAD_ARGUMENTS: "an annotation with arguments it does not take",
 }

@@ -1,4 +1,4 @@
-"""Schema changes planned: (old catalog, new catalog) -> ordered steps, or a refusal."""
+"""Plans a schema change: from the old and the new catalog to ordered steps, or a refusal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _WIDER: dict[ScalarKind, frozenset[ScalarKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What to do, in order, and the catalog that holds afterwards."""
+    """The steps in order, and the catalog after them."""
 
     steps: tuple[st.SchemaStep, ...]
     catalog: Catalog
@@ -68,8 +68,8 @@ class SchemaPlan:
 def plan_evolution(old: Catalog, new: Catalog, allow_data_loss: bool = False) -> SchemaPlan:
     """Plan the change; raises `SchemaRefused` with `step`, `reason` and `refusal` code.
 
-    Renames come first, so that every later step speaks of the new names; then additions,
-    property changes, constraints; drops come last.
+    Renames come first, so that all later steps use the new names. Additions, changes of properties
+    and changes of constraints follow. Drops come last.
     """
     target = carry_identities(old, new)
     _check_renames(old.nodes, target.nodes)
@@ -90,7 +90,7 @@ def plan_evolution(old: Catalog, new: Catalog, allow_data_loss: bool = False) ->
         planned += _type_steps(before, after, _node_renames(old, target), allow_data_loss)
     planned += _interface_steps(old, target, kept)
     survivors = {before.identity for before, _ in kept}
-    # Edges before the nodes they hang on.
+    # Edges are dropped before their nodes.
     dropped: list[EntityType] = [*old.edges, *old.nodes]
     planned += [
         st.DropType(gone.table_key, allow_data_loss)
@@ -115,7 +115,7 @@ def _check_renames(
     for item in new:
         source = renamed_from(item.annotations)
         if source is None or item.name in old_names:
-            continue  # applied already: the annotation may stay in the text
+            continue  # the rename was applied before; the annotation may stay in the text
         step = f"rename {owner}{source} to {item.name}"
         if source not in old_names:
             raise _refuse(BAD_RENAME, step, f"there is no '{source}'")
@@ -218,7 +218,7 @@ def _type_change(owner: EntityType, before: Property, after: Property) -> Iterat
         if removed:
             yield st.ShrinkEnum(table, after.name, removed)
         return
-    if is_key and not _spells_alike_when_wider(before.type):
+    if is_key and not _keeps_ids_when_wider(before.type):
         raise _refuse(
             KEY_CHANGED, step, f"{after.type} would spell the ids of existing nodes differently"
         )
@@ -229,13 +229,13 @@ def _type_change(owner: EntityType, before: Property, after: Property) -> Iterat
     yield st.WidenProperty(table, after.name, before.type, after.type)
 
 
-def _spells_alike_when_wider(before: ValueType) -> bool:
-    """Integers and strings spell alike in every width; dates and moments do not."""
+def _keeps_ids_when_wider(before: ValueType) -> bool:
+    """The id text of a key stays the same in the wider type; a date changes as a DateTime."""
     return not (isinstance(before, ScalarType) and before.kind is ScalarKind.DATE)
 
 
 def widens(before: ValueType, after: ValueType) -> bool:
-    """Every value of one type is a value of the other."""
+    """Every value of type `before` is a value of type `after`."""
     match before, after:
         case ScalarType(old), ScalarType(new):
             return new in _WIDER.get(old, frozenset())

@@ -1,4 +1,4 @@
-"""Schema syntax tree -> canonical text; `parse(format(x)) == x`."""
+"""The canonical text of a schema syntax tree; parsing it gives the same tree."""
 
 from __future__ import annotations
 

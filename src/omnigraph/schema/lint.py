@@ -1,4 +1,4 @@
-"""Warnings about schemas that build: what is probably not meant."""
+"""Warnings about schemas that build but probably do not say what is meant."""
 
 from __future__ import annotations
 

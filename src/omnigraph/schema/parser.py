@@ -1,4 +1,4 @@
-"""Schema text -> schema syntax tree."""
+"""From schema text to the schema syntax tree."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 
 from omnigraph.errors import ParseError
+from omnigraph.schema import codes
 from omnigraph.schema.ast import (
     Argument,
     ArgumentValue,
@@ -35,8 +36,6 @@ from omnigraph.syntax.source_text import (
     integer_value,
     string_value,
 )
-
-PARSE_CODE = "S000"
 
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
@@ -80,7 +79,7 @@ _GROUPS = (
 
 
 def parse_schema(source: SourceText) -> SchemaFile:
-    """Parse, or raise `ParseError` with every syntax error found."""
+    """The syntax tree of a text; raises `ParseError` with all syntax errors."""
     parsed = _grammar().parse(source)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
@@ -96,7 +95,7 @@ def _grammar() -> Grammar:
     return Grammar(
         GrammarSpec(
             path=Path(__file__).with_name("schema.lark"),
-            parse_code=PARSE_CODE,
+            parse_code=codes.SYNTAX,
             terminal_names=_TERMINAL_NAMES,
             groups=_GROUPS,
             restart=re.compile(r"^[ \t]*(?:interface|node|edge)\b(?=[ \t]+\w)", re.MULTILINE),
@@ -105,7 +104,7 @@ def _grammar() -> Grammar:
     )
 
 
-# What could stand here, the text at the error -> what was probably meant.
+# An expected terminal, the text from the error on -> the help.
 _SITUATIONS = (
     ("", r"'", "strings are written in double quotes"),
     ("", r"#", "comments start with //"),
@@ -147,7 +146,7 @@ def _name(token: Token) -> Name:
 
 @v_args(meta=True)
 class _SchemaTreeReader(Transformer[Token, Any]):
-    """Bottom-up: children are syntax tree nodes already. `Any` ends here."""
+    """Works bottom-up: the children of a rule are syntax nodes already. They are untyped here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +255,7 @@ class _SchemaTreeReader(Transformer[Token, Any]):
         return value
 
     def _too_large(self, meta: Meta) -> None:
-        self.problems.append(Diagnostic(PARSE_CODE, "this number is too large", _span(meta)))
+        self.problems.append(Diagnostic(codes.SYNTAX, "this number is too large", _span(meta)))
 
 
 class _Implements(tuple[Name, ...]):

@@ -1,4 +1,4 @@
-"""Steps of a schema change, as data; whoever applies them does the work."""
+"""The steps of a schema change, as data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AddType:
 
 @dataclass(frozen=True, slots=True)
 class RenameType:
-    """Same data, new name; the table keeps its place on disk."""
+    """Same data, new name; the table keeps its directory."""
 
     table: TableKey
     new_name: str
@@ -46,7 +46,7 @@ class DropType:
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A new column; `backfill` is what existing rows get."""
+    """A new column; `backfill` is the value for existing rows."""
 
     table: TableKey
     property: Property
@@ -92,7 +92,7 @@ class ExtendEnum:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkEnum:
-    """Fewer allowed values; checked: no row may hold a removed one."""
+    """Fewer allowed values; a check ensures that no row holds a removed one."""
 
     table: TableKey
     property: str
@@ -109,7 +109,7 @@ class MakeNullable:
 
 @dataclass(frozen=True, slots=True)
 class MakeRequired:
-    """NULL becomes forbidden; `backfill` replaces NULLs, without it no row may hold one."""
+    """NULL becomes forbidden; `backfill` replaces NULLs. Without it no row may hold a NULL."""
 
     table: TableKey
     property: str
@@ -118,7 +118,7 @@ class MakeRequired:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """Checked against the existing rows before it is accepted (an index needs no check)."""
+    """The constraint is checked against the existing rows; an index needs no check."""
 
     table: TableKey
     constraint: Constraint
@@ -134,7 +134,7 @@ class RemoveConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCardinality:
-    """Checked against the existing edges when it became narrower."""
+    """A narrower cardinality is checked against the existing edges."""
 
     table: TableKey
     old: Cardinality | None
@@ -143,7 +143,7 @@ class ChangeCardinality:
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnnotations:
-    """Descriptions, defaults for new rows and other notes; no data changes."""
+    """New descriptions, defaults for new rows or other annotations; no data changes."""
 
     table: TableKey
     property: str | None
@@ -152,7 +152,7 @@ class ChangeAnnotations:
 
 @dataclass(frozen=True, slots=True)
 class ChangeInterfaces:
-    """Interfaces as such, or the list a node implements; the properties have their own steps."""
+    """New interfaces of the schema (`table` None) or of a node; properties have other steps."""
 
     table: TableKey | None
     interfaces: tuple[str, ...]
@@ -179,7 +179,7 @@ SchemaStep = (
 
 
 def needs_check(step: SchemaStep) -> bool:
-    """Whether existing rows decide if the step is possible."""
+    """The step is possible only if the existing rows allow it."""
     match step:
         case AddConstraint(_, constraint):
             return not isinstance(constraint, Index)
@@ -204,7 +204,7 @@ def _is_narrower(old: Cardinality, new: Cardinality) -> bool:
 
 
 def step_to_json(step: SchemaStep) -> dict[str, Any]:
-    """`{"step": "add_property", …}` as `schema plan --json` prints it."""
+    """The step in JSON: `{"step": "add_property", …}`."""
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(step).__name__)
     out: dict[str, Any] = {"step": name.lstrip("_")}
     for field in fields(step):
