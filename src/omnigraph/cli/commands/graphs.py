@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = None) -> None:
     """Create a graph from a schema.
 
-    An existing graph is refused and stays as it is.
+    An existing graph is refused and not changed.
 
     For example:
 
