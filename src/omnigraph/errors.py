@@ -180,6 +180,8 @@ class ValidationFailed(OmnigraphError):
     total: int
     counts: Mapping[str, int] | None = None
     type: str | None = None
+    property: str | None = None
+    row: int | None = None
 
 
 class KeyConflict(ValidationFailed):

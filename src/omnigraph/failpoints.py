@@ -1,8 +1,9 @@
 """Named crash points: a no-op unless a test or `OMNIGRAPH_FAILPOINTS` arms one.
 
 `OMNIGRAPH_FAILPOINTS="commit.after_arm=kill,commit.after_advance=sleep:2@3"`: the action happens on
-the n-th hit (`@n`, default the first) and on no other. Names are constants, so a typo cannot make a
-crash test silently pass.
+the n-th hit (`@n`, default the first) and on no other. `arm` refuses a name that is not listed in
+`ALL_POINTS`, and a test checks that the product visits every listed name. So a typo cannot make a
+crash test pass silently.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ ALL_POINTS = (
 
 
 class FailpointRaised(RuntimeError):
-    """What an armed `raise` failpoint throws; not an OmnigraphError, so nothing handles it."""
+    """Raised by an armed `raise` failpoint; no OmnigraphError, so that no code handles it."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
-"""What long work tells while it runs, and a line on the terminal for whoever waits for it.
+"""Progress of long work: messages while it runs, and a line on the terminal that shows them.
 
-Work calls `tell`; it does not know whether anybody listens. Listeners belong to the calling thread.
+The work calls `tell`, with or without a listener. A listener belongs to the calling thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PATIENCE_SECONDS = 0.7  # what is done sooner needs no line
+PATIENCE_SECONDS = 0.7  # shorter work shows no line
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What is going on, and how much of it is done."""
+class ProgressStep:
+    """What the work does now, and how much of it is done."""
 
     what: str
     done: int = 0
@@ -40,15 +40,15 @@ class Step:
         return [self.done] if self.total is None else [self.done, self.total]
 
 
-Listener = Callable[[Step], None]
+Listener = Callable[[ProgressStep], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def tell(what: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
-    """Say what is being done; `MB` as a unit means that the numbers are bytes."""
+    """Tell the listener what is done now; with the unit `MB` the numbers are bytes."""
     listener = _listener.get()
     if listener is not None:
-        listener(Step(what, done, total, unit))
+        listener(ProgressStep(what, done, total, unit))
 
 
 @contextmanager
@@ -60,18 +60,18 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
-def somebody_watches() -> bool:
-    """Stderr is a terminal that can take a line back."""
+def terminal_is_watched() -> bool:
+    """Stderr is a terminal that can erase a line."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager
 def shown(what: str) -> Iterator[None]:
-    """A line on stderr that says what is going on, and is gone afterwards."""
-    if _listener.get() is not None:  # it is shown already
+    """Show the progress as a line on stderr, and erase it afterwards."""
+    if _listener.get() is not None:  # a listener shows it already
         yield
         return
-    line = _Line(Step(what))
+    line = _Line(ProgressStep(what))
     try:
         with heard_by(line.hear):
             yield
@@ -80,9 +80,9 @@ def shown(what: str) -> Iterator[None]:
 
 
 class _Line:
-    """Appears when the work takes a while; the work only leaves its steps here."""
+    """The line of one piece of work; it appears when the work takes longer than the patience."""
 
-    def __init__(self, first: Step) -> None:
+    def __init__(self, first: ProgressStep) -> None:
         self._step = first
         self._lock = threading.Lock()
         self._bar: Progress | None = None
@@ -91,7 +91,7 @@ class _Line:
         self._timer.daemon = True
         self._timer.start()
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: ProgressStep) -> None:
         with self._lock:
             self._step = step
             self._draw()

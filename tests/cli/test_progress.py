@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.progress import Step, heard_by, shown, tell
+from omnigraph.progress import ProgressStep, heard_by, shown, tell
 
 SLOW = """
 import time
@@ -27,15 +27,15 @@ print("done")
 
 
 @pytest.fixture
-def steps() -> list[Step]:
+def steps() -> list[ProgressStep]:
     return []
 
 
-def names(steps: list[Step]) -> list[str]:
+def names(steps: list[ProgressStep]) -> list[str]:
     return list(dict.fromkeys(step.what for step in steps))
 
 
-def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[Step]) -> None:
+def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[ProgressStep]) -> None:
     file = tmp_path / "more.jsonl"
     file.write_text('{"type": "Person", "data": {"name": "Dee"}}\n')
     with heard_by(steps.append):
@@ -44,7 +44,9 @@ def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[Step
     assert (steps[0].done, steps[0].total) == (file.stat().st_size, file.stat().st_size)
 
 
-def test_export_optimize_and_backup_count(people: Graph, tmp_path: Path, steps: list[Step]) -> None:
+def test_export_optimize_and_backup_count(
+    people: Graph, tmp_path: Path, steps: list[ProgressStep]
+) -> None:
     with heard_by(steps.append):
         people.export(tmp_path / "all.ndjson", types=["Person"])
     assert (names(steps), steps[-1].count) == (["exporting Person"], "3 of 3 rows")
@@ -55,11 +57,11 @@ def test_export_optimize_and_backup_count(people: Graph, tmp_path: Path, steps: 
     assert {"optimizing Person on main", "optimizing Knows on main", "copying"} < set(names(steps))
 
 
-def test_nobody_has_to_listen(steps: list[Step]) -> None:
+def test_nobody_has_to_listen(steps: list[ProgressStep]) -> None:
     tell("something", 1, 2, "rows")
     with heard_by(steps.append), shown("an outer line is enough"):
         tell("inside", 2, 3, "rows")
-    assert steps == [Step("inside", 2, 3, "rows")]
+    assert steps == [ProgressStep("inside", 2, 3, "rows")]
 
 
 def on_terminal(flags: str = "", **variables: str) -> str:

@@ -16,7 +16,7 @@ import omnigraph
 from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json
 from omnigraph.errors import NotFound
-from omnigraph.progress import shown, somebody_watches
+from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.settings.config_file import OperatorConfig, read_config
 from omnigraph.settings.models import Settings
 
@@ -54,7 +54,7 @@ class Session:
 
     def working(self, what: str) -> AbstractContextManager[None]:
         """A line on the terminal that says what is being done."""
-        visible = somebody_watches() and not self.quiet and not self.json
+        visible = terminal_is_watched() and not self.quiet and not self.json
         return shown(what) if visible else nullcontext()
 
     def confirm(self, question: str) -> None:

@@ -1,4 +1,7 @@
-"""Effects -> staged Lance transactions with the ids they change; no HEAD moves here."""
+"""Stage the effects of a write as Lance transactions, with the ids they change.
+
+Staging writes data files and moves no HEAD. `KnownIds` saves inserts the lookup of existing ids.
+"""
 
 from __future__ import annotations
 
@@ -40,90 +43,10 @@ _LARGEST_TOTAL = 1_000_000
 _MOST_TABLES = 4096
 _LOOKUPS_BEFORE_SCAN = 3
 
-_Name = tuple[str, str]
-
-
-class KnownIds:
-    """Bounded; forgets the tables that were written longest ago."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ids: BoundedCache[_Name, set[str]] = BoundedCache(_MOST_TABLES, _LARGEST_TOTAL)
-        self._lookups: BoundedCache[str, int] = BoundedCache(_MOST_TABLES)
-
-    def may_exist(
-        self,
-        pin: TablePin,
-        ids: pa.Array,
-        recent: Sequence[StoredCommit],
-        scan: Callable[[], Iterable[str]],
-    ) -> pa.Array:
-        """The ids worth looking up. Scans a small table once it is written to repeatedly."""
-        if pin.row_count == 0:
-            return ids.slice(0, 0)
-        known = self._known(pin, recent)
-        if known is None:
-            lookups = (self._lookups.get(pin.location) or 0) + 1
-            self._lookups.put(pin.location, lookups)
-            patient = lookups <= _LOOKUPS_BEFORE_SCAN
-            if patient or pin.row_count > _LARGEST_TABLE:
-                return ids
-            known = set(scan())
-            self._keep((pin.location, pin.content_epoch), known)
-        with self._lock:
-            return pa.array([i for i in ids.to_pylist() if i in known], pa.string())
-
-    def committed(self, before: TablePin, after: TablePin, inserted: pa.Array) -> None:
-        """Our own commit: carry the knowledge over to the new content."""
-        with self._lock:
-            known = self._ids.pop((before.location, before.content_epoch))
-            if known is not None:
-                known.update(inserted.to_pylist())
-        if known is not None:
-            self._keep((after.location, after.content_epoch), known)
-
-    def _known(self, pin: TablePin, recent: Sequence[StoredCommit]) -> set[str] | None:
-        wanted = (pin.location, pin.content_epoch)
-        known = self._ids.get(wanted)
-        return known if known is not None else self._catch_up(wanted, pin, recent)
-
-    def _catch_up(
-        self, wanted: _Name, pin: TablePin, recent: Sequence[StoredCommit]
-    ) -> set[str] | None:
-        """Others committed: their commits say which ids came in since the content we know."""
-        added: list[str] = []
-        for stored in reversed(recent):
-            base = (pin.location, stored.commit_id)
-            with self._lock:
-                known = self._ids.pop(base)
-                if known is not None:
-                    known.update(added)
-            if known is not None:
-                self._keep(wanted, known)
-                return known
-            inserted = _inserted(stored, pin.location)
-            if inserted is None:
-                return None
-            added += inserted
-        return None
-
-    def _keep(self, name: _Name, known: set[str]) -> None:
-        self._ids.put(name, known, len(known))
-
-
-def _inserted(stored: StoredCommit, location: str) -> tuple[str, ...] | None:
-    """Ids that a commit added to the table at `location`; None when it does not say."""
-    moved = [p for p in stored.commit.pins if p.after is not None and p.after.location == location]
-    if not moved:
-        return ()
-    names = {p.after.key for p in moved if p.after is not None}
-    listed = [c.ids for c in stored.commit.changes if c.key in names]
-    if len(listed) != 1 or listed[0] is None:
-        return None
-    return listed[0][0]
-
-
 _NAMED_IDS = 10
+
+_TableContent = tuple[str, str]
+"""Location and content epoch of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +70,9 @@ MayExist = Callable[[TablePin, pa.Array], pa.Array]
 
 
 def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> StagedTable | None:
-    """None when the effect changes nothing: no version is made for nothing.
+    """Stage one effect; None when it changes nothing, because then the table needs no new version.
 
-    `may_exist` narrows ids to those worth looking up.
+    `may_exist` reduces ids to those that the table may hold: only they are looked up.
     """
     match effect:
         case EditRows():
@@ -170,7 +93,7 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
 def record_first_rows(
     key: TableKey, rows: pa.Table, store: Store, settings: HistorySettings, clock: Clock
 ) -> TableChanges:
-    """What a table created with rows adds."""
+    """The ids of a table that is created with rows, for the commit row."""
     none = pa.array([], pa.string())
     return record_ids(key, ChangedIds(_ids([rows]), none, none), store.files, settings, clock)
 
@@ -252,7 +175,7 @@ def _require_unmoved(pin: TablePin, effect: PhysicalEffect) -> None:
 
 def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTable | None:
     if (pin.location, pin.branch) != (effect.location, effect.branch):
-        # Files of one physical branch cannot be read through another: write them again.
+        # Files of one physical branch cannot be read through another, so they are written again.
         raise ExpectedVersionMismatch(
             f"{pin.key} moved to another place while its rows were written; repeat the write",
             table=str(pin.key),
@@ -277,7 +200,7 @@ def _split_upserts(
     additions = upserts.filter(pc.invert(exists))
     rewrites = upserts.filter(exists)
     replaced = stored.take(position.drop_null())
-    # An upsert that says what is there already changes nothing.
+    # An upsert with the stored values changes nothing.
     differs = pa.array(differing_rows(replaced, rewrites))
     return replaced.filter(differs), rewrites.filter(differs), additions
 
@@ -306,7 +229,7 @@ def _all_ids(edit: EditRows) -> pa.Array:
 
 
 def _unlocated(edit: EditRows) -> pa.Array:
-    """Ids whose stored rows, if any, are still to be found."""
+    """Ids that must be looked up: the edit neither located their rows nor made them new."""
     ids, located = _all_ids(edit), edit.located
     known = [_ids([t]) for t in (located.upserted, located.deleted) if t is not None]
     known += [located.absent] if located.absent is not None else []
@@ -318,10 +241,101 @@ def _unlocated(edit: EditRows) -> pa.Array:
 def _joined(found: pa.Table, located: pa.Table | None) -> pa.Table:
     if located is None:
         return found
-    # What may be NULL can be said differently on the two sides.
+    # The two schemas may differ in which columns are nullable.
     return pa.concat_tables([found, located.select(found.column_names)], promote_options="default")
 
 
 def _ids(tables: list[pa.Table]) -> pa.Array:
     columns = [chunk for t in tables for chunk in t.column("id").chunks]
     return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
+
+
+class KnownIds:
+    """Ids that tables may hold, kept in memory, so that inserting new ids needs no lookup.
+
+    Only absence is trusted: an id that is not in the set is not in the table. A deleted id stays in
+    the set and costs a lookup when it is inserted again. A set belongs to a content epoch, so
+    branches that share the rows of a table share its set, and compaction does not invalidate it.
+    The memory is bounded: the sets that were used longest ago are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ids: BoundedCache[_TableContent, set[str]] = BoundedCache(
+            _MOST_TABLES, _LARGEST_TOTAL
+        )
+        self._lookups: BoundedCache[str, int] = BoundedCache(_MOST_TABLES)
+
+    def may_exist(
+        self,
+        pin: TablePin,
+        ids: pa.Array,
+        recent: Sequence[StoredCommit],
+        scan: Callable[[], Iterable[str]],
+    ) -> pa.Array:
+        """The ids that the table may hold.
+
+        Calls `scan` for the ids of a small table once it is written to repeatedly.
+        """
+        if pin.row_count == 0:
+            return ids.slice(0, 0)
+        known = self._known(pin, recent)
+        if known is None:
+            lookups = (self._lookups.get(pin.location) or 0) + 1
+            self._lookups.put(pin.location, lookups)
+            patient = lookups <= _LOOKUPS_BEFORE_SCAN
+            if patient or pin.row_count > _LARGEST_TABLE:
+                return ids
+            known = set(scan())
+            self._keep((pin.location, pin.content_epoch), known)
+        with self._lock:
+            return pa.array([i for i in ids.to_pylist() if i in known], pa.string())
+
+    def committed(self, before: TablePin, after: TablePin, inserted: pa.Array) -> None:
+        """Carry the set of a table over to the content that a commit of this process made."""
+        with self._lock:
+            known = self._ids.pop((before.location, before.content_epoch))
+            if known is not None:
+                known.update(inserted.to_pylist())
+        if known is not None:
+            self._keep((after.location, after.content_epoch), known)
+
+    def _known(self, pin: TablePin, recent: Sequence[StoredCommit]) -> set[str] | None:
+        wanted = (pin.location, pin.content_epoch)
+        known = self._ids.get(wanted)
+        return known if known is not None else self._catch_up(wanted, pin, recent)
+
+    def _catch_up(
+        self, wanted: _TableContent, pin: TablePin, recent: Sequence[StoredCommit]
+    ) -> set[str] | None:
+        """Bring a set up to date with the ids that commits of other processes inserted."""
+        added: list[str] = []
+        for stored in reversed(recent):
+            base = (pin.location, stored.commit_id)
+            with self._lock:
+                known = self._ids.pop(base)
+                if known is not None:
+                    known.update(added)
+            if known is not None:
+                self._keep(wanted, known)
+                return known
+            inserted = _inserted(stored, pin.location)
+            if inserted is None:
+                return None
+            added += inserted
+        return None
+
+    def _keep(self, name: _TableContent, known: set[str]) -> None:
+        self._ids.put(name, known, len(known))
+
+
+def _inserted(stored: StoredCommit, location: str) -> tuple[str, ...] | None:
+    """Ids that a commit added to the table at `location`; None when the commit row lists none."""
+    moved = [p for p in stored.commit.pins if p.after is not None and p.after.location == location]
+    if not moved:
+        return ()
+    names = {p.after.key for p in moved if p.after is not None}
+    listed = [c.ids for c in stored.commit.changes if c.key in names]
+    if len(listed) != 1 or listed[0] is None:
+        return None
+    return listed[0][0]

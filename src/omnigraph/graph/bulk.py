@@ -13,7 +13,7 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.progress import shown, somebody_watches
+from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def load(
         if from_branch is not None and created
         else nullcontext()
     )
-    visible = progress is True or (progress is None and somebody_watches())
+    visible = progress is True or (progress is None and terminal_is_watched())
     with branch, shown("loading") if visible else nullcontext():
         loader = parts.loader if choice.engine == LOCAL else parts.spark_loader
         receipt = loader.load(data, options, progress if callable(progress) else None)

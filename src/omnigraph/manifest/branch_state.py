@@ -1,4 +1,4 @@
-"""The head of one graph branch at one manifest version, and its form as manifest rows."""
+"""The head of one branch at one manifest version, and its form as manifest rows with a stamp."""
 
 from __future__ import annotations
 
@@ -14,29 +14,9 @@ from omnigraph.manifest.records import HistorySegment, StoredCommit, StreamMark,
 from omnigraph.values.identifiers import TableKey
 
 CURRENT_FORMAT = 2
-_KEY = b"omnigraph:format"
+"""The format that this release writes: the stamp in the schema metadata of every manifest."""
 
-
-def read_stamp(schema: pa.Schema) -> int:
-    """The stamp in a manifest's schema metadata."""
-    text = (schema.metadata or {}).get(_KEY)
-    if text is None or not text.isdigit():
-        raise FormatUnknown(
-            "this is no OmniGraph manifest: its format stamp is missing or unreadable. A graph of "
-            "the Rust original comes in by `export` there and `load` here."
-        )
-    return int(text)
-
-
-def check_readable(stamp: int) -> None:
-    if stamp > CURRENT_FORMAT:
-        raise FormatTooNew(
-            f"the graph has format {stamp}, this release reads up to {CURRENT_FORMAT}: "
-            "upgrade omnigraph first",
-            found=stamp,
-            supported=CURRENT_FORMAT,
-        )
-
+_STAMP = "omnigraph:format"
 
 MANIFEST_SCHEMA = pa.schema(
     [
@@ -59,7 +39,7 @@ _Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """Everything a head needs: pins, accepted schema, recent commits, where older ones are."""
+    """The head of a branch: pins, accepted schema, recent commits, segments of older ones."""
 
     version: int
     tables: Mapping[TableKey, TablePin]
@@ -70,12 +50,12 @@ class BranchState:
     dropped: Mapping[TableKey, TablePin] = field(default_factory=dict)
     deleted: bool = False
     name: str | None = None
-    """The branch's name since it was renamed; None: the one it was made with.
+    """The name that a rename gave the branch; None when it was never renamed.
 
-    It counts while a ref of that name leads here: `ManifestReader.goes_by_another_name`.
+    It is valid while a ref of that name leads here, see `ManifestReader.goes_by_another_name`.
     """
     streams: Mapping[str, StreamMark] = field(default_factory=dict)
-    """High-water marks, least recently moved first."""
+    """The last batch of each stream, least recently moved first."""
 
     @property
     def head_commit_id(self) -> str:
@@ -95,7 +75,7 @@ def state_to_rows(state: BranchState, format_stamp: int) -> pa.Table:
         pa.array(list(values), type=column.type)
         for values, column in zip(columns, MANIFEST_SCHEMA, strict=True)
     ]
-    schema = MANIFEST_SCHEMA.with_metadata({"omnigraph:format": str(format_stamp)})
+    schema = MANIFEST_SCHEMA.with_metadata({_STAMP: str(format_stamp)})
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -124,7 +104,7 @@ def state_from_rows(version: int, table: pa.Table) -> BranchState:
                     )
                 )
             case _:
-                continue  # `table` rows repeat what their `table_version` says
+                continue  # a `table` row repeats the content of its `table_version` row
     return BranchState(
         version=version,
         tables=pins,
@@ -137,6 +117,27 @@ def state_from_rows(version: int, table: pa.Table) -> BranchState:
         name=head.get("name"),
         streams={s: StreamMark(*mark) for s, mark in head.get("streams", {}).items()},
     )
+
+
+def read_stamp(schema: pa.Schema) -> int:
+    """The format stamp in the schema metadata of a manifest."""
+    text = (schema.metadata or {}).get(_STAMP.encode())
+    if text is None or not text.isdigit():
+        raise FormatUnknown(
+            "this is not a manifest of OmniGraph: its format stamp is missing or unreadable. To "
+            "bring in a graph of the Rust original, `export` it there and `load` it here."
+        )
+    return int(text)
+
+
+def check_readable(stamp: int) -> None:
+    if stamp > CURRENT_FORMAT:
+        raise FormatTooNew(
+            f"the graph has format {stamp}, this release reads up to {CURRENT_FORMAT}: "
+            "upgrade omnigraph first",
+            found=stamp,
+            supported=CURRENT_FORMAT,
+        )
 
 
 def _head_row(state: BranchState) -> _Row:

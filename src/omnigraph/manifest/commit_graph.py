@@ -1,4 +1,4 @@
-"""Walk the history of a branch: list commits, find one, and see the graph as it was."""
+"""The commits of a graph: list them, find one, and read the graph as a commit left it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CommitGraph:
             yield from reversed(page.commits)
 
     def find(self, commit_id: str, prefer: str = MAIN) -> Commit:
-        """A commit by id, on `prefer`, any other live branch, or brought in by a merge."""
+        """A commit by id: on branch `prefer`, on another branch, or brought in by a merge."""
         located = self._locate(commit_id, prefer)
         if located is not None:
             return located[2]
@@ -72,7 +72,7 @@ class CommitGraph:
         tag = self._reader.tag_refs.find(target)
         if tag is not None:
             return self._tag_snapshot(tag)
-        # Only what looks like an id is searched for in all of history before it may be a branch.
+        # Only a text with the form of an id is searched for in the whole history.
         may_be_commit = ulid_micros(target) is not None
         found = self._snapshot_at_commit(target, branch) if may_be_commit else None
         found = found or self._snapshot_of_head(target)
@@ -118,7 +118,7 @@ class CommitGraph:
         raise NotFound(f"branch {branch!r} has no commit as old as {text}", branch=branch, at=text)
 
     def _snapshot_of(self, ref: BranchRef, state: BranchState, commit: Commit) -> Snapshot:
-        """As seen from `ref`, whichever branch the commit was made on."""
+        """The snapshot with the name of `ref`, also when another branch made the commit."""
         found = Lineage(self._reader, (state,)).snapshot(commit.graph_commit_id)
         return replace(found, graph_branch=ref.name)
 

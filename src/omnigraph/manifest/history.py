@@ -1,8 +1,8 @@
-"""Older commits: packed into immutable `__history` segments so that heads stay small.
+"""Older commits, packed into immutable `__history` segments so that heads stay small.
 
-A level-0 segment holds commit rows and the pins after the last of them; when enough segments of one
-level stand side by side, an index segment gathers them. The head thus names a handful of segments
-however long the history is, and nothing is ever rewritten.
+A segment of level 0 holds commits and the pins after the last of them. When there are enough
+segments of one level in a row, a segment of the next level lists them. So the head names only a few
+segments, however long the history is, and no segment is ever rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from omnigraph.values.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class CommitPage:
-    """The content of a level-0 segment."""
+    """The content of a segment of level 0: commits, and the pins after the last of them."""
 
     commits: tuple[StoredCommit, ...]
     tables: tuple[TablePin, ...]
@@ -40,14 +40,14 @@ _SEGMENT_BYTES = 32 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class PackedHead:
-    """A state whose window is small again, and the objects to write before it is published."""
+    """A state with few commits, and the objects to write before it is published."""
 
     state: BranchState
     objects: tuple[tuple[str, bytes], ...] = ()
 
 
 def pack(state: BranchState, settings: HistorySettings, clock: Clock) -> PackedHead:
-    """Move old commit rows out of the head when there are too many or too large ones."""
+    """Move old commits out of the head when they are too many or too large."""
     size = sum(len(stored.text) for stored in state.commits)
     if len(state.commits) <= settings.window_high and size <= settings.window_bytes:
         return PackedHead(state)
@@ -69,7 +69,7 @@ def pack(state: BranchState, settings: HistorySettings, clock: Clock) -> PackedH
 
 
 class HistoryReader:
-    """Reads segments; they never change, so they are kept."""
+    """Reads segments and caches them, because they never change."""
 
     def __init__(self, files: ControlFiles) -> None:
         self._files = files
@@ -91,7 +91,7 @@ class HistoryReader:
                 yield from self.pages(content, wanted)
 
     def oldest(self, segments: tuple[HistorySegment, ...]) -> str | None:
-        """The id of the first commit that was packed; None when none was."""
+        """The id of the oldest packed commit; None when no commit was packed."""
         if not segments:
             return None
         content = self._load(segments[0].segment_id)
@@ -102,16 +102,18 @@ class HistoryReader:
         )
 
     def page(self, segment_id: str) -> CommitPage:
-        """One page by its id: what a merge brought in."""
+        """One page by its id, such as the page of the commits that a merge brought in."""
         content = self._load(segment_id)
         if not isinstance(content, CommitPage):
-            raise FormatUnknown(f"history segment {segment_id} is no page", segment=segment_id)
+            raise FormatUnknown(
+                f"history segment {segment_id} lists segments, not commits", segment=segment_id
+            )
         return content
 
     def with_children(
         self, segments: tuple[HistorySegment, ...]
     ) -> Iterator[tuple[HistorySegment, CommitPage | None]]:
-        """Every segment at every level; those of commits with their page."""
+        """Every segment of every level; a segment of level 0 comes with its page."""
         for segment in segments:
             content = self._load(segment.segment_id)
             if isinstance(content, CommitPage):
@@ -183,14 +185,14 @@ def _gathered(segment_id: str, children: list[HistorySegment]) -> HistorySegment
 
 
 def _full_run(history: list[HistorySegment], fan_out: int) -> int | None:
-    """Where the last `fan_out` segments begin, if they are all of one level."""
+    """The position of the last `fan_out` segments when all of them have one level."""
     tail = history[-fan_out:]
     full = len(tail) == fan_out and len({s.level for s in tail}) == 1
     return len(history) - fan_out if full else None
 
 
 def encode_page(page: CommitPage) -> bytes:
-    """The object form of a level-0 segment."""
+    """The bytes of a segment of level 0."""
     body = {
         "commits": [[c.commit_id, list(c.parents), c.text] for c in page.commits],
         "tables": [pin.to_json() for pin in page.tables],

@@ -1,4 +1,4 @@
-"""Every path and object name of a graph on disk."""
+"""The paths and object names of a graph on disk."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ TABLE_FOLDERS = tuple(f"{folder}/" for folder in _FOLDERS.values())
 
 
 def table_location(key: TableKey) -> str:
-    """The plain path of a type, fixed when the type is created."""
+    """The path of the table of a new type; an existing table stays at the path in its pin."""
     return f"{_FOLDERS[key.kind]}/{fnv1a64_hex(key.type_name)}"
 
 
 def dataset_folder(path: str) -> str:
-    """The dataset or folder of control objects that a path belongs to."""
+    """The dataset, or the folder of control objects, that a path belongs to."""
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] in _FOLDERS.values() else parts[0]
 
 
 def reclaimed_marker(location: str) -> str:
-    """Left where cleanup removed a dataset: version numbers must not start over at its path."""
+    """The object that cleanup leaves where it removed a dataset.
+
+    No table is created at that path again, because version numbers must not start over there.
+    """
     return f"{location}/_reclaimed"
 
 

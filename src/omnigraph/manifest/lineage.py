@@ -1,8 +1,8 @@
-"""The commit graph as a graph: commits by id, over branches and merges, read lazily.
+"""Commits by id over branches and merges, read lazily, and the common ancestors of heads.
 
-A branch's own history holds its commits along first parents. What a merge brought in stands in the
-merge's `merged_history` page (`manifest.records.Commit`), written with the merge: so the ancestors
-of a head can be found from that head alone, whatever became of the branch that was merged.
+The history of a branch holds its commits along first parents. The commits that a merge brought in
+are in the `merged_history` page of the merge (`manifest.records.Commit`). So the ancestors of a
+head can be found from that head alone, also when the merged branch was deleted.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from omnigraph.manifest.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PagePosition:
     page: CommitPage
     position: int
 
 
 class Lineage:
-    """Commits reachable from some heads, in memory as far back as somebody asked."""
+    """The commits that can be reached from some heads. Pages are read as far back as needed."""
 
     def __init__(self, reader: ManifestReader, states: Iterable[BranchState]) -> None:
         self._reader = reader
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _PagePosition] = {}
         self._merged: dict[str, str] = {}
-        """Head of a merged-in history -> the object that holds it."""
+        """The head of a history that a merge brought in -> the id of its page."""
         self._pending: list[Iterator[CommitPage]] = []
         self._other_branches = True
         for state in states:
@@ -43,7 +43,7 @@ class Lineage:
             self._register(next(pages))
 
     def find(self, commit_id: str) -> StoredCommit | None:
-        """A commit by id; None when no branch and no merge knows it."""
+        """A commit by id; None when it is on no branch and no merge brought it in."""
         place = self._place(commit_id)
         return place.page.commits[place.position] if place is not None else None
 
@@ -54,7 +54,7 @@ class Lineage:
         return stored.commit
 
     def snapshot(self, commit_id: str) -> Snapshot:
-        """The graph as a commit left it."""
+        """The snapshot that a commit made visible."""
         commit = self.commit(commit_id)
         place = self._places[commit_id]
         newer = place.page.commits[place.position + 1 :]
@@ -69,13 +69,13 @@ class Lineage:
         )
 
     def step(self, commit_id: str) -> tuple[Snapshot, Snapshot]:
-        """(before, after) a commit: its first parent's state, without tables if it has none."""
+        """The snapshots (before, after) a commit; before the first commit there are no tables."""
         after = self.snapshot(commit_id)
         parent = self.commit(commit_id).parent_commit_id
         return self.snapshot(parent) if parent else replace(after, tables={}), after
 
     def first_parents(self, head: str) -> Iterator[StoredCommit]:
-        """`head` and what lies below it along first parents, newest first."""
+        """`head` and its ancestors along first parents, newest first."""
         current: str | None = head
         while current is not None:
             stored = self.find(current)
@@ -84,7 +84,7 @@ class Lineage:
             yield stored
             current = stored.commit.parent_commit_id
 
-    def _place(self, commit_id: str) -> _Place | None:
+    def _place(self, commit_id: str) -> _PagePosition | None:
         while commit_id not in self._places:
             if not self._read_more(commit_id):
                 return None
@@ -106,14 +106,14 @@ class Lineage:
         return self._read_elsewhere()
 
     def _read_elsewhere(self) -> bool:
-        """Our own heads do not lead there: try the other branches, then every merge."""
+        """The commit is not below our heads: try the other branches, then every merge."""
         if self._other_branches:
             self._other_branches = False
             for name in self._reader.branch_refs.names():
                 try:
                     self._pending.append(self._pages(self._reader.branch(name)[1]))
                 except NotFound:
-                    continue  # deleted while we looked
+                    continue  # deleted since its name was listed
             return True
         if self._merged:
             _, merged = self._merged.popitem()
@@ -127,7 +127,7 @@ class Lineage:
 
     def _register(self, page: CommitPage) -> None:
         for position, stored in enumerate(page.commits):
-            self._places.setdefault(stored.commit_id, _Place(page, position))
+            self._places.setdefault(stored.commit_id, _PagePosition(page, position))
             merged = stored.commit.merged_history if len(stored.parents) > 1 else None
             if merged is not None:
                 self._merged.setdefault(stored.parents[1], merged)
@@ -138,12 +138,10 @@ _COMMON = _OURS | _THEIRS
 
 
 def best_common_ancestors(lineage: Lineage, ours: tuple[str, ...], theirs: str) -> list[str]:
-    """Ancestors that `theirs` shares with any of `ours` and that are no ancestor of another one.
+    """Common ancestors of `theirs` and any of `ours` that are no ancestor of another such commit.
 
-    There are several after a criss-cross.
-
-    A commit is younger than each of its parents, so taking the youngest first means that all
-    descendants of a commit have been seen before it.
+    There are several after a criss-cross merge. The walk takes the youngest commit first. A commit
+    is younger than its parents, so all descendants of a commit are seen before the commit itself.
     """
     marks = dict.fromkeys(ours, _OURS)
     marks[theirs] = marks.get(theirs, 0) | _THEIRS
@@ -184,10 +182,10 @@ def only_theirs(lineage: Lineage, ours: str, theirs: str) -> set[str]:
 
 
 def meeting_points(lineage: Lineage, heads: Iterable[str]) -> set[str]:
-    """Every commit that a merge of two of the heads may be made against.
+    """Every commit that a merge of two of the heads may use as its ancestor.
 
-    Those are the best common ancestors of each two heads and, after a criss-cross, of these in
-    turn. A few more may be named, never one less.
+    These are the best common ancestors of each two heads and, after a criss-cross merge, the common
+    ancestors of these. The result may hold a few commits more, but none is missing.
     """
     found: set[str] = set()
     starts = set(heads)
@@ -200,10 +198,10 @@ def meeting_points(lineage: Lineage, heads: Iterable[str]) -> set[str]:
 
 
 def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
-    """Commits that lie below more heads than any of their children does, and below two at least.
+    """Commits below at least two heads, of which no child is below the same heads.
 
-    Heads are bits. A child below the same heads is a better ancestor for each two of them; once
-    all that is left has a child below every head, nothing further down can be one.
+    A set of heads is a bit mask. A child below the same heads is a better ancestor for each two of
+    them. The walk ends when every commit in the queue has a child below all heads.
     """
     below = {head: 1 << bit for bit, head in enumerate(sorted(heads))}
     every = (1 << len(below)) - 1
@@ -219,7 +217,7 @@ def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
         for parent in _parents(lineage, commit_id):
             stored = lineage.find(parent)
             if stored is None:
-                continue  # a broken log; `verify` reports it, and nothing below can be merged
+                continue  # the log is broken; `verify` reports it, and commits below are lost
             if parent not in below:
                 heapq.heappush(queue, (-stored.commit.created_at, parent))
             below[parent] = below.get(parent, 0) | mask

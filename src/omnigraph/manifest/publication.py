@@ -1,4 +1,7 @@
-"""A publication: what one swap of the manifest changes and what it relies on; applied purely."""
+"""A publication: what one swap of the manifest changes, and what it relies on.
+
+`unmet_requirement` and `apply_publication` are pure; `manifest.publisher` does the swap.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ Json = dict[str, Any]
 
 _KEPT_CANCELLATIONS = 64
 _KEPT_STREAMS = 256
-"""Streams that are remembered; the one that has been silent for longest goes first."""
+"""Number of streams with a mark; the stream without a batch for longest is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableMove:
-    """One table's pin from where it must be now to where it will be."""
+    """The pin of one table: where it must be now, and where it will be."""
 
     expected: TablePin
     after: TablePin
@@ -61,7 +64,7 @@ class TableMove:
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """A commit before it knows its parent and time. Its id is fixed before the first try."""
+    """A commit before its parent and time are known. Its id is fixed before the first try."""
 
     commit_id: str
     operation: str
@@ -75,9 +78,9 @@ class CommitDraft:
     equals_merged: bool = False
     differs_from_merged: tuple[TableChanges, ...] | None = None
     not_before: int = 0
-    """Later than this moment: a merge is younger than both its parents on any clock."""
+    """The commit gets a later time than this, so that a merge is younger than both parents."""
     stream_batch: StreamBatch | None = None
-    """The stream's mark moves here with the commit, in one swap."""
+    """The mark of the stream moves to this batch in the same swap."""
 
     def to_json(self) -> Json:
         return {
@@ -112,20 +115,20 @@ class CommitDraft:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Updates and requirements of one swap. Without a commit it is purely physical."""
+    """Updates and requirements of one swap. Without a commit it changes no row."""
 
     intent_id: str
     based_on: int
-    """Manifest version the write was prepared on."""
+    """The manifest version that the write was prepared on."""
     commit: CommitDraft | None = None
     moves: tuple[TableMove, ...] = ()
     created: tuple[TablePin, ...] = ()
     dropped: tuple[TableKey, ...] = ()
     schema_id: str | None = None
     on_schema_id: str | None = None
-    """The accepted schema the write was made for."""
+    """The accepted schema that the write was prepared for."""
     reads: tuple[tuple[TableKey, str], ...] = ()
-    """Tables the write relied on, with the content epoch it saw."""
+    """Tables that the write relied on, with the content epoch that it saw."""
     if_commit: str | None = None
     cancels: str | None = None
     marks_deleted: bool = False
@@ -164,7 +167,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Why a publication may not go on top of a state; `physical` ones are re-staged silently."""
+    """Why a publication does not fit a state.
+
+    `physical`: a table has the same rows at another version, so staging again is enough.
+    """
 
     error: ExpectedVersionMismatch | PreconditionFailed | WriterFenced | NotFound
     physical: bool = field(default=False)
@@ -173,7 +179,7 @@ class Requirement:
 def unmet_requirement(
     state: BranchState, publication: Publication, branch: str
 ) -> Requirement | None:
-    """The first thing the publication relies on that this state does not give."""
+    """The first requirement of the publication that the state does not meet."""
     if state.deleted:
         return Requirement(NotFound(f"branch {branch!r} was deleted", branch=branch))
     if publication.intent_id in state.cancelled:
@@ -238,7 +244,7 @@ def _mismatch(
 def apply_publication(
     state: BranchState, publication: Publication, ref: BranchRef, now_micros: int
 ) -> tuple[BranchState, Commit | None]:
-    """The next state. Call `unmet_requirement` first."""
+    """The next state and its commit. Call `unmet_requirement` first."""
     tables = dict(state.tables)
     dropped = dict(state.dropped)
     changed = [PinChange(state.tables[m.expected.key], m.after) for m in publication.moves]
@@ -249,7 +255,7 @@ def apply_publication(
             del tables[change.before.key]
             if change.after is None:
                 dropped[change.before.key] = change.before
-    # Removed first, added second: a rename may free the name that another type takes.
+    # Remove first and add second: a rename may free the name that another type takes.
     tables.update({c.after.key: c.after for c in changed if c.after is not None})
     cancelled = state.cancelled
     if publication.cancels is not None and publication.cancels not in cancelled:
@@ -284,7 +290,7 @@ def _marked(streams: Mapping[str, StreamMark], draft: CommitDraft) -> Mapping[st
 def undo_commits(
     tables: Iterable[TablePin], newest_first: Iterable[StoredCommit]
 ) -> dict[TableKey, TablePin]:
-    """The pins as they were before these commits; physical movement since then is kept."""
+    """The pins before these commits. Tables that no commit changed keep their current version."""
     pins = {pin.key: pin for pin in tables}
     for stored in newest_first:
         for change in stored.commit.pins:

@@ -1,4 +1,4 @@
-"""Compare-and-swap publish of one publication: the only writer of `__manifest`."""
+"""Publish by compare-and-swap: the only writer of `__manifest` after the graph was created."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DAY_MICROS = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The state after the swap. `by_us` is False when it turned out to be there already."""
+    """The state after the swap. `by_us` is False when the commit was published before."""
 
     state: BranchState
     commit: Commit | None
@@ -44,16 +44,16 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The idempotency key or the batch was there before: this is the first commit's receipt.
+    """The idempotency key or the batch was committed before, by `commit`.
 
-    None: it was there, under newer batches of its stream.
+    None: a later batch of the stream was committed since, so the commit is not known any more.
     """
 
     commit: Commit | None
 
 
 class Publisher:
-    """Swaps branch states. Losers of a swap look again and go on while nothing they need moved."""
+    """Swaps branch states. After a lost swap it tries again while all requirements hold."""
 
     def __init__(
         self, reader: ManifestReader, graph: CommitGraph, settings: HistorySettings, clock: Clock
@@ -63,15 +63,15 @@ class Publisher:
         self._graph = graph
         self._settings = settings
         self._clock = clock
-        # Threads of one process take turns here instead of losing swaps to each other.
+        # Threads of one process take turns, so that they do not lose swaps to each other.
         self._turns: BoundedCache[str, threading.Lock] = BoundedCache(_MOST_BRANCHES)
         self._trimmed: BoundedCache[str, int] = BoundedCache(_MOST_BRANCHES)
         self._old_versions = OldVersions(self._store)
 
     def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
-        """Raise the unmet requirement's error when nothing was published."""
+        """Swap the head of a branch; raises the error of an unmet requirement."""
         with self._turns.get_or_put(ref.incarnation, threading.Lock()):
-            # The swap itself proves that a remembered state was the current one.
+            # The remembered state saves a read. It may be outdated: then the next try reads it.
             state = self._reader.last_known(ref)
             for _ in range(_SWAP_ATTEMPTS):
                 fresh = state is None
@@ -87,12 +87,17 @@ class Publisher:
                     if published is not None:
                         return published
                 state = None
-        raise StorageFailure(f"branch {ref.name!r}: lost {_SWAP_ATTEMPTS} manifest swaps in a row")
+        raise StorageFailure(
+            f"branch {ref.name!r}: other processes won {_SWAP_ATTEMPTS} swaps of the manifest"
+        )
 
     def published_before(
         self, state: BranchState, publication: Publication
     ) -> Published | Repeated | None:
-        """Our own commit (an answer got lost, or recovery finished it) or the key's first one."""
+        """This publication's own commit, or the first commit with its key or batch; else None.
+
+        Its own commit exists when an answer was lost or recovery finished the write.
+        """
         draft = publication.commit
         if draft is None:
             return None
@@ -115,11 +120,12 @@ class Publisher:
         return Repeated(self._graph.find_in(state, mark.commit_id) if same else None)
 
     def find_commit(self, state: BranchState, commit_id: str, based_on: int) -> Commit | None:
-        """A commit that can only have been published after manifest version `based_on`."""
+        """Find a commit that cannot be older than manifest version `based_on`."""
         for stored in reversed(state.commits):
             if stored.commit_id == commit_id:
                 return stored.commit
-        # Only a writer that slept through more commits than the window holds looks further back.
+        # The head holds the most recent commits. Only a writer that was stopped while more commits
+        # than these were made looks further back.
         if state.version - based_on < len(state.commits):
             return None
         return self._graph.find_in(state, commit_id)
@@ -145,9 +151,9 @@ class Publisher:
         return Published(packed.state, commit)
 
     def trim(self, ref: BranchRef, version: int) -> None:
-        """Drop manifest versions that no head needs; what cannot be dropped now goes next time.
+        """Remove manifest versions that no head needs. A failure is left for the next time.
 
-        Not part of a publish: whoever holds an intent must not spend its lease on the past.
+        This is not part of `publish`, because a writer must not spend its lease on it.
         """
         kept = self._settings.kept_manifest_versions
         due = version // kept

@@ -1,4 +1,4 @@
-"""Resolve a branch name to its current state. Reads never write."""
+"""Read the current state of a branch by its name. Reading never writes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.identifiers import check_ref_name
 from omnigraph.values.known_names import did_you_mean
 
-# A manifest version may be trimmed between opening and reading it; the next look finds a newer one.
+# A manifest version may be removed between open and read; the next attempt opens a newer one.
 _READ_ATTEMPTS = 10
-# Pages of history, of some dozens of commits each, that are looked through for a recent commit.
+# The number of pages of history, of some dozens of commits each, that `recent_commit` searches.
 _RECENT_PAGES = 32
 _RECENT_BRANCHES = 8
 _BRANCHES = 512
@@ -46,7 +46,7 @@ def manifest_version(ref: BranchRef, version: int) -> DatasetVersion:
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """A head, and how its folder looked when it was read."""
+    """A head, with the mark of its folder from before it was read."""
 
     folder: VersionFolder
     mark: FolderMark
@@ -54,7 +54,7 @@ class _Marked:
 
 
 class ManifestReader:
-    """The state of every branch, re-read only when its manifest moved."""
+    """The states of all branches. A state is read again only when its manifest has moved."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -63,7 +63,7 @@ class ManifestReader:
         self.schemas = SchemaStore(store.files)
         self.history = HistoryReader(store.files)
         self._lock = threading.Lock()
-        # By incarnation: a process may meet any number of branches, and others delete them.
+        # By incarnation. Bounded, because a process may see any number of branches come and go.
         self._states: BoundedCache[str, tuple[Dataset, BranchState]] = BoundedCache(_BRANCHES)
         self._folders: BoundedCache[str, VersionFolder] = BoundedCache(_BRANCHES)
         self._marks: BoundedCache[str, _Marked] = BoundedCache(_BRANCHES)
@@ -73,20 +73,20 @@ class ManifestReader:
 
     @property
     def format_version(self) -> int:
-        """The format stamp of the files, as the manifest last read has it."""
+        """The format stamp in the manifest that was read last."""
         if self._stamp is None:
             self._stamp = read_stamp(self.store.open_head(MANIFEST, None).schema)
         return self._stamp
 
     def branch(self, name: str) -> tuple[BranchRef, BranchState]:
-        """A live branch and its current head."""
+        """An existing branch and its current head."""
         checked = check_ref_name(name)
         ref = self._refs.get(checked)
         if ref is not None:
             try:
                 state = self.state(ref)
             except NotFound:
-                self.forget(ref)  # deleted and cleaned up: the name may have a new owner
+                self.forget(ref)  # deleted and cleaned up; a new branch may have the name
             else:
                 if not state.deleted and state.name in (None, checked):
                     return ref, state
@@ -104,7 +104,7 @@ class ManifestReader:
         return ref, state
 
     def forget(self, ref: BranchRef) -> None:
-        """A deleted branch: a process that makes and deletes many must not keep them all."""
+        """Drop what is cached of a deleted branch."""
         if self._refs.get(ref.name) == ref:
             self._refs.pop(ref.name)
         self._states.pop(ref.incarnation)
@@ -113,10 +113,10 @@ class ManifestReader:
         self._snapshots.pop(ref.incarnation)
 
     def goes_by_another_name(self, ref: BranchRef, state: BranchState) -> bool:
-        """A rename gave this branch the name in its head, and `ref` is what it left behind.
+        """Whether the branch was renamed, and `ref` is its old ref.
 
-        A head may also show a name without a ref of its own: inherited from the branch it was
-        forked from, or of a rename that was cut short. Such a name does not count.
+        The name in a head is valid only when a ref of that name leads to the branch. It has no such
+        ref when it was copied from the source branch at a fork, or when a rename was interrupted.
         """
         if state.name in (None, ref.name):
             return False
@@ -124,7 +124,7 @@ class ManifestReader:
         return named is not None and named.incarnation == ref.incarnation
 
     def live_branches(self) -> list[tuple[BranchRef, BranchState]]:
-        """Every branch with its head; those deleted meanwhile are left out."""
+        """Every branch with its head, without branches that are deleted during the call."""
         found = []
         for name in self.branch_refs.names():
             ref = self.branch_refs.find(name)
@@ -134,20 +134,24 @@ class ManifestReader:
         return found
 
     def ref(self, name: str) -> BranchRef:
-        """Where a branch lives, without a look at its head when we know it already."""
+        """The ref of a branch. When it is cached, the head is not read."""
         return self._refs.get(check_ref_name(name)) or self.branch(name)[0]
 
     def last_known(self, ref: BranchRef) -> BranchState | None:
-        """The newest state this process has seen; good enough for whoever swaps against it."""
+        """The newest state that this process has seen. It may be outdated.
+
+        Good for a writer, because a swap on an outdated state fails.
+        """
         cached = self._states.get(ref.incarnation)
         return cached[1] if cached is not None else None
 
     def by_known_schema(
         self, branch: str, make: Callable[[Catalog], _T], misfits: tuple[type[Exception], ...]
     ) -> tuple[Catalog, _T]:
-        """What `make` makes of the schema we saw last; of the current one only if it misfits.
+        """Call `make` with the schema that this process saw last; the schema, and the result.
 
-        For writers: the transaction compares the catalog anyway, so they need no request for it.
+        When that raises one of `misfits`, call it with the current schema. Writers use this to save
+        a read of the head: the transaction compares the schema anyway.
         """
         known = self.last_known(self.ref(branch))
         if known is not None:
@@ -160,9 +164,9 @@ class ManifestReader:
         return catalog, make(catalog)
 
     def recent_commit(self, commit_id: str, incarnation: str) -> Commit | None:
-        """A commit of a branch that this process has seen, as far back as a few pages go.
+        """A commit of a branch that this process has seen, if it is in the newest pages.
 
-        It is looked for on the branch of this incarnation, then on those that were used last.
+        It is searched on the branch of this incarnation, then on the branches used last.
         """
         first = self._states.get(incarnation)
         others = self._states.newest(_RECENT_BRANCHES)
@@ -173,11 +177,11 @@ class ManifestReader:
                     if stored.commit_id == commit_id:
                         return stored.commit
                 if commits and commits[0].commit_id < commit_id:
-                    break  # ids ascend with time: this branch does not have it
+                    break  # ids ascend with time, so this branch does not have it
         return None
 
     def state(self, ref: BranchRef) -> BranchState:
-        """The current head of one incarnation, deleted or not."""
+        """The current head of one incarnation, also of a deleted one."""
         marked = self._marks.get(ref.incarnation)
         if marked is not None and marked.folder.is_still(marked.mark):
             return marked.state
@@ -197,7 +201,7 @@ class ManifestReader:
         return state
 
     def _folder(self, ref: BranchRef) -> VersionFolder | None:
-        """None on an object store, which has no folders to look at."""
+        """None on an object store, which has no folders."""
         folder = self._folders.get(ref.incarnation)
         root = self.store.location.path
         if folder is None and root is not None:
@@ -206,7 +210,7 @@ class ManifestReader:
         return folder
 
     def remember(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
-        """Keep a state with the handle of exactly its version."""
+        """Cache a state with the handle of exactly its version."""
         self.store.remember(manifest_version(ref, state.version), handle)
         with self._lock:
             cached = self._states.get(ref.incarnation)
@@ -214,7 +218,7 @@ class ManifestReader:
                 self._states.put(ref.incarnation, (handle, state))
 
     def snapshot(self, ref: BranchRef, state: BranchState) -> Snapshot:
-        """One object per state of a branch: whoever asks again gets the same."""
+        """The snapshot of a state. The same state gives the same object."""
         latest = self._snapshots.get(ref.incarnation)
         if latest is not None and latest[0] is state and latest[1].graph_branch == ref.name:
             return latest[1]

@@ -1,4 +1,4 @@
-"""What the manifest says, as frozen data with a JSON form each."""
+"""The records of the manifest: frozen data, each with a JSON form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TablePin:
-    """Which version of which dataset is visible for a type.
+    """The version of a dataset that is visible for a type.
 
-    `owner` is the branch incarnation that may write this physical branch; anyone else forks first.
-    `content_epoch` names the commit that last changed rows: compaction and index builds move
-    `version` and leave it alone, so they never fail a user's write.
+    `owner` is the incarnation of the branch that may write this physical branch; another branch
+    forks the table first. `content_epoch` is the commit that last changed rows. Compaction and
+    index builds move `version` and keep the epoch, so they never make a user's write fail.
     """
 
     key: TableKey
@@ -84,7 +84,7 @@ class PinChange:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Which entities of one table a commit touched: the ids, or the file that lists them."""
+    """The entities of one table that a commit changed: their ids, or the file that lists them."""
 
     key: TableKey
     inserted: int
@@ -126,7 +126,7 @@ def lists_from_json(data: list[Json] | None) -> tuple[TableChanges, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryAudit:
-    """What a recovery found and did; lands in the same swap as its effect."""
+    """What a recovery found and did. Its commit carries it, so both become visible together."""
 
     operation_id: str
     recovery_kind: str
@@ -135,7 +135,7 @@ class RecoveryAudit:
     graph_branch: str
     graph_commit_id: str | None
     tables: Mapping[str, str] = field(hash=False)
-    """What each was found as: `node:Person` -> `RolledPastExpected`."""
+    """The state each table was found in: `node:Person` -> `RolledPastExpected`."""
     created_at: int
 
     def to_dict(self) -> Json:
@@ -165,14 +165,17 @@ class Commit:
     idempotency_key: str | None = None
     recovery: RecoveryAudit | None = None
     merged_history: str | None = None
-    """The `__history` page of what a merge brought in: ancestry outlives the merged branch."""
+    """The `__history` page of the commits that a merge brought in.
+
+    With it the ancestors of a head can be found after the merged branch was deleted.
+    """
     equals_merged: bool = False
     """A fast-forward: the content is exactly that of the merged parent."""
     differs_from_merged: tuple[TableChanges, ...] | None = field(default=None, repr=False)
-    """Ids in which a merge may differ from its merged parent; None: nobody knows.
+    """Ids in which a merge may differ from its merged parent; None when they are not known.
 
-    As `changes` lead to the first parent, these lead to the other one: the next merge of two
-    lines starts at the last one. Operations are not told apart, all ids count as updated.
+    `changes` are the differences from the first parent, these are the differences from the other
+    one. The next merge of the two branches starts from them. All ids count as updated.
     """
 
     def to_dict(self) -> Json:
@@ -217,19 +220,19 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommitReferences:
-    """Objects outside of the log that a commit names."""
+    """Objects outside of the commit log that a commit names."""
 
     schema_id: str
     merged_history: str | None
     listed_files: tuple[str, ...]
-    """With ids that were too many to stand in the commit."""
+    """Files with lists of ids that were too long for the commit row."""
 
 
 @dataclass(frozen=True)
 class StoredCommit:
-    """A commit as the manifest holds it: the text is parsed when somebody asks.
+    """A commit as the manifest holds it: JSON text that is parsed on first use.
 
-    Every publish writes the whole window again; keeping the text makes that a copy.
+    Every publish writes all recent commits again. Keeping the text makes that a copy.
     """
 
     commit_id: str
@@ -242,7 +245,7 @@ class StoredCommit:
 
     @property
     def references(self) -> CommitReferences:
-        """Read from the text alone: cleanup asks this of every commit there ever was."""
+        """Read without building a `Commit`, because cleanup needs this of every commit."""
         data = json.loads(self.text)
         lists = (*data["changes"], *(data.get("differs_from_merged") or ()))
         files = tuple(item["file"] for item in lists if item["file"] is not None)
@@ -257,7 +260,7 @@ class StoredCommit:
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A numbered batch of a stream that delivers in order and may deliver again."""
+    """A numbered batch of a stream. Batches come in order and may come more than once."""
 
     stream: str
     batch: int
@@ -265,7 +268,7 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """How far a stream got on a branch: its last batch, and the commit that holds it."""
+    """The last batch of a stream on a branch, and the commit that holds it."""
 
     batch: int
     commit_id: str
@@ -273,7 +276,7 @@ class StreamMark:
 
 @dataclass(frozen=True, slots=True)
 class HistorySegment:
-    """Reference to an immutable `__history` object: commits (level 0) or other segments."""
+    """A reference to an immutable `__history` object: commits (level 0) or other segments."""
 
     segment_id: str
     level: int
@@ -281,7 +284,7 @@ class HistorySegment:
     first_created_at: int
     last_created_at: int
     keyed: bool
-    """Some commit in it has an idempotency key."""
+    """At least one commit in it has an idempotency key."""
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -293,7 +296,7 @@ class HistorySegment:
 
 @dataclass(frozen=True, slots=True)
 class BranchRef:
-    """A graph branch: its name, its physical manifest branch, and where it came from."""
+    """A branch: its name, its physical manifest branch, and the branch it was forked from."""
 
     name: str
     incarnation: str

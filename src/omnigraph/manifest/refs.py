@@ -1,4 +1,4 @@
-"""Branch and tag objects: what exists by name."""
+"""Refs: the objects that name the existing branches and tags."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Ref = TypeVar("_Ref")
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name for a commit, with the whole snapshot: it outlives the branch it was made on."""
+    """A name for a commit. It holds the whole snapshot, so it outlives the branch of the commit."""
 
     name: str
     graph_commit_id: str
@@ -40,7 +40,7 @@ class Tag:
 
 
 class BranchRefs:
-    """Existing branches; `main` is there from the first manifest on and has no object."""
+    """Existing branches. `main` exists in every graph and has no object."""
 
     def __init__(self, files: ControlFiles) -> None:
         self._files = files
@@ -57,7 +57,7 @@ class BranchRefs:
         return self._files.put(branch_ref(ref.name), json.dumps(asdict(ref)).encode())
 
     def remove(self, ref: BranchRef) -> None:
-        """Remove this incarnation's object; a newer one of the same name stays."""
+        """Remove the object of this incarnation; that of a newer branch of the same name stays."""
         key = branch_ref(ref.name)
         data = self._files.get(key)
         if data is None or _parse(key, data, _branch_from_json) != ref:
@@ -73,7 +73,7 @@ class TagRefs:
         self._files = files
 
     def find(self, name: str) -> Tag | None:
-        """None also for a text that no tag can be called, such as a moment."""
+        """None also for a text that cannot be the name of a tag, such as a moment."""
         try:
             checked = check_ref_name(name, "tag")
         except InvalidName:

@@ -17,7 +17,7 @@ from omnigraph.manifest.layout import schema_object
 
 @dataclass(frozen=True, slots=True)
 class AcceptedSchema:
-    """A catalog with the text it was written as, or that says the same (empty when none does)."""
+    """An accepted catalog with its schema text; the text is empty when none was kept."""
 
     schema_id: str
     source: str

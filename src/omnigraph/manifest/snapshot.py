@@ -1,4 +1,4 @@
-"""One coherent state of a graph: what every read works on."""
+"""A snapshot: one coherent state of a graph, which every read works on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.values.identifiers import TableKey
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDataset:
-    """The table of one type, as a snapshot sees it."""
+    """The table of one type in a snapshot."""
 
     entity_kind: str
     type_name: str
@@ -57,12 +57,12 @@ class Snapshot:
     def pin(self, key: TableKey) -> TablePin:
         found = self.tables.get(key)
         if found is None:
-            self.catalog.entity_type(key)  # names the type when the schema does not have it
+            self.catalog.entity_type(key)  # raises with hints when the schema has no such type
             raise NotFound(f"{key} is in the schema but has no table", table=str(key))
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The `snapshot` object of the CLI and HTTP."""
+        """The `snapshot` object of the command line and HTTP."""
         return {
             "graph_branch": self.graph_branch,
             "graph_commit_id": self.graph_commit_id,

@@ -1,4 +1,4 @@
-"""A write as data: effects per table and what they were computed from."""
+"""A write as data: the effects on its tables, its schema change, and the parent that it merges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from omnigraph.values.indexes import BuiltIndex
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Stored rows that were found while an edit was built: they need not be looked up again.
+    """Stored rows that were found while an edit was built, so that they are not looked up again.
 
-    Tables with `id`, `_rowid`, `_rowaddr`; of rows to be upserted every column. They are true for
-    the snapshot the edit was built on, so an edit that carries them is built anew for another one.
-    `absent` are ids that were made for this edit: nothing is stored under them.
+    The tables have the columns `id`, `_rowid` and `_rowaddr`; rows to be upserted have all columns.
+    They hold for the snapshot that the edit was built on, so the edit is built again for another
+    snapshot. `absent` are ids that were generated for this edit, so no row has them.
     """
 
     upserted: pa.Table | None = None
@@ -41,7 +41,7 @@ class EditRows:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceRows:
-    """The table holds exactly these rows afterwards."""
+    """Afterwards the table holds exactly these rows."""
 
     key: TableKey
     rows: pa.Table
@@ -49,12 +49,12 @@ class ReplaceRows:
 
 @dataclass(frozen=True, slots=True)
 class AdoptRows:
-    """Rows already written as fragments of one physical branch; memory never holds them all.
+    """Rows that are already written as fragments of one physical branch.
 
-    `fragments` is what `lance_store.stage_fragments.write_rows` returned, in order; `location` and
-    `branch` say which dataset it wrote them for. `changes` names every id that comes, changes and
-    goes: it is recorded in the commit as it is, and the rows it says are updated or deleted are
-    found by it at staging time, so the same effect can be staged again on a newer pin.
+    `fragments` is the result of `lance_store.staging.written_fragments.write_rows`, in order.
+    `location` and `branch` name the dataset that they were written for. `changes` lists every id
+    that is inserted, updated or deleted, and the commit records it. Staging looks up the rows to
+    replace by these ids, so the same effect can be staged again on a newer pin.
     """
 
     key: TableKey
@@ -66,10 +66,9 @@ class AdoptRows:
 
 @dataclass(frozen=True, slots=True)
 class AdoptCompaction:
-    """Take fragments that were rewritten from exactly this version; no row changes.
+    """Adopt fragments that were rewritten from exactly this version; no row changes.
 
-    `results` is what `lance_store.stage_maintenance.run_compaction` returned, in this process or in
-    others.
+    `results` comes from `lance_store.staging.compaction.run_compaction`, run here or in tasks.
     """
 
     key: TableKey
@@ -81,7 +80,7 @@ class AdoptCompaction:
 
 @dataclass(frozen=True, slots=True)
 class AdoptIndexes:
-    """Take index segments that were built over exactly this version; no row changes."""
+    """Adopt index segments that were built over exactly this version; no row changes."""
 
     key: TableKey
     location: str
@@ -92,7 +91,7 @@ class AdoptIndexes:
 
 @dataclass(frozen=True, slots=True)
 class LeaveInheritedIndexes:
-    """A branch does without the index files of the lineage it was forked from; no row changes."""
+    """Drop the index files that a branch shares with its source; no row changes."""
 
     key: TableKey
     location: str
@@ -107,9 +106,9 @@ Effect = ContentEffect | PhysicalEffect
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The catalog to accept together with the effects, its text, and the types it adds.
+    """The catalog to accept with the effects, its text, and the types that it adds.
 
-    `replaced` are those of `added` that exist already, with other columns: their tables give way.
+    `replaced` are types of `added` that exist with other columns: new tables replace theirs.
     """
 
     catalog: Catalog
@@ -120,27 +119,27 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class MergedHead:
-    """The other parent of a merge, and what must be remembered of it."""
+    """The other parent of a merge, with what the commit records about it."""
 
     commit_id: str
     created_at: int
     history: str | None
-    """The `__history` page of the commits it brings in; written before the publish."""
+    """The `__history` page of the commits that it brings in; written before the publish."""
     fast_forward: bool
     differs: tuple[TableChanges, ...] | None = None
-    """Ids in which the result may differ from it (`Commit.differs_from_merged`)."""
+    """Ids in which the result may differ from it, see `Commit.differs_from_merged`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Effects, at most one per table, plus the tables whose content they relied on.
+    """Effects, at most one for each table, with an optional schema change and merged parent.
 
-    An effect on a table that `schema` adds must be `ReplaceRows`: its first content.
-    With `merged` there is a commit even if no row changes.
+    An effect on a table that `schema` adds must be `ReplaceRows`: the first rows of the table.
+    With `merged` a commit is made even if no row changes. The tables that a write relied on are not
+    in here: they are the `reads` of its request (`commit.request.WriteRequest`).
     """
 
     effects: tuple[Effect, ...]
-    reads: tuple[TableKey, ...] = ()
     schema: SchemaChange | None = None
     merged: MergedHead | None = None
 

@@ -1,4 +1,7 @@
-"""Key columns -> ids, vectorised; the same spelling as `values.entity_ids`."""
+"""Values that are computed from a row: the id from its key, vectors from their source texts.
+
+Ids are spelled as in `values.entity_ids`, but for whole columns.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _CONTROL = "[\\x00-\\x1f]"
 
 
 def derived_ids(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """One id per row from the key's columns in member order; NULL where a member is NULL.
+    """One id for each row from the columns of its key, in order; NULL where a column is NULL.
 
     Raises `InvalidArgument` for a number that is not finite.
     """
@@ -57,7 +60,7 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def fill_edits(catalog: Catalog, changes: ChangeSet, provider: EmbeddingProvider) -> ChangeSet:
-    """The same edits, their rows with vectors."""
+    """The same edits with the missing vectors of their rows filled in."""
 
     def filled(key: TableKey, rows: pa.Table | None) -> pa.Table | None:
         if rows is None:
@@ -74,7 +77,7 @@ def fill_edits(catalog: Catalog, changes: ChangeSet, provider: EmbeddingProvider
 
 
 def fill_embeddings(entity: EntityType, rows: pa.Table, provider: EmbeddingProvider) -> pa.Table:
-    """Rows with every missing vector that has a text to be made from."""
+    """The rows with each missing vector computed from its source text, where there is one."""
     for declared in entity.properties:
         embedding = embedding_of(declared)
         if embedding is None or declared.name not in rows.column_names:

@@ -1,4 +1,4 @@
-"""Which of the rewritten rows really differ from what is stored."""
+"""Compare rewritten rows with the stored ones: which of them differ?"""
 
 from __future__ import annotations
 

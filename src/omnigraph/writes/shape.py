@@ -1,4 +1,9 @@
-"""Rows as a caller has them -> tables exactly as the catalog wants them."""
+"""Rows as a caller gives them -> tables with exactly the columns and types of the catalog.
+
+Python values become Arrow columns by the rules of `values.coercion`. Arrow itself is fast but too
+lenient: it cuts fractions off, takes bytes for texts and moments for days. So Arrow converts the
+values whose Python class leaves no doubt, and all others are coerced one by one.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +45,11 @@ from omnigraph.values.scalars import (
 from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph.writes.derived import derived_ids
 
+Rows: TypeAlias = Any
+"""An Arrow table or a sequence of dicts."""
+FreshId = Callable[[], str]
+
+_EDGE_SPELLINGS = {"from": SOURCE, "to": TARGET}
 _TEXT = ScalarType(ScalarKind.STRING)
 _NOTHING = type(None)
 _CLASSES: dict[ScalarKind, frozenset[type]] = {
@@ -52,84 +62,9 @@ _CLASSES: dict[ScalarKind, frozenset[type]] = {
 }
 
 
-def python_column(values: Sequence[Any], kind: ValueType, target: pa.DataType) -> pa.Array:
-    """`InvalidArgument` says which value does not fit, and why."""
-    if isinstance(kind, ListType | VectorType):
-        values = [_listed(value) for value in values]
-    if not _is_plain(values, kind):
-        values = [None if value is None else _fitted(value, kind) for value in values]
-    try:
-        return pa.array(values, target)
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        _refuse_misfits(values, kind)
-        raise InvalidArgument(str(error)) from error
-
-
-def _refuse_misfits(values: Sequence[Any], kind: ValueType) -> None:
-    """In our words, which name the value and what it should have been."""
-    if not isinstance(kind, BlobType):
-        for value in values:
-            if value is not None:
-                _fitted(value, kind)
-
-
-def _listed(value: Any) -> Any:
-    as_list = getattr(value, "tolist", None)  # numpy arrays
-    return as_list() if callable(as_list) else value
-
-
-def _is_plain(values: Sequence[Any], kind: ValueType) -> bool:
-    """Arrow reads all of them as `coerce` would."""
-    match kind:
-        case BlobType():
-            return True
-        case EnumType():
-            return _has_only(values, _CLASSES[ScalarKind.STRING])
-        case ScalarType(scalar):
-            return _has_only(values, _CLASSES[scalar])
-        case ListType(element):
-            return _lists_only(values, _CLASSES[element])
-        case VectorType():
-            return _lists_only(values, _CLASSES[ScalarKind.F32])
-
-
-def _lists_only(values: Sequence[Any], items: frozenset[type]) -> bool:
-    if not _has_only(values, frozenset({list, tuple})):
-        return False
-    return _has_only(chain.from_iterable(v for v in values if v is not None), items)
-
-
-def _has_only(values: Iterable[Any], classes: frozenset[type]) -> bool:
-    return set(map(type, values)) <= classes | {_NOTHING}
-
-
-def _fitted(value: Any, kind: ValueType) -> Any:
-    if isinstance(kind, EnumType):
-        return coerce(value, _TEXT)  # which texts are allowed is a rule, judged with the others
-    if isinstance(kind, ListType) and isinstance(value, list | tuple):
-        value = [_whole(item, kind.element) for item in value]
-    elif isinstance(kind, ScalarType):
-        value = _whole(value, kind.kind)
-    return coerce(value, kind)
-
-
-def _whole(value: Any, kind: ScalarKind) -> Any:
-    """Tools that know no missing integers hold them as floats."""
-    if kind in INTEGER_KINDS and isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-Rows: TypeAlias = Any
-"""An Arrow table or a sequence of dicts."""
-FreshId = Callable[[], str]
-
-_EDGE_SPELLINGS = {"from": SOURCE, "to": TARGET}
-
-
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What a caller wants done to one type: Arrow tables or dicts; ids for deletes."""
+    """The edits of one type: rows as Arrow tables or dicts, and ids to delete."""
 
     insert: Rows | None = None
     upsert: Rows | None = None
@@ -137,7 +72,7 @@ class Edit:
 
 
 def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) -> ChangeSet:
-    """Typed effects for every edit; ids come from keys, else ULIDs are made."""
+    """Typed effects for every edit. An id comes from the key, or a new ULID is made."""
     effects = []
     for type_name, edit in edits.items():
         entity = catalog.resolve(type_name)
@@ -179,7 +114,7 @@ def _from_dicts(
         values = [row.get(name, default) for row in rows]
         try:
             if index < 0:
-                arrays.append(pa.nulls(len(values)))  # refused by its name in a moment
+                arrays.append(pa.nulls(len(values)))  # `_refuse_unknown` refuses its name
             else:
                 kind = kinds.get(target, ScalarType(ScalarKind.STRING))
                 arrays.append(python_column(values, kind, schema.field(index).type))
@@ -247,7 +182,7 @@ def _ids(
                 message = f"{name!r} is required, row {row} has none"
                 raise _invalid(entity, message, property=name, rule="required", row=row)
         derived = derived_ids([columns[name] for name in entity.key])
-        # An id of its own that does not spell the key is reported with all other findings.
+        # A given id that does not match the key is reported with all other violations.
         return derived if given is None or given.null_count else given
     if given is None:
         return pa.array([fresh_id() for _ in range(table.num_rows)], pa.string())
@@ -257,7 +192,7 @@ def _ids(
 
 
 def _invalid(entity: EntityType, message: str, **fields: object) -> ValidationFailed:
-    """One finding, in the shape that `integrity` reports its own in."""
+    """One violation, in the form in which `integrity` reports its own."""
     violation = {
         "rule": fields.pop("rule", "type"),
         "type": entity.name,
@@ -272,3 +207,71 @@ def _invalid(entity: EntityType, message: str, **fields: object) -> ValidationFa
         total=1,
         **fields,
     )
+
+
+def python_column(values: Sequence[Any], kind: ValueType, target: pa.DataType) -> pa.Array:
+    """The values of one property as Arrow; raises `InvalidArgument` for a value that misfits."""
+    if isinstance(kind, ListType | VectorType):
+        values = [_listed(value) for value in values]
+    if not _is_plain(values, kind):
+        values = [None if value is None else _fitted(value, kind) for value in values]
+    try:
+        return pa.array(values, target)
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        _refuse_misfits(values, kind)
+        raise InvalidArgument(str(error)) from error
+
+
+def _refuse_misfits(values: Sequence[Any], kind: ValueType) -> None:
+    """Raise an error that names the value and the expected type, which Arrow's error does not."""
+    if not isinstance(kind, BlobType):
+        for value in values:
+            if value is not None:
+                _fitted(value, kind)
+
+
+def _listed(value: Any) -> Any:
+    as_list = getattr(value, "tolist", None)  # numpy arrays
+    return as_list() if callable(as_list) else value
+
+
+def _is_plain(values: Sequence[Any], kind: ValueType) -> bool:
+    """Whether Arrow converts all of them as `coerce` would."""
+    match kind:
+        case BlobType():
+            return True
+        case EnumType():
+            return _has_only(values, _CLASSES[ScalarKind.STRING])
+        case ScalarType(scalar):
+            return _has_only(values, _CLASSES[scalar])
+        case ListType(element):
+            return _lists_only(values, _CLASSES[element])
+        case VectorType():
+            return _lists_only(values, _CLASSES[ScalarKind.F32])
+
+
+def _lists_only(values: Sequence[Any], items: frozenset[type]) -> bool:
+    if not _has_only(values, frozenset({list, tuple})):
+        return False
+    return _has_only(chain.from_iterable(v for v in values if v is not None), items)
+
+
+def _has_only(values: Iterable[Any], classes: frozenset[type]) -> bool:
+    return set(map(type, values)) <= classes | {_NOTHING}
+
+
+def _fitted(value: Any, kind: ValueType) -> Any:
+    if isinstance(kind, EnumType):
+        return coerce(value, _TEXT)  # a rule of `integrity` checks that the enum has the text
+    if isinstance(kind, ListType) and isinstance(value, list | tuple):
+        value = [_whole(item, kind.element) for item in value]
+    elif isinstance(kind, ScalarType):
+        value = _whole(value, kind.kind)
+    return coerce(value, kind)
+
+
+def _whole(value: Any, kind: ScalarKind) -> Any:
+    """An integer that came as a float: tools without missing integers hold them so."""
+    if kind in INTEGER_KINDS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

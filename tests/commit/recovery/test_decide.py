@@ -8,17 +8,19 @@ import pytest
 
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.recovery.classify import TableState
-from omnigraph.commit.recovery.decide import Decision, Findings, decide
+from omnigraph.commit.recovery.decide import Decision, IntentFindings, decide
 
 PAST, NONE = TableState.ROLLED_PAST_EXPECTED, TableState.NO_MOVEMENT
 P1, MULTI = TableState.UNEXPECTED_AT_P1, TableState.UNEXPECTED_MULTISTEP
 BEHIND = TableState.INVARIANT_VIOLATION
 
 
-def found(kind: IntentKind = IntentKind.WRITE, *states: TableState, **flags: bool) -> Findings:
+def found(
+    kind: IntentKind = IntentKind.WRITE, *states: TableState, **flags: bool
+) -> IntentFindings:
     names = ("published", "cancelled", "branch_gone", "head_marked_deleted", "branch_untouched")
     known = dict.fromkeys(names, False)
-    return Findings(kind=kind, states=states, **{**known, **flags})
+    return IntentFindings(kind=kind, states=states, **{**known, **flags})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_everything_else_by_rule() -> None:
     for kind, states in itertools.product(IntentKind, state_sets):
         for flags in itertools.product([False, True], repeat=5):
             published, cancelled, gone, deleted, _ = flags
-            findings = Findings(kind, states, *flags)
+            findings = IntentFindings(kind, states, *flags)
             decision = decide(findings)
             if published:
                 assert decision is Decision.FINISHED

@@ -1,4 +1,8 @@
-"""Carry out what was decided about a dead intent. Re-entry at any point converges."""
+"""Carry out the decision about a dead intent.
+
+A recovery that is killed at any point can be repeated: ids are derived from the intent, so a
+repeated publication is recognised.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ TableStates = dict[TableMove, TableState]
 
 
 class RecoveryActions:
-    """The shell around `decide`."""
+    """Finishes, undoes or drops one dead intent, and writes its audit row."""
 
     def __init__(self, reader: ManifestReader, publisher: Publisher, clock: Clock) -> None:
         self._reader = reader
@@ -37,7 +41,7 @@ class RecoveryActions:
         self._clock = clock
 
     def carry_out(self, decision: Decision, intent: Intent, states: TableStates) -> None:
-        """Afterwards the intent's object may go."""
+        """Carry out one decision; afterwards the object of the intent may be removed."""
         match decision:
             case Decision.FINISHED:
                 self._record_if_recovered(intent)
@@ -58,14 +62,14 @@ class RecoveryActions:
                 behind = [str(m.expected.key) for m, s in states.items() if s in _BEHIND]
                 raise InvariantViolation(
                     f"{', '.join(behind)}: the dataset is behind what the manifest shows, so files "
-                    f"were removed from outside. Nothing was changed, intent {intent.intent_id} "
-                    "is kept; restore the files from a backup",
+                    f"were removed by another program. Nothing was changed, and intent "
+                    f"{intent.intent_id} is kept; restore the files from a backup",
                     tables=behind,
                     operation_id=intent.intent_id,
                 )
 
     def _delete_branch(self, intent: Intent) -> None:
-        """Only as it was seen: a commit that comes in between keeps the branch."""
+        """Delete the branch, unless a commit is published to it in the meantime."""
         state = self._reader.state(intent.branch)
         marked = Publication(
             _derived_id("delete", intent.intent_id),
@@ -88,16 +92,16 @@ class RecoveryActions:
         audit = self._audit(Decision.ROLL_FORWARD, intent, states, commit_id)
         if draft is not None:
             publication = replace(publication, commit=replace(draft, recovery=audit))
-        # The owner may wake up and publish first: then this finds its commit and there was no
+        # A stalled owner may publish first. Then this publish finds its commit, and there is no
         # recovery to report.
         try:
             published = self._publisher.publish(intent.branch, publication)
         except CommitRejected:
-            # What it relied on has moved since, so its owner would have been refused as well.
+            # A table that the write relied on has moved, so its owner would have been refused.
             self._roll_back(intent, states)
             return
         if isinstance(published, Repeated):
-            # Another write took its idempotency key: its rows must not stay above the pins.
+            # Another write has used its idempotency key, so its rows must go.
             self._roll_back(intent, states)
             return
         failpoints.hit("recovery.after_publish")
@@ -109,7 +113,7 @@ class RecoveryActions:
     def _roll_back(self, intent: Intent, states: TableStates) -> None:
         publication = _publication_of(intent)
         state = self._reader.state(intent.branch)
-        # Cancelled first: from here on the owner cannot publish, whatever it still advances.
+        # Cancel first: a stalled owner cannot publish from here on, even if it still advances.
         cancel = Publication(
             _derived_id("cancel", intent.intent_id), state.version, cancels=intent.intent_id
         )
@@ -118,7 +122,7 @@ class RecoveryActions:
         failpoints.hit("recovery.after_cancel")
         moves = []
         for move in publication.moves:
-            # Unmoved tables too: the restore makes a stalled owner's later commit fail.
+            # Restore unmoved tables, too: that makes a later commit of a stalled owner fail.
             moves.append(restore_pin(self._store, state.tables[move.expected.key]))
             failpoints.hit("recovery.after_restore_first")
         failpoints.hit("recovery.after_restore")
@@ -144,7 +148,10 @@ class RecoveryActions:
         failpoints.hit("recovery.after_audit")
 
     def _record_if_recovered(self, intent: Intent) -> None:
-        """A recoverer died between its publish and its audit row: the commit carries the row."""
+        """Write the audit row of a recovery that was killed after its publish.
+
+        The commit of that recovery carries the row.
+        """
         state = self._reader.state(intent.branch)
         publication = _publication_of(intent)
         candidates = [rollback_commit_id(intent)]
@@ -171,13 +178,13 @@ class RecoveryActions:
 
 
 _WITHOUT_TRACE = frozenset({IntentKind.HOLD, IntentKind.FRESH_BRANCH})
-"""They only kept something: when they are discarded nothing was recovered."""
+"""Intents that move no table: dropping one is no recovery and gets no audit row."""
 
 _BEHIND = frozenset({TableState.INVARIANT_VIOLATION})
 
 
 def rollback_commit_id(intent: Intent) -> str:
-    """The commit that rolling this intent back makes: the same for every recoverer."""
+    """The id of the commit that rolls this intent back, the same in every process."""
     return _derived_id("rollback", intent.intent_id)
 
 
@@ -186,6 +193,6 @@ def _publication_of(intent: Intent) -> Publication:
 
 
 def _derived_id(purpose: str, intent_id: str) -> str:
-    """A ULID that every recoverer of this intent derives alike, so that the swap sees repeats."""
+    """A ULID that every process derives alike, so that a repeated publication is recognised."""
     digest = hashlib.sha256(f"{purpose}:{intent_id}".encode()).digest()
     return str(ULID.from_bytes(ULID.from_str(intent_id).bytes[:6] + digest[:10]))

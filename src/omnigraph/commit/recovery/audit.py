@@ -1,4 +1,4 @@
-"""The recovery audit as a dataset: one row per recovered intent, whoever wrote it how often."""
+"""The audit of recoveries: a dataset with one row for each recovered intent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SWAP_ATTEMPTS = 1000
 
 
 def record_audit(store: Store, audit: RecoveryAudit) -> None:
-    """Add the row unless its operation is there already; racing recoverers add it once."""
+    """Add the row, unless the dataset has a row of the same operation."""
     row = pa.Table.from_pylist(
         [{**audit.to_dict(), "tables": json.dumps(audit.tables)}], schema=_SCHEMA
     )
@@ -46,7 +46,9 @@ def record_audit(store: Store, audit: RecoveryAudit) -> None:
         staged = stage_overwrite(store, at, pa.concat_tables([rows, row]))
         if not isinstance(advance(store, staged), HeadMoved):
             return
-    raise StorageFailure("the recovery audit could not be written: lost every swap")
+    raise StorageFailure(
+        f"the recovery audit could not be written: other processes won {_SWAP_ATTEMPTS} swaps"
+    )
 
 
 def read_audits(store: Store) -> list[RecoveryAudit]:

@@ -1,4 +1,4 @@
-"""Where a dead writer's tables stand; pure."""
+"""Compare the tables of a dead writer with what its intent planned; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from omnigraph.manifest.records import TablePin
 
 
 class TableState(StrEnum):
-    """One table's HEAD against what the intent meant to do with it."""
+    """The HEAD of one table, compared with its pin and with the move that the intent planned."""
 
     ROLLED_PAST_EXPECTED = "RolledPastExpected"
     NO_MOVEMENT = "NoMovement"
@@ -21,9 +21,10 @@ class TableState(StrEnum):
 def classify(
     move: TableMove, pin: TablePin, head: int, transaction_at_result: str | None
 ) -> TableState:
-    """Judge HEAD against the pin of now, which the owner itself may have moved by undoing a part.
+    """Compare HEAD with the current pin.
 
-    `transaction_at_result` is the uuid found at the version the intent wanted to reach.
+    The pin may differ from `move.expected`, because the owner may have undone a part before it
+    died. `transaction_at_result` is the uuid found at the version that the intent planned.
     """
     if head < pin.version:
         return TableState.INVARIANT_VIOLATION

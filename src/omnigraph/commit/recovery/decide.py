@@ -1,4 +1,4 @@
-"""What to do with a dead intent; pure."""
+"""Decide what to do with a dead intent; pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from omnigraph.commit.recovery.classify import TableState
 
 
 class Decision(StrEnum):
-    """The possible ends of a dead intent; the values are the audit's `recovery_kind`."""
+    """The possible ends of a dead intent. The values stand in the audit as `recovery_kind`."""
 
     FINISHED = "finished"
-    """Its publication is visible: only the object was left."""
+    """Its publication is visible; only the intent object is left."""
     ROLL_FORWARD = "rolled_forward"
     ROLL_BACK = "rolled_back"
     DISCARD = "discarded"
@@ -26,8 +26,8 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What was observed about a dead intent."""
+class IntentFindings:
+    """The facts about a dead intent that decide its end."""
 
     kind: IntentKind
     states: tuple[TableState, ...]
@@ -36,10 +36,10 @@ class Findings:
     branch_gone: bool
     head_marked_deleted: bool
     branch_untouched: bool
-    """Nobody has committed to the branch since it was made."""
+    """No write was committed to the branch since it was created."""
 
 
-def decide(found: Findings) -> Decision:
+def decide(found: IntentFindings) -> Decision:
     if found.published:
         return Decision.FINISHED
     if found.kind is IntentKind.BRANCH_DELETE:

@@ -1,4 +1,4 @@
-"""Find dead intents and bring each to its end: observe, decide, act, remove."""
+"""Recover dead intents: take over, classify the tables, decide, act, remove the intent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from omnigraph.commit.recovery.act import (
     rollback_commit_id,
 )
 from omnigraph.commit.recovery.classify import classify
-from omnigraph.commit.recovery.decide import Decision, Findings, decide
+from omnigraph.commit.recovery.decide import Decision, IntentFindings, decide
 from omnigraph.errors import NotFound
 from omnigraph.lance_store.advance import transaction_at
 from omnigraph.lance_store.store import DatasetVersion, Store
@@ -24,12 +24,12 @@ from omnigraph.manifest.records import TablePin
 
 logger = logging.getLogger(__name__)
 
-# Behind every pin, as a dataset that was removed from outside is.
+# The HEAD of a dataset that is missing: a version below every pin.
 _NO_DATASET = 0
 
 
 class Recovery:
-    """Only whoever won the next epoch of a dead intent acts on it."""
+    """Recovers dead intents. Only the process that created the next epoch of one acts on it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Recovery:
         self._actions = actions
 
     def sweep(self) -> int:
-        """Recover every intent that is dead now; how many were."""
+        """Recover every intent that is dead now; the number of them."""
         recovered = 0
         for seen in self._board.others():
             if self._board.is_dead(seen):
@@ -54,7 +54,7 @@ class Recovery:
         return recovered
 
     def recover(self, seen: SeenIntent) -> bool:
-        """Finish or undo one dead intent; False when another process is at it."""
+        """Finish or undo one dead intent; False when another process does it."""
         takeover = self._board.take_over(seen)
         if takeover is None:
             return False
@@ -65,7 +65,7 @@ class Recovery:
             self._board.remove(takeover.intent, takeover.epoch)
             failpoints.hit("recovery.after_disarm")
         finally:
-            # Whatever happened: let others see that nobody is at it any more.
+            # After a failure, too, so that other processes see that this one has stopped.
             takeover.posted.release()
         return True
 
@@ -73,7 +73,7 @@ class Recovery:
         state = self._state_of(intent)
         states = self._classify(intent, state) if state is not None and not state.deleted else {}
         decision = decide(
-            Findings(
+            IntentFindings(
                 kind=intent.kind,
                 states=tuple(states.values()),
                 published=state is not None and self._is_published(intent, state),
@@ -91,7 +91,7 @@ class Recovery:
             return self._reader.state(intent.branch)
         except NotFound:
             if self._reader.branch_refs.find(intent.branch.name) == intent.branch:
-                raise  # not deleted: somebody removed its files, and the intent must be kept
+                raise  # the branch has a name but no files: this is damage, keep the intent
             return None
 
     def _classify(self, intent: Intent, state: BranchState) -> TableStates:
@@ -129,8 +129,8 @@ class Recovery:
 
 
 def _untouched(state: BranchState, name: str) -> bool:
-    """No commit was made under this name, apart from those that undid an unfinished one."""
+    """No commit was made under this name, apart from those of recovery."""
     own = [s.commit for s in state.commits if s.commit.graph_branch == name]
     if state.name not in (None, name) or len(own) == len(state.commits):
-        return False  # somebody gave it another name, or its beginning is out of sight
+        return False  # it was renamed, or its first commit is no longer in the head
     return all(commit.operation == RECOVERY_OPERATION for commit in own)
