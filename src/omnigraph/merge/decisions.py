@@ -61,7 +61,7 @@ class Resolution:
 
 
 class Decisions:
-    """Decides conflicts and remembers which resolutions had something to resolve."""
+    """Decides conflicts, and records which resolutions decided one."""
 
     def __init__(self, strategy: str = "fail", resolutions: Iterable[Resolution] = ()) -> None:
         if strategy not in STRATEGIES:
@@ -118,7 +118,7 @@ def read_resolutions(given: object) -> list[Resolution]:
 
 def _read_file(path: Path) -> object:
     try:
-        # YAML 1.2 holds JSON, and this reader refuses duplicate keys in both.
+        # JSON is valid YAML 1.2, and this reader refuses duplicate keys in both.
         return YAML(typ="safe").load(path.read_text())
     except OSError as error:
         raise InvalidArgument(f"resolutions file {path}: {error.strerror}") from error

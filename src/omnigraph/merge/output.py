@@ -251,7 +251,7 @@ class ChangedRows:
         return self._spill().changes
 
     def discard(self) -> None:
-        """Another round of the merge makes these rows anew."""
+        """Remove scratch files."""
         if self._spilled is not None:
             self._spilled.remove()
 

@@ -64,7 +64,7 @@ def merge_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatal
         elif entity != before:
             raise SchemaRefused(
                 f"type {entity.name!r} was changed in the source and dropped in the target: "
-                "settle that first, then merge",
+                "drop it on both branches or on none, then merge",
                 types=[entity.name],
             )
     types = merged.values()
@@ -102,7 +102,7 @@ def _refuse_drops(
     dropped = [e.name for i, e in old.items() if i in known and i not in given]
     if dropped:
         raise SchemaRefused(
-            f"the source dropped {', '.join(dropped)}: apply that to the target first, then merge",
+            f"the source dropped {', '.join(dropped)}: drop it in the target too, then merge",
             types=dropped,
         )
 
@@ -216,7 +216,7 @@ def _constraints(
 
 
 def _subject(constraint: Constraint) -> Hashable:
-    """Of two constraints with one subject at most one can hold."""
+    """A type can have only one of several constraints with the same subject."""
     match constraint:
         case Key():
             return Key
@@ -253,7 +253,7 @@ def _value(base: _T, ours: _T, theirs: _T, owner: str, what: str) -> _T:
 def _refuse(owner: str, what: str, ours: str, theirs: str) -> NoReturn:
     raise SchemaRefused(
         f"{owner}: {what} is declared as {ours} in the target and as {theirs} in the source, and "
-        "neither holds all of the other: give both the same declaration, then merge",
+        "neither allows all values of the other: declare it the same on both branches, then merge",
         types=[owner],
         ours=ours,
         theirs=theirs,
