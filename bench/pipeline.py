@@ -28,7 +28,7 @@ from omnigraph.load.bulk_checks import BulkChecks
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.settings.models import LoadSettings, PipelineSettings, Settings
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 
 # Every side on Spark starts a JVM: small has few of them.
 SIZES = {

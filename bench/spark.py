@@ -21,7 +21,7 @@ from bench.pipeline import SCHEMA, generate
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 
 ROWS = {"small": 200_000, "full": 5_000_000}
 _REPEATS = 3

@@ -14,7 +14,7 @@ from bench.harness import Figure, report
 from bench.query import QUERIES, load
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 
 PERSONS = {"small": 20_000, "full": 1_000_000}
 NAMES = ("f", "g", "h", "i", "j")

@@ -11,7 +11,7 @@ from hypothesis import settings
 from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 from omnigraph_testing.s3_server import S3Server
 from omnigraph_testing.workloads import create_small_graph
 

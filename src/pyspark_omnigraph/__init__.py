@@ -1,4 +1,4 @@
-"""Spark looks for installed packages called `pyspark_*` and takes their `DefaultSource`."""
+"""Registers the format `omnigraph`: Spark takes `DefaultSource` of packages named `pyspark_*`."""
 
 from omnigraph.spark.source.source import OmnigraphSource as DefaultSource
 

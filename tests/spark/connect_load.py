@@ -11,7 +11,8 @@ from pathlib import Path
 import omnigraph
 from omnigraph.errors import ValidationFailed
 from omnigraph.settings.models import PipelineSettings, Settings
-from omnigraph.spark.session import running_session, spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
+from omnigraph.spark.session import running_session
 from omnigraph_testing.graph_helpers import with_parts
 
 SCHEMA = "node P { name: String @key  age: I32? } edge K: P -> P"

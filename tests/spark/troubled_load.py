@@ -8,9 +8,9 @@ from pathlib import Path
 
 import omnigraph
 from omnigraph.settings.models import PipelineSettings, Settings
+from omnigraph.spark import stop_session
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
-from omnigraph.spark.session import stop_session
 from omnigraph_testing.spark_clusters import TROUBLES, in_trouble_once
 
 PEOPLE = 300

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import omnigraph
 from omnigraph.settings.models import PipelineSettings, Settings
+from omnigraph.spark import stop_session
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
-from omnigraph.spark.session import stop_session
 from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.spark_clusters import TROUBLES, in_trouble_once
 

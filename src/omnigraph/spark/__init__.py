@@ -1,4 +1,4 @@
-"""The door for Spark users: `spark_session`, `GraphReader`, `GraphWriter`, `typed_errors`."""
+"""What Spark users import: `GraphReader`, `GraphWriter`, `spark_session`, `typed_errors`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.spark.session import spark_session
+    from omnigraph.spark.session import spark_session, stop_session
     from omnigraph.spark.source.failures import typed_errors
     from omnigraph.spark.source.graph_frames import GraphReader, GraphWriter
 
-# Each name is imported on its first use, because Spark executors import this package for every task
-# and need none of them.
+# Each name is imported when it is used first, because Spark executors import this package for
+# every task and need none of the names.
 _PUBLIC = {
     "GraphReader": "omnigraph.spark.source.graph_frames",
     "GraphWriter": "omnigraph.spark.source.graph_frames",
     "spark_session": "omnigraph.spark.session",
+    "stop_session": "omnigraph.spark.session",
     "typed_errors": "omnigraph.spark.source.failures",
 }
 
-__all__ = ["GraphReader", "GraphWriter", "spark_session", "typed_errors"]
+__all__ = ["GraphReader", "GraphWriter", "spark_session", "stop_session", "typed_errors"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,8 @@ from omnigraph import init
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.session import running_session, spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
+from omnigraph.spark.session import running_session
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance
 from omnigraph_testing.suite_executors import SparkGraphs

@@ -12,7 +12,7 @@ from omnigraph import init
 from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import MaintenanceSettings, Settings
-from omnigraph.spark.source.failures import typed_errors
+from omnigraph.spark import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 
@@ -140,8 +140,8 @@ def test_filters_go_into_lance(four: Graph, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("CITY = 'x'", "no column"),
-        ("score > 1", "no column"),
+        ("CITY = 'x'", "is not a column"),
+        ("score > 1", "is not a column"),
         ("age >", "expected a value"),
         ("age > 'x'", "is not an integer"),
         ("age > 3 OR ok = true", "expected AND"),
@@ -182,7 +182,7 @@ def test_partitions_are_groups_of_fragments(spark: Any, people: Graph) -> None:
     ("options", "kind", "said"),
     [
         ({"type": "Nobody"}, NotFound, "no type 'Nobody'"),
-        ({}, InvalidArgument, "which type"),
+        ({}, InvalidArgument, "give the type"),
         ({"type": "Person", "brunch": "x"}, InvalidArgument, "did you mean 'branch'"),
         ({"type": "Person", "pushdown": "true"}, InvalidArgument, "no option 'pushdown'"),
         ({"type": "Person", "branch": "x"}, NotFound, "'x'"),

@@ -24,7 +24,7 @@ pytestmark = [
 
 DRIVER = """
 import sys
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 from omnigraph.settings.models import PipelineSettings
 folder, uri = sys.argv[1:]
 spark = spark_session(PipelineSettings(master="local[1,4]", driver_memory="600m"))

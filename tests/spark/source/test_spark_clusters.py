@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.ti
 CODE = """
 import os, sys
 import omnigraph
-from omnigraph.spark.session import spark_session, stop_session
+from omnigraph.spark import spark_session, stop_session
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import GraphReader, GraphWriter
 

@@ -13,7 +13,7 @@ import pytest
 from omnigraph import init
 from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
 from omnigraph.graph.handle import Graph
-from omnigraph.spark.source.failures import typed_errors
+from omnigraph.spark import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.invariants import assert_at_rest
@@ -90,7 +90,7 @@ def test_bad_rows_name_their_place_and_leave_nothing(spark: Any, people: Graph) 
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
-        ({}, InvalidArgument, "which type"),
+        ({}, InvalidArgument, "give the type"),
         ({"type": "Person", "write_mode": "upsert"}, InvalidArgument, "no load mode 'upsert'"),
         ({"type": "Person", "branch": "no"}, NotFound, "no"),
         ({"type": "Nobody"}, InvalidArgument, "no type 'Nobody'"),

@@ -13,8 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings, Settings
+from omnigraph.spark import spark_session, stop_session
 from omnigraph.spark.query import graph_tables
-from omnigraph.spark.session import spark_session, stop_session
 from omnigraph_testing.spark_clusters import TROUBLES
 
 COMMITS, EACH = 4, 100

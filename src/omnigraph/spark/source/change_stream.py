@@ -31,7 +31,7 @@ from omnigraph.feed import BEGINNING, NOW, FeedBlock
 from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
-from omnigraph.spark.source.failures import told_to_spark
+from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import ChangesRequest, TableRequest
 from omnigraph.spark.source.table_reader import PinnedTable, pin
 from omnigraph.values.identifiers import EntityKind
@@ -83,25 +83,25 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def initialOffset(self) -> Offset:
-        with told_to_spark():
+        with errors_for_spark():
             if self._request.start not in (NOW, _BASELINE):
                 return {_COMMIT: _first_position(self._request)}
             head = self._last or _head_commit(self._request)
             return {_COMMIT: head, _BEGINS: self._request.start}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with told_to_spark():
+        with errors_for_spark():
             self._last = _head_commit(self._request)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         if _BEGINS in start:
             return {_COMMIT: start[_COMMIT], _BEGUN: start[_BEGINS]}
-        with told_to_spark():
+        with errors_for_spark():
             position = _next_position(self._request, start[_COMMIT], self._last)
             return start if position == start[_COMMIT] else {_COMMIT: position}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        with told_to_spark():
+        with errors_for_spark():
             if start == end:
                 return []
             if _BEGUN in end:
@@ -110,7 +110,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         wanted = spark_arrow_schema(self._schema)
-        with told_to_spark():
+        with errors_for_spark():
             if isinstance(partition, BaselinePart):
                 yield from _baseline_batches(self._request, partition, wanted)
             elif isinstance(partition, CommitRange):

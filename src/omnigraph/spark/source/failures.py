@@ -1,7 +1,7 @@
-"""Our errors through Spark: told by workers as a note, found again in what Spark raises.
+"""Errors of OmniGraph on their way through Spark.
 
-Spark turns whatever a Python worker raises into text. The note after the message carries the error
-whole, so that callers get `SnapshotReclaimed` with its fields and not a page of Java.
+Spark turns an error of a Python worker into text. A note in that text carries the class, message
+and fields of the error, so that callers get `SnapshotReclaimed` with its fields and no Java trace.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _MARK = "omnigraph-error: "
 
 
 @contextmanager
-def told_to_spark() -> Iterator[None]:
-    """Whatever of ours leaves the block can be found by `omnigraph_error` on the other side."""
+def errors_for_spark() -> Iterator[None]:
+    """Add the note to an `OmnigraphError` that leaves the block; `omnigraph_error` reads it."""
     try:
         yield
     except OmnigraphError as error:
@@ -33,7 +33,7 @@ def told_to_spark() -> Iterator[None]:
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Raise our own error where Spark wraps one of ours.
+    """Raise the `OmnigraphError` that an error of Spark carries, instead of Spark's error.
 
     Example:
         >>> with typed_errors():
@@ -49,7 +49,7 @@ def typed_errors() -> Iterator[None]:
 
 
 def omnigraph_error(error: BaseException) -> OmnigraphError | None:
-    """Our error inside what Spark raised, with its class and fields; None when there is none."""
+    """The `OmnigraphError` that an error of Spark carries, with its class and fields, or None."""
     if isinstance(error, OmnigraphError):
         return error
     _, found, rest = str(error).partition(_MARK)

@@ -1,4 +1,4 @@
-"""Several types at once: frames of one commit, and frames into one commit."""
+"""DataFrames of several types: read at one commit, written as one commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Frame = Any
 
 
 class GraphReader:
-    """Frames of one graph, all of the same commit, whenever and wherever they are computed.
+    """DataFrames of one graph, all at the same commit, no matter when Spark computes them.
 
     Example:
         >>> graph = GraphReader(spark, "people.omni", branch="main")
@@ -35,7 +35,7 @@ class GraphReader:
         *,
         at: str | None = None,
     ) -> None:
-        """`at` is a commit, a tag or a moment; without it, the head of `branch` is taken now."""
+        """`at` is a commit, a tag or a moment; without it, the current head of `branch`."""
         graph = omnigraph.open(uri, read_only=True)
         self.snapshot = graph.snapshot(branch, at=at)
         self._session = session
@@ -59,7 +59,7 @@ class GraphReader:
 
 
 class GraphWriter:
-    """Frames of several types as one commit: all of them or nothing.
+    """Writes DataFrames of several types as one commit: all of them or nothing.
 
     Example:
         >>> writer = GraphWriter("people.omni", mode="merge", message="nightly")
@@ -104,9 +104,9 @@ class GraphWriter:
         return self._load()
 
     def commit_batch(self, stream: str, batch_id: int) -> LoadReceipt:
-        """The same for `foreachBatch`: a batch that was committed before changes nothing.
+        """Like `commit`, for `foreachBatch`: a batch that was committed before changes nothing.
 
-        `stream` names the stream for as long as its checkpoint lives. A new checkpoint numbers its
+        `stream` is a name for the stream that belongs to its checkpoint. A new checkpoint counts
         batches from 0 again, so it needs a new name.
         """
         return self._load(StreamBatch(stream, batch_id))

@@ -1,7 +1,8 @@
-"""`format("omnigraph")`: what Spark asks a data source for, each answer in a module of its own.
+"""`format("omnigraph")`: the data source that Spark finds under this name.
 
-Spark imports this module in many short-lived processes: to look for formats, to plan, with every
-task. Everything else is therefore imported where it is used; what opens a graph, beside the driver.
+Spark imports this module in many short processes: to look for formats, to plan, and with every
+task. So the module imports other modules in its functions only. Modules that open a graph are
+imported beside the driver, not in executors.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.spark.source.failures import told_to_spark
+from omnigraph.spark.source.failures import errors_for_spark
 
 if TYPE_CHECKING:
     from omnigraph.spark.source.table_reader import PinnedTable
@@ -30,7 +31,7 @@ class OmnigraphSource(DataSource):
         return "omnigraph"
 
     def schema(self) -> Any:
-        with told_to_spark():
+        with errors_for_spark():
             from omnigraph.spark.source.source_options import asks_for_changes
             from omnigraph.spark.source.table_reader import table_fields
 
@@ -39,7 +40,7 @@ class OmnigraphSource(DataSource):
             return table_fields(self._pin())
 
     def reader(self, schema: Any) -> Any:
-        with told_to_spark():
+        with errors_for_spark():
             from omnigraph.spark.source.table_reader import TableReader
 
             if self._pinned is None:
@@ -47,14 +48,14 @@ class OmnigraphSource(DataSource):
             return TableReader(self._pin(), schema)
 
     def streamReader(self, schema: Any) -> Any:
-        with told_to_spark():
+        with errors_for_spark():
             from omnigraph.spark.source.change_stream import ChangeStreamReader
             from omnigraph.spark.source.source_options import feed_request
 
             return ChangeStreamReader(feed_request(self.options), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        with told_to_spark():
+        with errors_for_spark():
             from omnigraph.spark.source.source_options import save_request
             from omnigraph.spark.source.table_writer import TableWriter, begin_write
 
@@ -62,7 +63,7 @@ class OmnigraphSource(DataSource):
             return TableWriter(request, begin_write(request))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        with told_to_spark():
+        with errors_for_spark():
             from omnigraph.spark.source.source_options import sink_request
             from omnigraph.spark.source.table_writer import StreamTableWriter, begin_write
 
@@ -76,11 +77,14 @@ class OmnigraphSource(DataSource):
         return feed_schema(feed_request(self.options))
 
     def _refuse_own_schema(self) -> None:
-        """With `.schema(…)` Spark calls us at the first action: too late to pin what `load` saw."""
+        """Refuse `.schema(…)` without a commit.
+
+        Spark then calls the source at the first action, too late to pin the state at `load()`.
+        """
         if not self.options.get("commit") and not self.options.get("tag"):
             raise InvalidArgument(
-                "with .schema(…) Spark does not tell when load() was called, so say which state: "
-                '.option("commit", …) or "tag"; or pick columns by .option("columns", "id,age")'
+                "with .schema(…) Spark does not tell when load() was called: name the state with "
+                '.option("commit", …) or "tag", or pick columns with .option("columns", "id,age")'
             )
 
     def _pin(self) -> PinnedTable:

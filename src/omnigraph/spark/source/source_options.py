@@ -1,6 +1,6 @@
-"""What `.option(…)` of a reader, writer or stream says, checked name by name.
+"""The options of a reader, writer or stream, checked and typed.
 
-Spark hands every option as text, its name in lower case.
+Spark gives every option as text, with its name in lower case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """One type of one graph at one place of its history."""
+    """One type of one graph at one state."""
 
     uri: str
     type_name: str
@@ -46,7 +46,7 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
     columns = options.get("columns")
     return TableRequest(
         uri=address(options),
-        type_name=required(options, "type", 'which type: .option("type", "Person")'),
+        type_name=required(options, "type", 'the type: .option("type", "Person")'),
         branch=options.get("branch") or MAIN,
         at=options[at[0]] if at else None,
         columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
@@ -62,7 +62,7 @@ class ChangesRequest:
     uri: str
     branch: str
     type_name: str | None
-    """One type with typed images; None is all of them, with images as JSON."""
+    """One type, with images as structs; None is all types, with images as JSON."""
     start: str
     max_commits: int
 
@@ -75,7 +75,7 @@ def feed_request(options: Mapping[str, str]) -> ChangesRequest:
     check_names(options, _FEED)
     if not asks_for_changes(options):
         raise InvalidArgument(
-            'a stream gives changes, not rows: say .option("changes", "true")', option="changes"
+            'a stream reads changes, not rows: add .option("changes", "true")', option="changes"
         )
     return ChangesRequest(
         uri=address(options),
@@ -88,7 +88,7 @@ def feed_request(options: Mapping[str, str]) -> ChangesRequest:
 
 @dataclass(frozen=True, slots=True)
 class SaveRequest:
-    """Where a frame, or a batch of a stream, is to go."""
+    """Where and how a frame, or a batch of a stream, is written."""
 
     uri: str
     type_name: str
@@ -97,7 +97,7 @@ class SaveRequest:
     actor: str | None
     message: str | None
     config: str | None = None
-    """The operator's config file, for its settings; None is the defaults."""
+    """A config file whose settings apply; None is the default settings."""
     if_commit: str | None = None
     idempotency_key: str | None = None
 
@@ -113,7 +113,11 @@ def save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
 
 
 def sink_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
-    """A stream's: it has its own way of writing every batch once."""
+    """The request of a stream.
+
+    It has no `if_commit` and no `idempotency_key`, because a stream writes every batch once by its
+    number.
+    """
     check_names(options, (*_WRITE, *_SPARKS_OWN))
     return _save_request(options, overwrite=overwrite)
 
@@ -122,13 +126,13 @@ def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest
     said = options.get("write_mode")
     if overwrite and said not in (None, "overwrite"):
         raise InvalidArgument(
-            f'Spark was told to overwrite, write_mode is {said!r}: say .mode("append") and leave '
-            "the rest to write_mode",
+            f'.mode("overwrite") contradicts write_mode {said!r}: use .mode("append") and '
+            "write_mode",
             option="write_mode",
         )
     return SaveRequest(
         uri=address(options),
-        type_name=required(options, "type", 'which type: .option("type", "Person")'),
+        type_name=required(options, "type", 'the type: .option("type", "Person")'),
         branch=options.get("branch") or MAIN,
         mode="overwrite" if overwrite else said or "append",
         actor=options.get("actor") or None,
@@ -138,13 +142,13 @@ def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest
 
 
 def address(options: Mapping[str, str]) -> str:
-    return required(options, "path", "where the graph is: .load(URI) or .save(URI)")
+    return required(options, "path", "the address of the graph: .load(URI) or .save(URI)")
 
 
 def required(options: Mapping[str, str], name: str, what: str) -> str:
     value = options.get(name)
     if not value:
-        raise InvalidArgument(f"say {what}", option=name)
+        raise InvalidArgument(f"give {what}", option=name)
     return value
 
 
@@ -165,7 +169,7 @@ def flag(options: Mapping[str, str], name: str) -> bool:
 
 
 def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
-    """A misspelt option would otherwise be ignored in silence."""
+    """Refuse unknown options, because Spark ignores a misspelt name silently."""
     known = list(known)
     for name in options:
         if name not in known:

@@ -22,7 +22,7 @@ from omnigraph.lance_store.reads.scan import (
     read_target,
 )
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
-from omnigraph.spark.source.failures import told_to_spark
+from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import TableRequest
 from omnigraph.values.conditions import Condition
 
@@ -63,7 +63,7 @@ class TableReader(DataSourceReader):
         wanted = spark_arrow_schema(self._schema)
         if not partition.fragments:
             return
-        with told_to_spark():
+        with errors_for_spark():
             for rows in read_fragments(
                 table.target, partition.fragments, table.columns, table.conditions
             ):
@@ -79,7 +79,7 @@ def table_fields(table: PinnedTable) -> Any:
 def pin(request: TableRequest) -> PinnedTable:
     """The table that `request` means now. Later commits do not change it."""
     import omnigraph
-    from omnigraph.spark.source.conditions import parse_filter
+    from omnigraph.spark.source.filter_text import parse_filter
 
     graph = omnigraph.open(request.uri, read_only=True)
     snapshot = graph.snapshot(request.branch, at=request.at)

@@ -21,7 +21,9 @@ from pyspark.sql.datasource import (
 from omnigraph.errors import SparkFailed
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, run_batches
-from omnigraph.spark.source.failures import told_to_spark
+from omnigraph.spark.source.failures import errors_for_spark
+from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, read_batches, run_task
+from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import SaveRequest
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class TableWriter(DataSourceArrowWriter):
         return _write(self._begun, iterator)
 
     def commit(self, messages: Messages) -> None:
-        with told_to_spark():
+        with errors_for_spark():
             commit_write(self._request, self._begun, _results(messages))
 
     def abort(self, messages: Messages) -> None:
@@ -71,7 +73,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         return _write(self._begun, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        with told_to_spark():
+        with errors_for_spark():
             queries = {m.query_id for m in messages if isinstance(m, TaskMessage)}
             if not queries:
                 return  # no task, no rows
@@ -87,7 +89,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
 
 def _write(begun: BegunLoad, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
     task = TaskContext.get()
-    with told_to_spark():
+    with errors_for_spark():
         result = run_batches(begun.plan, begun.source, batches, task.partitionId())
         return TaskMessage(result, task.getLocalProperty(_QUERY_ID))
 

@@ -1,7 +1,7 @@
-"""The text of option `filter` -> conditions that storage judges exactly as Spark would.
+"""The text of the option `filter`, parsed into conditions that Lance and Spark evaluate alike.
 
 A filter may name columns of text, whole numbers, booleans, dates and moments, because their order
-is the same everywhere. Floats are left to Spark, which orders NaN and negative zero in its own way.
+is the same everywhere. Floats are left to Spark, which orders NaN and negative zero differently.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class _Parser:
         if word.value not in self._columns:
             known = ", ".join(self._columns)
             raise InvalidArgument(
-                f"filter {self._text!r}: {word.value!r} is no column of {self._entity.name} that "
-                f"can be filtered here; there is: {known}. Others: filter the DataFrame",
+                f"filter {self._text!r}: {word.value!r} is not a column of {self._entity.name} "
+                f"that this option can filter; these are: {known}. Filter the DataFrame instead",
                 property=word.value,
             )
         return str(word.value)

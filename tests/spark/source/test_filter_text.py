@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.spark.source.conditions import parse_filter
+from omnigraph.spark.source.filter_text import parse_filter
 from omnigraph.values.conditions import Condition
 
 ENTITY = catalog_from_text(
