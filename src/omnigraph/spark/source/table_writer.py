@@ -22,8 +22,6 @@ from omnigraph.errors import SparkFailed
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, run_batches
 from omnigraph.spark.source.failures import errors_for_spark
-from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, read_batches, run_task
-from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import SaveRequest
 
 if TYPE_CHECKING:
