@@ -211,7 +211,7 @@ def test_a_schema_picks_columns_only(people: Graph, schema: str, said: str) -> N
 
 def test_a_schema_of_ones_own_needs_a_commit(people: Graph) -> None:
     source = OmnigraphSource({"path": people.uri, "type": "Person"})
-    with pytest.raises(InvalidArgument, match="which state"):
+    with pytest.raises(InvalidArgument, match="name the state"):
         source.reader(StructType.fromDDL("id string"))
 
 
