@@ -1,4 +1,8 @@
-"""Small objects beside the datasets: put-if-absent, get, list, delete on a directory or S3."""
+"""Small objects beside the datasets, in a directory or in an S3 bucket.
+
+Intents, locks and refs are such objects. A graph also lists and deletes the files of its datasets
+through this module.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +28,97 @@ from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """`path` is relative to the graph; `modified` is microseconds on the store's clock."""
+    """An object in a listing.
+
+    `path` is relative to the graph. `modified` is in microseconds, by the clock of the store.
+    """
 
     path: str
     size: int
     modified: int
 
 
-# Told by its end: a ref may be named `.hidden`, but the name of every object has another end.
+class ControlFiles(Protocol):
+    """Objects are written once and never changed: a reader learns from their existence.
+
+    Competing writers must put different bytes under one key. Otherwise a writer that lost the
+    answer to its put could not find out whether it won.
+    """
+
+    def put(self, key: str, data: bytes | memoryview) -> bool:
+        """Create the object; False when it exists already."""
+
+    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
+        """Like `put`, and hold the object until the returned function is called.
+
+        A local directory shows other processes at once when the holder dies. Returns None when the
+        object exists already.
+        """
+
+    def holder_is_dead(self, key: str) -> bool:
+        """True only when it is proven that no process holds the object any more."""
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes of the object, or None when it does not exist."""
+
+    def list(self, prefix: str) -> list[str]:
+        """Names below `prefix/`, sorted, without the prefix."""
+
+    def delete(self, key: str) -> None:
+        """Remove the object if it exists."""
+
+    def delete_exactly(self, key: str, data: bytes) -> None:
+        """Remove the object if it holds these bytes; an object that replaced it stays."""
+
+    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
+        """Every object at any depth below `prefix/`, without those that vanish during the walk."""
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove the objects that exist, in as few requests as the store allows."""
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove the folders below `prefix/` that have no object in them."""
+
+
+def open_control_files(location: StorageLocation, *, sync: bool = False) -> ControlFiles:
+    if location.path is not None:
+        return LocalFiles(location.path, sync=sync)
+    return ObjectFiles(location)
+
+
+def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
+    """Refuse a store on which two creators of one key could both win."""
+    key = f"_locks/{clock.new_ulid()}.probe"
+    try:
+        first = files.put(key, b"1")
+        second = files.put(key, b"2")
+        kept = files.get(key)
+    finally:
+        files.delete(key)
+    if not first or second or kept != b"1":
+        raise StorageUnsafe(
+            "this store does not honour put-if-absent: two writers could overwrite each other's "
+            "commits, so writing is refused. Use a store with conditional puts."
+        )
+
+
+# A suffix, because a ref may begin with a dot. No object has a name that ends like this.
 _UNFINISHED = ".unfinished-put"
 
 _LOCK_ATTEMPTS = 1000
+
 _LOCK_PAUSE = 0.01
 
-# Writers expect these to stay once they are there; directories of single objects go when empty.
+# Lance expects these folders to stay once they exist; other folders go when they are empty.
 _LASTING = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions", "_refs"})
 
 
 class LocalFiles:
-    """Put-if-absent by hard link of a nameless file; holders are known by their `flock`."""
+    """Control files in a directory.
+
+    A file is written without a name and then linked to its name, so a reader never sees a part of
+    its bytes, and of two writers one fails. A holder keeps an `flock` on its file.
+    """
 
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self._root = root
@@ -57,7 +133,7 @@ class LocalFiles:
         return True
 
     def put_held(self, key: str, data: bytes | memoryview) -> Callable[[], None] | None:
-        """Locked before the name appears: an observer never sees a live file unlocked."""
+        """The file is locked before its name appears, so that no observer takes it for abandoned."""
         with storage_errors(f"writing {key}"):
             fd = self._create(key, data, lock=True)
         return None if fd is None else lambda: os.close(fd)
@@ -68,7 +144,7 @@ class LocalFiles:
         except OSError:
             return False
         try:
-            # Shared, so that two observers do not take each other for the holder.
+            # A shared lock, so that two observers do not take each other for the holder.
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return False
@@ -97,9 +173,9 @@ class LocalFiles:
             (self._root / key).unlink()
 
     def delete_exactly(self, key: str, data: bytes) -> None:
-        """Whoever removes a file this way locks it first: the name cannot change hands meanwhile.
+        """Locks the file first, so that of two removers the later one looks at the name again.
 
-        The kernel lets go of the lock of a killed process.
+        The kernel releases the lock of a killed process.
         """
         path = self._root / key
         with storage_errors(f"deleting {key}"):
@@ -118,7 +194,7 @@ class LocalFiles:
                 os.close(fd)
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
-        # Plain strings: `Path` would take longer than the file system for ten thousands of files.
+        # Plain strings, because with ten thousands of files `Path` takes longer than the disk.
         found: list[StoredFile] = []
         root = str(self._root)
         with storage_errors(f"listing {prefix}"):
@@ -148,7 +224,7 @@ class LocalFiles:
                     os.rmdir(f"{root}/{parent}")  # noqa: PTH106
 
     def remove_empty_folders(self, prefix: str) -> None:
-        """What is left of a tree whose objects are gone; object stores have no folders."""
+        """Needed here only, because object stores have no folders."""
         for folder, _, _ in os.walk(self._root / prefix, topdown=False):
             with suppress(OSError):
                 Path(folder).rmdir()
@@ -167,8 +243,8 @@ class LocalFiles:
                 os.fsync(fd)
             if lock:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            # `src_dir_fd` is ignored for an absolute source, but without one CPython calls link()
-            # and would link the /proc entry itself.
+            # `src_dir_fd` is ignored for an absolute source. Without it CPython would call link(),
+            # which links the /proc entry itself.
             os.link(source, target, src_dir_fd=fd, follow_symlinks=True)
             if self._sync:
                 _sync_directory(target.parent)
@@ -184,13 +260,13 @@ class LocalFiles:
 
 
 def _lock_in_time(fd: int) -> None:
-    """What is done under this lock takes no time; only a stopped process can hold it for long."""
+    """Removers hold this lock for a moment only, unless their process is stopped."""
     for _ in range(_LOCK_ATTEMPTS):
         with suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         SYSTEM_CLOCK.sleep(_LOCK_PAUSE)
-    raise TimeoutError("a stopped process is about to remove it: let it go on, or end it")
+    raise TimeoutError("a stopped process is about to remove the file: let it continue, or end it")
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -202,7 +278,11 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _nameless_file(directory: Path) -> tuple[int, str]:
-    """A file that vanishes with its descriptor until it is linked; named where that is missing."""
+    """A descriptor and a path to link from.
+
+    The file vanishes with its descriptor until it is linked. File systems without such files get
+    a file with a temporary name.
+    """
     try:
         fd = os.open(directory, os.O_TMPFILE | os.O_WRONLY, 0o644)
     except (AttributeError, IsADirectoryError, OSError) as error:
@@ -214,7 +294,7 @@ def _nameless_file(directory: Path) -> tuple[int, str]:
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:
-    # A nearly full disk writes part of the bytes and says so only in the count.
+    # On a nearly full disk `write` may write a part of the bytes; only its result says so.
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
@@ -228,97 +308,14 @@ def _sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-_VALID_FOR = dt.timedelta(minutes=5)
-_SECONDS = 30.0
-_ATTEMPTS = 4
-# Gone, another one's by now, or changing this very moment: the caller looks again.
-_NOT_THIS_ONE = frozenset({404, 409, 412})
-_HEADER_UNKNOWN = frozenset({400, 405, 501})
-
-
-def delete_if_unchanged(store: S3Store, key: str, e_tag: str) -> bool:
-    """False when the object is not the one with this `e_tag` any more."""
-    # Imported here because most processes never remove a name from a bucket.
-    import httpx  # noqa: PLC0415
-
-    url = obstore.sign(store, "DELETE", key, _VALID_FOR)
-    failure = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            answer = httpx.delete(url, headers={"If-Match": e_tag}, timeout=_SECONDS)
-        except httpx.TransportError as error:
-            failure = f"{type(error).__name__}: {error}"
-            continue
-        if answer.is_success:
-            return True
-        if answer.status_code in _NOT_THIS_ONE:
-            return False
-        if answer.status_code in _HEADER_UNKNOWN:
-            obstore.delete(store, key)
-            return True
-        failure = f"HTTP {answer.status_code} {answer.text[:300]}"
-        if answer.status_code < 500:
-            break
-    raise OSError(failure)
-
-
-# What one DeleteObjects request takes.
+# The most keys that one DeleteObjects request takes.
 _DELETE_BATCH = 1000
+
 _DELETE_ATTEMPTS = 5
 
 
-class ControlFiles(Protocol):
-    """Objects are written once and never changed: existence is the message.
-
-    What competing writers put under one key must differ, or a lost answer is not told from a lost
-    race.
-    """
-
-    def put(self, key: str, data: bytes | memoryview) -> bool:
-        """Create the object; False when it exists already."""
-
-    def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
-        """Like `put`, and let others see at once when this process dies, where that is possible.
-
-        Returns the function that lets go, or None when the object exists already.
-        """
-
-    def holder_is_dead(self, key: str) -> bool:
-        """True only when it is proven that nobody holds the object any more."""
-
-    def get(self, key: str) -> bytes | None:
-        """The object's bytes, None when absent."""
-
-    def list(self, prefix: str) -> list[str]:
-        """Names below `prefix/`, sorted, without the prefix."""
-
-    def delete(self, key: str) -> None:
-        """Remove; absent is fine."""
-
-    def delete_exactly(self, key: str, data: bytes) -> None:
-        """Remove the object while it holds these bytes; one that took its name since stays."""
-
-    def walk(self, prefix: str) -> tuple[StoredFile, ...]:
-        """Every object at any depth below `prefix/`; what vanishes meanwhile is left out."""
-
-    def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove in as few requests as the store allows; absent is fine."""
-
-    def remove_empty_folders(self, prefix: str) -> None:
-        """Folders left below `prefix/` without an object in them."""
-
-
-def object_store(location: StorageLocation) -> S3Store:
-    options: dict[str, Any] = {
-        name: value for name, value in location.options.items() if name != "allow_http"
-    }
-    if "allow_http" in location.options:
-        options["client_options"] = {"allow_http": True}
-    return S3Store(location.bucket, prefix=location.prefix or None, **options)
-
-
 class ObjectFiles:
-    """Control files in an S3 bucket. Death of a holder shows only by its lease."""
+    """Control files in an S3 bucket. Only an expired lease shows that a holder died."""
 
     def __init__(self, location: StorageLocation) -> None:
         self._store = object_store(location)
@@ -328,8 +325,8 @@ class ObjectFiles:
             try:
                 obstore.put(self._store, key, data, mode="create")
             except AlreadyExistsError:
-                # The answer to our own put may have been lost and the client's retry refused:
-                # contents are unique to their writer, so our bytes there mean that we won.
+                # The answer to our own put may have been lost, and the client's retry refused.
+                # Every writer puts different bytes, so our bytes mean that we won.
                 return self.get(key) == data
             return True
 
@@ -359,14 +356,12 @@ class ObjectFiles:
                 return
 
     def delete_exactly(self, key: str, data: bytes) -> None:
-        # Only who removes a name from a bucket needs an HTTP client.
-
         with storage_errors(f"deleting {key}"):
             for _ in range(_DELETE_ATTEMPTS):
                 e_tag = self._e_tag_of(key, data)
                 if e_tag is None or delete_if_unchanged(self._store, key, e_tag):
                     return
-            raise OSError("the store says again and again that it changed, and it did not")
+            raise OSError("the store refuses to delete it as changed, although its bytes are the same")
 
     def _e_tag_of(self, key: str, data: bytes) -> str | None:
         """None when the object is gone or holds other bytes."""
@@ -388,7 +383,16 @@ class ObjectFiles:
                 obstore.delete(self._store, list(keys[start : start + _DELETE_BATCH]))
 
     def remove_empty_folders(self, prefix: str) -> None:
-        """There are none."""
+        """An object store has no folders."""
+
+
+def object_store(location: StorageLocation) -> S3Store:
+    options: dict[str, Any] = {
+        name: value for name, value in location.options.items() if name != "allow_http"
+    }
+    if "allow_http" in location.options:
+        options["client_options"] = {"allow_http": True}
+    return S3Store(location.bucket, prefix=location.prefix or None, **options)
 
 
 def _stored_file(meta: Any) -> StoredFile:
@@ -400,23 +404,44 @@ def _nothing_to_release() -> None:
     return None
 
 
-def open_control_files(location: StorageLocation, *, sync: bool = False) -> ControlFiles:
-    if location.path is not None:
-        return LocalFiles(location.path, sync=sync)
-    return ObjectFiles(location)
+_VALID_FOR = dt.timedelta(minutes=5)
+
+_SECONDS = 30.0
+
+_ATTEMPTS = 4
+
+# The object is gone, was replaced, or is being changed: the caller looks again.
+_NOT_THIS_ONE = frozenset({404, 409, 412})
+
+_HEADER_UNKNOWN = frozenset({400, 405, 501})
 
 
-def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
-    """Refuse a store on which two creators of one key could both win."""
-    key = f"_locks/{clock.new_ulid()}.probe"
-    try:
-        first = files.put(key, b"1")
-        second = files.put(key, b"2")
-        kept = files.get(key)
-    finally:
-        files.delete(key)
-    if not first or second or kept != b"1":
-        raise StorageUnsafe(
-            "this store does not honour put-if-absent: two writers could overwrite each other's "
-            "commits, so writing is refused. Use a store with conditional puts."
-        )
+def delete_if_unchanged(store: S3Store, key: str, e_tag: str) -> bool:
+    """Delete the object in one step with a test of its `e_tag`; False when it has another one.
+
+    The client library has no conditional delete, so the request is signed by it and sent from here
+    with the header `If-Match`, which S3 and Ceph honour. A store that refuses the header gets a
+    plain delete. For a store that ignores it, only the order that intents impose protects the name.
+    """
+    # Imported here because most processes never delete from a bucket.
+    import httpx  # noqa: PLC0415
+
+    url = obstore.sign(store, "DELETE", key, _VALID_FOR)
+    failure = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            answer = httpx.delete(url, headers={"If-Match": e_tag}, timeout=_SECONDS)
+        except httpx.TransportError as error:
+            failure = f"{type(error).__name__}: {error}"
+            continue
+        if answer.is_success:
+            return True
+        if answer.status_code in _NOT_THIS_ONE:
+            return False
+        if answer.status_code in _HEADER_UNKNOWN:
+            obstore.delete(store, key)
+            return True
+        failure = f"HTTP {answer.status_code} {answer.text[:300]}"
+        if answer.status_code < 500:
+            break
+    raise OSError(failure)

@@ -1,4 +1,7 @@
-"""A queue among the processes of one host, by `flock`: fewer retries, never the authority."""
+"""A queue among the processes of one host, by `flock`.
+
+It saves retries. It decides nothing: the intents do.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ _POLL_SECONDS = 0.001
 class FileQueue:
     """One lock file, shared by the threads of this process, exclusive between processes.
 
-    Whoever cannot get a turn within the limit goes on without one: a stopped process must not
-    stop the others, and the intents decide anyway.
+    A writer that gets no turn within its limit continues without one, because a stopped process
+    must not stop the others.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -31,7 +34,7 @@ class FileQueue:
         self._acquiring = False
 
     def enter(self, limit_seconds: float) -> bool:
-        """Join the queue; True when the turn is ours and `leave` must follow."""
+        """Join the queue. True means that this thread has a turn and must call `leave`."""
         deadline = self._clock.monotonic() + limit_seconds
         with self._condition:
             while True:
@@ -47,7 +50,7 @@ class FileQueue:
         try:
             fd = self._poll_lock(deadline)
         except BaseException:
-            # Interrupted: the next thread must not take this for a wait that still goes on.
+            # Interrupted: otherwise the next thread would wait for this one for ever.
             self._stop_acquiring(None)
             raise
         self._stop_acquiring(fd)
@@ -70,7 +73,7 @@ class FileQueue:
             self._condition.notify_all()
 
     def _turn_is_over(self) -> bool:
-        # Threads that keep joining would starve the other processes for ever.
+        # Without a limit, threads that keep joining would starve the other processes.
         return self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS
 
     def _poll_lock(self, deadline: float) -> int | None:

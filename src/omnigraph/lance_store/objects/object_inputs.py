@@ -1,4 +1,4 @@
-"""Objects of a bucket as files to read: what `Path` is for local ones."""
+"""Objects of a bucket as input files of a load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAGIC = "*["
 
 @dataclass(frozen=True, slots=True)
 class ObjectInput:
-    """One object with its size. Pickles, with the options that reach it."""
+    """One object, its size and the options that reach it. Pickles."""
 
     bucket: StorageLocation
     key: str
@@ -35,12 +35,12 @@ class ObjectInput:
         return f"s3://{self.bucket.bucket}/{self.key}"
 
     def open(self) -> BinaryIO:
-        """A seekable stream; what is read comes in large ranges."""
+        """A seekable stream that reads large ranges."""
         return cast("BinaryIO", io.BufferedReader(_Ranges(self), _READ_BYTES))
 
 
 def find_objects(uri: str, environment: Mapping[str, str]) -> list[ObjectInput]:
-    """The object, those right below it as a folder, or all that match a pattern; by key."""
+    """The object of this address, the objects of this folder, or those that match a pattern."""
     place = parse_location(uri, environment)
     bucket = StorageLocation(f"s3://{place.bucket}", bucket=place.bucket, options=place.options)
     folder = "/".join(_before_magic(place.prefix.split("/")))
@@ -65,7 +65,7 @@ def _before_magic(parts: list[str]) -> list[str]:
 
 
 def _matches(key: str, pattern: str) -> bool:
-    """Segment by segment, as in a file system: a star does not cross a slash."""
+    """Compares segment by segment, so that a star does not match a slash."""
     parts, wanted = key.split("/"), pattern.split("/")
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 

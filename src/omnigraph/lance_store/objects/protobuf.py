@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as Lance's own messages are read or written here."""
+"""The part of the protobuf wire format that is needed to change messages of Lance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def number_field(number: int, value: int) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """(number, the field as it stands, its body when it has a length) in order."""
+    """(number, all bytes of the field, its body when it has a length), in order."""
     position = 0
     while position < len(message):
         begin = position

@@ -1,4 +1,4 @@
-"""What Lance and the object store raise, turned into our error tree at the door."""
+"""Errors of Lance and of the object store -> the errors of `omnigraph.errors`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOURCE_POSITION = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 @contextmanager
 def storage_errors(action: str) -> Iterator[None]:
-    """Translate what leaves the block; our own errors pass through untouched."""
+    """Translate the errors of a block; those of `omnigraph.errors` pass unchanged."""
     try:
         yield
     except OmnigraphError:
@@ -31,7 +31,7 @@ def storage_errors(action: str) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError) as error:
         raise translate(error, action) from error
     except BaseException as error:
-        # obstore's errors derive from Exception directly.
+        # Errors of obstore derive from Exception directly.
         if type(error).__module__.startswith("obstore") or is_panic(error):
             raise translate(error, action) from error
         raise
@@ -39,7 +39,7 @@ def storage_errors(action: str) -> Iterator[None]:
 
 @contextmanager
 def snapshot_errors(action: str) -> Iterator[None]:
-    """Like `storage_errors`, for reads of one version: a file that is gone says what happened."""
+    """Like `storage_errors`, for reads of one version: a missing file becomes `SnapshotReclaimed`."""
     try:
         with storage_errors(action):
             yield
@@ -54,12 +54,12 @@ def snapshot_errors(action: str) -> Iterator[None]:
 
 
 def is_gone(failure: StorageFailure) -> bool:
-    """A file that was there is not: storage itself works."""
+    """Storage works, and a file that a version names is missing."""
     return _FILE_IS_GONE.search(failure.message) is not None
 
 
 def is_panic(error: BaseException) -> bool:
-    """Rust code of Lance gave up. No `Exception`, and its class cannot be imported."""
+    """A panic in the Rust code of Lance. It is no `Exception`, and its class cannot be imported."""
     return type(error).__name__ == "PanicException"
 
 

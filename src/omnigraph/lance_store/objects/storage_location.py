@@ -1,4 +1,4 @@
-"""Where a graph lives: a directory or an S3 prefix, with the options both clients need."""
+"""The address of a graph: a directory or an S3 prefix, with the options of both clients."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _s3(text: str, environment: Mapping[str, str]) -> StorageLocation:
     bucket, _, path = text[len("s3://") :].partition("/")
     if not bucket:
         raise InvalidArgument(f"{text!r} names no bucket: write s3://bucket/prefix", uri=text)
-    # Lance decodes the address and obstore does not: with these the two would look in different
-    # places, and one graph would have two sets of intents.
+    # Lance decodes the address and obstore does not. With these characters the two would look in
+    # different places, and one graph would have two sets of intents.
     strange = next((c for c in "%?#" if c in path), None)
     if strange is not None:
         raise InvalidArgument(f"{text!r}: a prefix cannot contain {strange!r}", uri=text)
@@ -74,13 +74,13 @@ def _s3(text: str, environment: Mapping[str, str]) -> StorageLocation:
 def _local(path: Path) -> StorageLocation:
     absolute = path.expanduser().absolute()
     if "?" in str(absolute):
-        # Lance takes it for the beginning of a query and puts branches beside the graph.
+        # Lance takes it for the start of a URL query and puts branches beside the graph.
         raise InvalidArgument(f"{str(absolute)!r}: a path cannot contain '?'", uri=str(absolute))
     return StorageLocation(uri=str(absolute), path=absolute)
 
 
 def s3_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """`AWS_*` variables as object-store options; what is unset is left to the client's chain."""
+    """`AWS_*` variables as object-store options; the client finds unset ones in its own ways."""
     wanted = {
         "aws_access_key_id": ("AWS_ACCESS_KEY_ID",),
         "aws_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
