@@ -14,7 +14,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import WriterFenced
 from omnigraph.graph.handle import Graph
-from omnigraph.lance_store.staging.written_fragments import write_rows, write_target
+from omnigraph.lance_store.staging.written_fragments import write_rows
 from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.layout import change_list_object
 from omnigraph.manifest.snapshot import Snapshot
@@ -61,7 +61,7 @@ def adopt(graph: Graph, table: pa.Table, listed: ChangeList) -> ChangeSet:
     pin = graph.snapshot().pin(PERSON)
     # In another process, as an executor of a cluster would.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        target = write_target(graph.engine.store, pin.at)
+        target = graph.engine.store.address(pin.at)
         fragments = pool.submit(write_rows, target, table).result()
     return ChangeSet((AdoptRows(PERSON, pin.location, pin.branch, fragments, listed),))
 

@@ -1,4 +1,4 @@
-"""Make a staged write durable: the only calls that move a dataset's HEAD."""
+"""Make a staged write durable: only these calls move the HEAD of a dataset."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_ver
 
 @dataclass(frozen=True, slots=True)
 class HeadMoved:
-    """The dataset was not where the write expected it; nothing of it may be published."""
+    """HEAD was not at the version that the write was staged on; do not publish the write."""
 
     at: DatasetVersion
     head: int
     landed_on_top: bool
-    """Our transaction is in HEAD's history, above something foreign: it must be restored away."""
+    """Our transaction was committed above a foreign one, so a restore must undo it."""
 
 
 def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
-    """Commit strictly: HEAD must be `staged.at`, the result `staged.result_version`.
+    """Commit strictly: HEAD must be `staged.at`, and the result `staged.result_version`.
 
-    An answer may get lost after the write landed (or a client retry may turn our own success into
-    a conflict), so a failure is looked up by transaction uuid before it is believed.
+    The answer to a successful commit may get lost, or a retry of the client may turn it into a
+    conflict. After a failure the transaction is therefore looked up by its uuid.
     """
     dataset = store.open(staged.at)
     try:
@@ -45,7 +45,7 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
 
 
 def restore(store: Store, target: DatasetVersion) -> DatasetVersion:
-    """A new HEAD with the content of `target`; every transaction staged earlier now fails."""
+    """Make a new HEAD with the content of `target`; every transaction staged earlier then fails."""
     with storage_errors(f"restoring {target}"):
         head = store.open_head(target.location, target.branch)
         restored = LanceDataset.commit(
@@ -57,18 +57,18 @@ def restore(store: Store, target: DatasetVersion) -> DatasetVersion:
 
 
 def transaction_at(store: Store, at: DatasetVersion) -> str | None:
-    """The uuid of the transaction that made this version; None when Lance cannot tell."""
+    """The uuid of the transaction that made this version; None when Lance cannot read it."""
     try:
         transaction = store.open(at).read_transaction(at.version)
     except TypeError:
-        # pylance 14 cannot decode a compaction of an indexed dataset; such a version is not ours
-        # to recognise, and maintenance is never rolled forward.
+        # pylance 14 cannot decode a compaction of an indexed dataset. No caller needs to recognise
+        # one, because maintenance is never rolled forward.
         return None
     return transaction.uuid if transaction is not None else None
 
 
 def tag_version(store: Store, at: DatasetVersion, name: str) -> None:
-    """Keep a version that nobody publishes readable for whoever investigates."""
+    """Keep an unpublished version readable, so that an operator can investigate."""
     with storage_errors(f"tagging {at}"):
         root = store.open_head(at.location, None)
         if name not in root.tags.list():
@@ -77,7 +77,7 @@ def tag_version(store: Store, at: DatasetVersion, name: str) -> None:
 
 def _commit(store: Store, dataset: Dataset, staged: StagedWrite) -> Dataset:
     if isinstance(staged.transaction, RewriteTasks):
-        # This call moves the handle it is given; readers share the one for this version.
+        # The call moves the handle that it gets, and readers share the handle of this version.
         private = store.open_private(staged.at)
         Compaction.commit(private, staged.transaction.results)
         return store.open_head(staged.at.location, staged.at.branch)
@@ -93,7 +93,7 @@ def _after_failure(
     if recognisable and transaction_at(store, ours) == staged.uuid:
         return ours
     if head == staged.at.version:
-        # Not a race: the store refused (disk full, permission, network), or Lance gave up.
+        # No race: the store refused (disk full, permission, network), or Lance panicked.
         with storage_errors(f"committing {staged.at.location}"):
             raise error
     return HeadMoved(staged.at, head, landed_on_top=False)

@@ -1,4 +1,4 @@
-"""Blob columns: plain bytes inside the engine, Lance blob v2 on disk."""
+"""Blob columns: bytes in our tables, Lance blob v2 on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOBS_AT_ONCE = 16 * 1024
 
 
 def to_lance_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema a dataset is created with."""
+    """The schema that a dataset is created with."""
     for position, field in enumerate(schema):
         if is_blob(field):
             schema = schema.set(position, lance.blob_field(field.name, nullable=field.nullable))
@@ -23,7 +23,7 @@ def to_lance_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def to_lance_rows(rows: pa.Table) -> pa.Table:
-    """Rows as Lance wants them written."""
+    """Rows in the form that Lance writes."""
     for position, field in enumerate(rows.schema):
         if is_blob(field):
             target = lance.blob_field(field.name, nullable=field.nullable)
@@ -33,7 +33,7 @@ def to_lance_rows(rows: pa.Table) -> pa.Table:
 
 
 def in_pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows with blobs in pieces that may be copied to be written; others as they are."""
+    """Rows with blobs in small pieces, because writing copies them; other rows in one piece."""
     if rows.num_rows and not any(is_blob(field) for field in rows.schema):
         yield rows
         return
@@ -43,11 +43,11 @@ def in_pieces(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def scan_options(dataset: Dataset) -> dict[str, Any]:
-    """What a scan must ask for so that blobs come back as bytes, not as descriptors."""
+    """Options of a scan that give blobs as bytes instead of descriptors."""
     has_blobs = any(isinstance(field.type, pa.ExtensionType) for field in dataset.schema)
     return {"blob_handling": "all_binary"} if has_blobs else {}
 
 
 def as_scanned(field: pa.Field) -> pa.Field:
-    """A column of a dataset's schema as scans with `scan_options` give it."""
+    """The field of a dataset in the form that a scan with `scan_options` gives."""
     return field.with_type(pa.large_binary()) if isinstance(field.type, pa.ExtensionType) else field

@@ -1,4 +1,4 @@
-"""Create datasets and their physical branches. New names only, so nobody else's HEAD moves."""
+"""Create datasets and their physical branches. Names are new, so no existing HEAD moves."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schema
-from omnigraph.lance_store.objects.base_paths import manifest_path, relocate
+from omnigraph.lance_store.dataset_files import version_file
+from omnigraph.lance_store.objects.relocation import relocate
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.search.indexes import index_name
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
-# Of these object_store encodes nothing.
+# The object_store crate does not encode these characters.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:-]*")
 _PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
 
 def physical_name(graph_branch: str, ulid: str) -> str:
-    """A Lance branch name nobody used before: readable start, unique end."""
+    """A new name for a Lance branch: a readable start and a unique end."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", graph_branch)[:40].strip("-")
     return f"{readable or 'branch'}.{ulid}"
 
 
 def create_branch(store: Store, source: DatasetVersion, name: str) -> DatasetVersion:
-    """Branch a dataset at `source`; costs a few small files, no data."""
+    """Branch a dataset at `source`, which writes a few small files and no data."""
     with storage_errors(f"branching {source.location}"):
         root = _root_to_branch(store, source.location)
         start = source.version if source.branch is None else (source.branch, source.version)
         try:
             branch = root.create_branch(name, start)
         except (OSError, ValueError):
-            # Lance writes the ref last, and nobody else uses this name: if it is there, the
-            # answer to our own put got lost.
+            # Lance writes the ref last, and no other process uses this name. If the ref exists,
+            # the answer to our own put got lost.
             if name not in root.branches.list():
                 raise
             branch = root.checkout_version((name, None))
-        version = int(branch.version)
+        created = DatasetVersion(source.location, name, int(branch.version))
         if _PLAIN_PATH.fullmatch(store.location.uri) is None:
-            # The branch names the files it shares by the address that it was made through.
-            relocate(store.location, [manifest_path(source.location, name, version)])
-    return DatasetVersion(source.location, name, version)
+            # The branch names shared files by the address that it was created with.
+            relocate(store.location, [version_file(created)])
+    return created
 
 
 def _root_to_branch(store: Store, location: str) -> Dataset:
-    """The dataset, below odd local paths by another address.
+    """The dataset, opened by a URL where its local path has characters that are encoded.
 
-    By a plain path Lance 14 makes the folder of its refs under the path's percent-encoded name:
-    beside the graph, where the user may have no right to.
+    Opened by its path, Lance 14 would create the folder of refs under the percent-encoded path,
+    which is beside the graph, where the user may not write.
     """
     path = store.location.path
     if path is None or _PLAIN_PATH.fullmatch(str(path)):
@@ -63,14 +64,17 @@ def _root_to_branch(store: Store, location: str) -> Dataset:
 def create_dataset(
     store: Store, location: str, rows: pa.Table, indexed: tuple[str, ...] = ()
 ) -> DatasetVersion:
-    """A new dataset with stable row ids and a BTREE on each of `indexed`; one creator wins."""
+    """Create a dataset with stable row ids and a BTREE on each of `indexed`.
+
+    Of several processes that create it, one succeeds.
+    """
     if store.exists(location, None):
         raise AlreadyExists(f"dataset {location} exists", dataset=location)
     with storage_errors(f"creating {location}"):
         try:
             dataset = _commit_first_version(store, location, rows)
         except OSError as error:
-            # The loser of a race gets a plain OSError; whether there is a dataset now tells why.
+            # A process that lost the race gets a plain OSError.
             if store.exists(location, None):
                 raise AlreadyExists(f"dataset {location} exists", dataset=location) from error
             raise

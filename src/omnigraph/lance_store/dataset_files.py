@@ -1,8 +1,8 @@
 """The files of one dataset: which lineage they belong to, and which of them a version needs.
 
-Lance keeps a dataset's own files below `data`, `_deletions`, `_indices`, `_transactions` and
-`_versions`, and those of every branch in the same folders below `tree/<branch>`. A branch names the
-files it inherited by the lineage that holds them.
+Lance keeps the files of the main line in the folders `data`, `_deletions`, `_indices`,
+`_transactions` and `_versions`, and those of a branch in the same folders below `tree/<branch>`. A
+branch refers to inherited files by the lineage that holds them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from omnigraph.errors import NotFound
 from omnigraph.lance_store.objects.control_files import StoredFile
 from omnigraph.lance_store.objects.storage_errors import storage_errors
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, lineage_folder
 from omnigraph.values.bounded_cache import BoundedCache
 
 _VERSION = re.compile(r"_versions/(\d{20})\.manifest")
@@ -25,9 +25,10 @@ _TRANSACTION = re.compile(r"_transactions/(\d+)-.*\.txn")
 _DETACHED = re.compile(r"_versions/d\d+\.manifest")
 _OWN = re.compile(r"(?:data|_deletions|_indices)/.+")
 _BRANCH = re.compile(r"tree/([^/]+)/(.+)")
-# Manifests are named so that the newest sorts first.
+# Lance names manifests so that the newest sorts first.
 _NEWEST_NAME = 2**64 - 1
 _DELETION_SUFFIXES = {"array": "arrow", "bitmap": "bin"}
+_MOST_BRANCHES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class LineageFiles:
     branch: str | None
     versions: Mapping[int, StoredFile]
     content: Mapping[str, tuple[StoredFile, ...]]
-    """What versions refer to, by the name `needed_content` uses."""
+    """Files that versions refer to, by the names that `needed_content` gives."""
     transactions: tuple[tuple[int, StoredFile], ...]
-    """With the version each was prepared on."""
+    """(the version that a transaction was prepared on, its file)."""
     detached: tuple[StoredFile, ...]
     others: tuple[StoredFile, ...]
 
@@ -67,7 +68,7 @@ class LineageFiles:
 
 
 def lineages(location: str, files: Iterable[StoredFile]) -> dict[str | None, LineageFiles]:
-    """Sort the listing of one dataset; the main line is there even when it has no file."""
+    """The listing of one dataset by lineage. The main line is there even without files."""
     parts: dict[str | None, list[tuple[str, StoredFile]]] = defaultdict(list)
     for file in files:
         inside = file.path.removeprefix(f"{location}/")
@@ -79,7 +80,7 @@ def lineages(location: str, files: Iterable[StoredFile]) -> dict[str | None, Lin
 
 
 def needed_content(store: Store, at: DatasetVersion) -> frozenset[str]:
-    """Names of everything one version reads, in whichever lineage it lies."""
+    """Names of all content that one version reads, inherited content included."""
     with storage_errors(f"looking at the files of {at}"):
         dataset = store.open_private(at)
         bases = _bases(dataset, at)
@@ -115,12 +116,8 @@ def tagged_versions(root: Dataset) -> dict[str, tuple[str | None, int]]:
         }
 
 
-def lineage_folder(location: str, branch: str | None) -> str:
-    return location if branch is None else f"{location}/tree/{branch}"
-
-
 def version_of(name: str) -> int | None:
-    """The version whose manifest goes by this name; None for other files beside it."""
+    """The version of a manifest with this name; None for other files of the folder."""
     match = _VERSION.fullmatch(f"_versions/{name}")
     return _NEWEST_NAME - int(match[1]) if match else None
 
@@ -128,6 +125,73 @@ def version_of(name: str) -> int | None:
 def version_file(at: DatasetVersion) -> str:
     folder = lineage_folder(at.location, at.branch)
     return f"{folder}/_versions/{_NEWEST_NAME - at.version:020}.manifest"
+
+
+class OldVersions:
+    """Removes old versions of a dataset that is only ever overwritten, in a few requests.
+
+    Lance's own cleanup looks at every version and deletes file by file, which takes five requests
+    for each version of an object store. Every version of an overwritten dataset has files of its
+    own, and the process that made it still has the open handle that names them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # The version that a branch was forked from never changes.
+        self._referred: BoundedCache[str, tuple[str | None, int]] = BoundedCache(_MOST_BRANCHES)
+
+    def remove_below(self, location: str, branch: str | None, version: int) -> None:
+        """All versions below this one, except those that a branch or a tag refers to."""
+        folder = lineage_folder(location, branch)
+        spared = self._referred_to(location, branch)
+        listed = (version_of(name) for name in self._store.files.list(f"{folder}/_versions"))
+        doomed = {v for v in listed if v is not None and v < version and v not in spared}
+        if not doomed:
+            return
+        versions = [DatasetVersion(location, branch, v) for v in sorted(doomed)]
+        contents = [file for at in versions for file in self._own_files(at)]
+        for name in self._store.files.list(f"{folder}/_transactions"):
+            match = _TRANSACTION.fullmatch(f"_transactions/{name}")
+            if match and int(match[1]) + 1 in doomed:
+                contents.append(f"{folder}/_transactions/{name}")
+        # Manifests go first, so that no reader finds a version whose files are gone.
+        self._store.files.delete_many([version_file(at) for at in versions])
+        self._store.files.delete_many(contents)
+        for at in versions:
+            self._store.forget(at)
+
+    def _own_files(self, at: DatasetVersion) -> list[str]:
+        """Data files in the lineage of the version itself."""
+        try:
+            dataset = self._store.open(at)
+        except NotFound:
+            return []  # another process removed it
+        folder = lineage_folder(at.location, at.branch)
+        with storage_errors(f"looking at the files of {at}"):
+            files = [file for fragment in dataset.get_fragments() for file in fragment.data_files()]
+        return [f"{folder}/data/{file.path}" for file in files if file.base_id is None]
+
+    def _referred_to(self, location: str, branch: str | None) -> set[int]:
+        """Versions of one lineage that a branch was forked from or a tag names."""
+        found = set()
+        for file in self._store.files.walk(f"{location}/_refs"):
+            known = self._referred.get(file.path) or self._read(file.path)
+            if known is None:
+                continue
+            if "/_refs/branches/" in file.path:  # a tag can be moved
+                self._referred.put(file.path, known)
+            if known[0] == branch:
+                found.add(known[1])
+        return found
+
+    def _read(self, path: str) -> tuple[str | None, int] | None:
+        data = self._store.files.get(path)
+        if data is None:
+            return None  # deleted since the listing
+        body = json.loads(data)
+        if "parentVersion" in body:
+            return body["parentBranch"], int(body["parentVersion"])
+        return body.get("branch"), int(body["version"])
 
 
 def _lineage(
@@ -159,7 +223,7 @@ def _lineage(
 
 
 def _content_name(path: str) -> str:
-    """A data file with its blobs, a whole index: what lives and goes together."""
+    """One name for the files that are deleted together: a data file and its blobs, an index."""
     for folder in ("/data/", "/_indices/"):
         before, found, inside = path.rpartition(folder)
         if found:
@@ -168,7 +232,7 @@ def _content_name(path: str) -> str:
 
 
 def _bases(dataset: Dataset, at: DatasetVersion) -> dict[int | None, str]:
-    """LineageFiles folders, relative to the graph, by the number this version gives them."""
+    """Folders of lineages, relative to the graph, by the number that this version gives them."""
     own: dict[int | None, str] = {None: lineage_folder(at.location, at.branch)}
     for number, base in dataset.base_paths().items():
         path = str(base.path)
@@ -187,68 +251,3 @@ def _data_files(body: Any) -> Iterator[dict[str, Any]]:
         for part in body.values():
             if isinstance(part, dict | list):
                 yield from _data_files(part)
-
-
-_MOST_BRANCHES = 16_384
-_PREPARED_ON = re.compile(r"(\d+)-.*\.txn")
-
-
-class OldVersions:
-    """Removes them; remembers which versions branches were forked from: that never changes."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._referred: BoundedCache[str, tuple[str | None, int]] = BoundedCache(_MOST_BRANCHES)
-
-    def remove_below(self, location: str, branch: str | None, version: int) -> None:
-        """All versions below this one, except those that a branch or a tag is on."""
-        folder = lineage_folder(location, branch)
-        spared = self._referred_to(location, branch)
-        listed = (version_of(name) for name in self._store.files.list(f"{folder}/_versions"))
-        doomed = {v for v in listed if v is not None and v < version and v not in spared}
-        if not doomed:
-            return
-        versions = [DatasetVersion(location, branch, v) for v in sorted(doomed)]
-        contents = [file for at in versions for file in self._own_files(at)]
-        for name in self._store.files.list(f"{folder}/_transactions"):
-            match = _PREPARED_ON.fullmatch(name)
-            if match and int(match[1]) + 1 in doomed:
-                contents.append(f"{folder}/_transactions/{name}")
-        # What makes a version findable goes before what it needs.
-        self._store.files.delete_many([version_file(at) for at in versions])
-        self._store.files.delete_many(contents)
-        for at in versions:
-            self._store.forget(at)
-
-    def _own_files(self, at: DatasetVersion) -> list[str]:
-        """Data files that lie in the version's own lineage."""
-        try:
-            dataset = self._store.open(at)
-        except NotFound:
-            return []  # somebody else was faster
-        folder = lineage_folder(at.location, at.branch)
-        with storage_errors(f"looking at the files of {at}"):
-            files = [file for fragment in dataset.get_fragments() for file in fragment.data_files()]
-        return [f"{folder}/data/{file.path}" for file in files if file.base_id is None]
-
-    def _referred_to(self, location: str, branch: str | None) -> set[int]:
-        """Versions of one lineage that a branch was forked from or a tag names."""
-        found = set()
-        for file in self._store.files.walk(f"{location}/_refs"):
-            known = self._referred.get(file.path) or self._read(file.path)
-            if known is None:
-                continue
-            if "/_refs/branches/" in file.path:  # tags may be put on another version
-                self._referred.put(file.path, known)
-            if known[0] == branch:
-                found.add(known[1])
-        return found
-
-    def _read(self, path: str) -> tuple[str | None, int] | None:
-        data = self._store.files.get(path)
-        if data is None:
-            return None  # deleted while we looked
-        body = json.loads(data)
-        if "parentVersion" in body:
-            return body["parentBranch"], int(body["parentVersion"])
-        return body.get("branch"), int(body["version"])

@@ -1,10 +1,11 @@
-"""One graph's storage: the shared Lance session, open handles and control files."""
+"""The storage of one graph: open datasets at exact versions, and control files."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,63 +13,25 @@ from typing import Any
 import lance
 
 from omnigraph.errors import NotFound, SnapshotReclaimed, StorageFailure
-from omnigraph.lance_store.objects.base_paths import check_base
 from omnigraph.lance_store.objects.control_files import ControlFiles, open_control_files
+from omnigraph.lance_store.objects.relocation import check_base
 from omnigraph.lance_store.objects.storage_errors import is_not_found, storage_errors, translate
 from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.settings.machine_memory import memory_share
 from omnigraph.values.bounded_cache import BoundedCache
 
-_STILL_NANOSECONDS = 2_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class FolderMark:
-    """Which folder it was and when it last changed."""
-
-    inode: int
-    changed: int
-
-
-class VersionFolder:
-    """The folder of one dataset branch; looked at before every read of a head."""
-
-    def __init__(self, root: Path, location: str, branch: str | None) -> None:
-        tree = () if branch is None else ("tree", branch)
-        self._path = str(root.joinpath(location, *tree, "_versions"))
-
-    def mark(self) -> FolderMark | None:
-        """How the folder looks now; None when it is gone or changed too recently to tell."""
-        found = self._look()
-        if found is None or time.time_ns() - found.st_mtime_ns < _STILL_NANOSECONDS:
-            return None
-        return FolderMark(found.st_ino, found.st_mtime_ns)
-
-    def is_still(self, mark: FolderMark) -> bool:
-        found = self._look()
-        return (
-            found is not None and found.st_mtime_ns == mark.changed and found.st_ino == mark.inode
-        )
-
-    def _look(self) -> os.stat_result | None:
-        try:
-            return os.stat(self._path)  # noqa: PTH116 - Path costs more than the call
-        except OSError:
-            return None
-
-
 Dataset = Any
 """A `lance.LanceDataset` at one version: immutable, shareable between threads."""
 
 _HANDLES = 512
-# An open handle holds the list of its fragments: 0.6 kB each, as measured.
+# An open handle holds the list of its fragments; as measured, 0.6 kB for each.
 _HANDLE_BYTES = 256 * 1024**2
 _EMPTY_HANDLE = 3_000
 _FRAGMENT_BYTES = 600
 _KNOWN_BASES = 16_384
 
-# One session for the process: metadata and index caches are shared by every open graph. Lance's
-# own bounds are fixed, 6 GiB and 1 GiB; a small machine or container gets a share of its memory.
+# One session for the process, because all open graphs share its metadata and index caches. Lance's
+# own bounds are 6 GiB and 1 GiB on every machine; here they are a share of the machine's memory.
 _SESSION = lance.Session(
     index_cache_size_bytes=memory_share(6, 6 * 1024**3),
     metadata_cache_size_bytes=memory_share(24, 1024**3),
@@ -77,7 +40,7 @@ _SESSION = lance.Session(
 
 @dataclass(frozen=True, slots=True)
 class DatasetVersion:
-    """Exactly one state of one dataset: a version means nothing without its branch."""
+    """One state of one dataset. Versions are counted by branch, so a version needs its branch."""
 
     location: str
     branch: str | None
@@ -87,8 +50,26 @@ class DatasetVersion:
         return f"{self.location}@{self.branch or 'main'}:{self.version}"
 
 
+@dataclass(frozen=True, slots=True)
+class VersionAddress:
+    """One dataset at one version, for a worker process that has no `Store`. Pickles."""
+
+    uri: str
+    version: int
+    storage_options: Mapping[str, str]
+
+    def open(self) -> Dataset:
+        options = dict(self.storage_options) or None
+        return lance.dataset(self.uri, version=self.version, storage_options=options)
+
+
+def lineage_folder(location: str, branch: str | None) -> str:
+    """The folder of a dataset's main line (`branch` None) or of one of its physical branches."""
+    return location if branch is None else f"{location}/tree/{branch}"
+
+
 class Store:
-    """Opens datasets of one graph at exact versions; keeps the handles it opened."""
+    """Opens datasets of one graph at exact versions, and keeps the handles that it opened."""
 
     def __init__(self, location: StorageLocation, *, sync: bool = False) -> None:
         self.location = location
@@ -99,8 +80,11 @@ class Store:
         self._known_bases: BoundedCache[str, bool] = BoundedCache(_KNOWN_BASES)
 
     def dataset_uri(self, location: str, branch: str | None) -> str:
-        path = self.location.child(location)
-        return path if branch is None else f"{path}/tree/{branch}"
+        return self.location.child(lineage_folder(location, branch))
+
+    def address(self, at: DatasetVersion) -> VersionAddress:
+        uri = self.dataset_uri(at.location, at.branch)
+        return VersionAddress(uri, at.version, dict(self.location.options))
 
     def open(self, at: DatasetVersion) -> Dataset:
         """The dataset at exactly this version."""
@@ -111,11 +95,11 @@ class Store:
         return handle
 
     def open_private(self, at: DatasetVersion) -> Dataset:
-        """A handle nobody else has, for the few Lance calls that change the handle itself."""
+        """A handle of its own, for the few Lance calls that change the handle itself."""
         return self._open(at.location, at.branch, at.version)
 
     def open_head(self, location: str, branch: str | None) -> Dataset:
-        """The dataset as it is now. Only for those who must see HEAD: publish and recovery."""
+        """The dataset at HEAD. Readers open a version that a snapshot pins instead."""
         return self._open(location, branch, None)
 
     def remember(self, at: DatasetVersion, handle: Dataset) -> None:
@@ -127,7 +111,7 @@ class Store:
         self._first_fragments.pop(at)
 
     def first_fragment(self, at: DatasetVersion) -> Any | None:
-        """Metadata of the fragment with the lowest id; listing thousands is slow, so it is kept."""
+        """Metadata of the fragment with the lowest id, kept because listing thousands is slow."""
         dataset = self.open(at)
         known = self._first_fragments.get(at)
         if known is None:
@@ -141,16 +125,16 @@ class Store:
     def remember_successor(
         self, at: DatasetVersion, after: DatasetVersion, handle: Dataset
     ) -> None:
-        """`after` was made from `at` by one commit: new fragments only have higher ids."""
+        """Remember `after`, which one commit made from `at`: its new fragments have higher ids."""
         self.remember(after, handle)
         first = self._first_fragments.get(at)
         if first is not None and handle.get_fragment(first) is not None:
             self._first_fragments.put(after, first)
 
     def forget_detached(self, at: DatasetVersion, version: int) -> None:
-        """Remove the manifest of a detached version: Lance's cleanup never does."""
-        tree = "" if at.branch is None else f"tree/{at.branch}/"
-        self.files.delete(f"{at.location}/{tree}_versions/d{version}.manifest")
+        """Remove the manifest of a detached version, which Lance's cleanup never does."""
+        folder = lineage_folder(at.location, at.branch)
+        self.files.delete(f"{folder}/_versions/d{version}.manifest")
 
     def exists(self, location: str, branch: str | None) -> bool:
         try:
@@ -160,7 +144,7 @@ class Store:
         return True
 
     def flush_to_disk(self) -> None:
-        """With `durability=fsync`: everything written so far survives power loss."""
+        """With `durability=fsync`, let everything written so far survive a loss of power."""
         if self.sync and self.location.path is not None:
             fd = os.open(self.location.path, os.O_RDONLY)
             try:
@@ -195,7 +179,7 @@ class Store:
         return handle
 
     def _check_bases(self, location: str, handle: Dataset) -> None:
-        """Files that a branch shares must be this graph's own, not those of where it came from."""
+        """Refuse a branch that names files of the place from which the graph was moved."""
         for base in handle.base_paths().values():
             address = str(base.path)
             if address not in self._known_bases:
@@ -211,7 +195,7 @@ def head_version(handle: Dataset) -> int:
     except StorageFailure as failure:
         if not is_not_found(failure):
             raise
-        # Deleted with its branch and cleaned up since, or removed from outside.
+        # The branch was deleted and cleaned up, or its files were removed from outside.
         raise NotFound(f"dataset {handle.uri} is missing from storage", dataset=handle.uri) from (
             failure
         )
@@ -223,3 +207,46 @@ def _syncfs(fd: int) -> int:
         return int(libc.syncfs(fd))
     os.sync()
     return 0
+
+
+# Longer than a tick of any file system's clock.
+_STILL_NANOSECONDS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FolderMark:
+    """A folder and the time of its last change."""
+
+    inode: int
+    changed: int
+
+
+class VersionFolder:
+    """Tells with one `stat` that a dataset on local disk has not moved.
+
+    Every commit puts a file into the `_versions` folder, which changes the folder's time. A file
+    system counts time in ticks, so a folder that changed a moment ago may change again within the
+    same tick. A mark is therefore made only after the folder has been still for a while.
+    """
+
+    def __init__(self, root: Path, location: str, branch: str | None) -> None:
+        self._path = f"{root}/{lineage_folder(location, branch)}/_versions"
+
+    def mark(self) -> FolderMark | None:
+        """The state of the folder now; None when it is gone, or changed too recently."""
+        found = self._look()
+        if found is None or time.time_ns() - found.st_mtime_ns < _STILL_NANOSECONDS:
+            return None
+        return FolderMark(found.st_ino, found.st_mtime_ns)
+
+    def is_still(self, mark: FolderMark) -> bool:
+        found = self._look()
+        return (
+            found is not None and found.st_mtime_ns == mark.changed and found.st_ino == mark.inode
+        )
+
+    def _look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self._path)  # noqa: PTH116 - `Path` costs more than the call
+        except OSError:
+            return None

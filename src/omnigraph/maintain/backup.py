@@ -17,8 +17,8 @@ from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import AlreadyExists, InvalidArgument, NotFound
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages, needed_content
-from omnigraph.lance_store.objects.base_paths import copy_files
 from omnigraph.lance_store.objects.control_files import StoredFile
+from omnigraph.lance_store.objects.relocation import copy_files
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.layout import (
     HISTORY,
@@ -113,7 +113,7 @@ def restore(source: Store, target: Store) -> BackupReport:
     last = [path for path in files if path.startswith(f"{MANIFEST}/")]
     first = [path for path in files if not path.startswith(f"{MANIFEST}/")]
     # Branches name shared files by full address, so the copy gets the new address.
-    copied = copy_files(source.location, target.location, [*first, *last], relocate=True)
+    copied = copy_files(source.location, target.location, [*first, *last], relocating=True)
     target.flush_to_disk()
     return BackupReport(
         source.location.uri, target.location.uri, tuple(label["branches"]), len(files), copied

@@ -20,13 +20,12 @@ from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed, Stora
 from omnigraph.lance_store.dataset_files import (
     LineageFiles,
     fork_points,
-    lineage_folder,
     lineages,
     needed_content,
     tagged_versions,
 )
 from omnigraph.lance_store.objects.control_files import StoredFile
-from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.lance_store.store import DatasetVersion, Store, lineage_folder
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import CommitPage

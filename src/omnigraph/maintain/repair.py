@@ -13,7 +13,7 @@ from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.commit.recovery.sweep import Recovery
 from omnigraph.commit.restore import DriftedTable, DriftRepair, drifted_tables
 from omnigraph.errors import CorruptIntent, RecoveryRequired
-from omnigraph.lance_store.objects.base_paths import lineages_elsewhere, relocate
+from omnigraph.lance_store.objects.relocation import lineages_elsewhere, relocate
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.layout import QUARANTINE, RECOVERY
 from omnigraph.manifest.reader import ManifestReader

@@ -21,12 +21,10 @@ from omnigraph.export.export_graph import (
 )
 from omnigraph.export.ndjson import lines
 from omnigraph.lance_store.reads.scan import (
-    ReadTarget,
     fragment_groups,
     read_fragments,
-    read_target,
 )
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job
@@ -42,7 +40,7 @@ class ExportPart:
 
     name: str
     entity: EntityType
-    target: ReadTarget
+    target: VersionAddress
     fragments: tuple[int, ...]
 
 
@@ -74,7 +72,7 @@ class SparkExporter:
 
     def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
         at = self.snapshot.pin(entity.table_key).at
-        target = read_target(self.store, at)
+        target = self.store.address(at)
         for number, group in enumerate(fragment_groups(self.store, at, _ROWS_PER_PART)):
             yield ExportPart(f"{entity.name}.{number:05d}", entity, target, group)
 

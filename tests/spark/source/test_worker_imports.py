@@ -18,7 +18,6 @@ from pyspark import cloudpickle
 
 from omnigraph.graph.handle import Graph
 from omnigraph.ir.expressions import STRING
-from omnigraph.lance_store.reads.scan import read_target
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
 from omnigraph.spark.query import spark_values
 from omnigraph.spark.query.answers import _packed
@@ -106,7 +105,7 @@ def test_a_query(filled: Graph, tmp_path: Path) -> None:
     snapshot, store = filled.snapshot(), filled.engine.store
     entity = snapshot.catalog.resolve("Person")
     schema = spark_schema(entity)
-    target = read_target(store, snapshot.pin(entity.table_key).at)
+    target = store.address(snapshot.pin(entity.table_key).at)
     read = read_tasks(
         target=target,
         columns=tuple(schema.names),

@@ -104,9 +104,7 @@ def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
 
 # A suffix, because a ref may begin with a dot. No object has a name that ends like this.
 _UNFINISHED = ".unfinished-put"
-
 _LOCK_ATTEMPTS = 1000
-
 _LOCK_PAUSE = 0.01
 
 # Lance expects these folders to stay once they exist; other folders go when they are empty.
@@ -133,7 +131,7 @@ class LocalFiles:
         return True
 
     def put_held(self, key: str, data: bytes | memoryview) -> Callable[[], None] | None:
-        """The file is locked before its name appears, so that no observer takes it for abandoned."""
+        """Locks the file before its name appears, so that no observer takes it for abandoned."""
         with storage_errors(f"writing {key}"):
             fd = self._create(key, data, lock=True)
         return None if fd is None else lambda: os.close(fd)
@@ -310,7 +308,6 @@ def _sync_directory(directory: Path) -> None:
 
 # The most keys that one DeleteObjects request takes.
 _DELETE_BATCH = 1000
-
 _DELETE_ATTEMPTS = 5
 
 
@@ -361,7 +358,9 @@ class ObjectFiles:
                 e_tag = self._e_tag_of(key, data)
                 if e_tag is None or delete_if_unchanged(self._store, key, e_tag):
                     return
-            raise OSError("the store refuses to delete it as changed, although its bytes are the same")
+            raise OSError(
+                "the store refuses to delete it as changed, although its bytes are the same"
+            )
 
     def _e_tag_of(self, key: str, data: bytes) -> str | None:
         """None when the object is gone or holds other bytes."""
@@ -405,14 +404,11 @@ def _nothing_to_release() -> None:
 
 
 _VALID_FOR = dt.timedelta(minutes=5)
-
 _SECONDS = 30.0
-
 _ATTEMPTS = 4
 
 # The object is gone, was replaced, or is being changed: the caller looks again.
 _NOT_THIS_ONE = frozenset({404, 409, 412})
-
 _HEADER_UNKNOWN = frozenset({400, 405, 501})
 
 

@@ -39,7 +39,7 @@ def storage_errors(action: str) -> Iterator[None]:
 
 @contextmanager
 def snapshot_errors(action: str) -> Iterator[None]:
-    """Like `storage_errors`, for reads of one version: a missing file becomes `SnapshotReclaimed`."""
+    """Like `storage_errors` for reads of one version: a missing file is `SnapshotReclaimed`."""
     try:
         with storage_errors(action):
             yield

@@ -1,12 +1,14 @@
-"""Read rows of one dataset version as Arrow."""
+"""Read rows of one dataset version as Arrow: all of them, or some fragments in a worker process.
+
+The number, the size and the width of stored rows come from metadata.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,139 +16,13 @@ import pyarrow as pa
 from omnigraph.lance_store.blobs import scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors, storage_errors
 from omnigraph.lance_store.reads.filters import lance_filter
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionAddress
 from omnigraph.values.conditions import Condition
 
 _ROWS_PER_BATCH = 16 * 1024
-
-
-FragmentGroups = tuple[tuple[int, ...], ...]
-"""Ids of fragments, each group for one task."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTarget:
-    """One dataset at one version, for a worker. Pickles."""
-
-    uri: str
-    version: int
-    storage_options: dict[str, str] = field(default_factory=dict)
-
-
-def read_target(store: Store, at: DatasetVersion) -> ReadTarget:
-    uri = store.dataset_uri(at.location, at.branch)
-    return ReadTarget(uri, at.version, dict(store.location.options))
-
-
-def fragment_groups(store: Store, at: DatasetVersion, rows_per_group: int) -> FragmentGroups:
-    """Neighbouring fragments together, up to so many rows; a larger fragment is a group alone."""
-    with snapshot_errors(f"listing fragments of {at.location}"):
-        fragments = store.open(at).get_fragments()
-        counted = sorted((f.fragment_id, f.count_rows()) for f in fragments)
-    groups: list[list[int]] = []
-    held = 0
-    for fragment_id, rows in counted:
-        if not groups or held + rows > rows_per_group:
-            groups.append([])
-            held = 0
-        groups[-1].append(fragment_id)
-        held += rows
-    return tuple(map(tuple, groups))
-
-
-def read_fragments(
-    target: ReadTarget,
-    fragments: Sequence[int],
-    columns: Sequence[str],
-    conditions: Sequence[Condition] = (),
-) -> Iterator[pa.Table]:
-    """Live rows of these fragments that meet the conditions, blobs as bytes, a batch at a time."""
-    with snapshot_errors(f"reading {target.uri}"):
-        dataset = lance.dataset(
-            target.uri, version=target.version, storage_options=target.storage_options or None
-        )
-        scanner = dataset.scanner(
-            columns=list(columns),
-            filter=lance_filter(conditions),
-            fragments=[dataset.get_fragment(number) for number in fragments],
-            batch_size=_ROWS_PER_BATCH,
-            **scan_options(dataset),
-        )
-        for batch in scanner.to_batches():
-            yield pa.Table.from_batches([batch])
-
-
-# Bytes of one blob are in no file that the metadata of a fragment measures.
+# A guess, because the metadata of a fragment does not count the bytes of blobs.
 _BLOB = 64 * 1024
 _VALUE = 16
-
-
-def bytes_per_row(dataset: Dataset) -> int:
-    """What a row takes in memory: what it takes on disk, or by its types if that is more."""
-    with snapshot_errors("reading fragment metadata"):
-        fragment_ids = dataset.fragment_ids()
-        sampled = {min(fragment_ids), max(fragment_ids)} if len(fragment_ids) else set()
-        stored = [_stored(dataset.get_fragment(number).metadata) for number in sampled]
-    declared = sum(_declared(field.type) for field in dataset.schema)
-    return max(declared, *stored, 0)
-
-
-def _stored(fragment: Any) -> int:
-    size = sum(int(file.file_size_bytes or 0) for file in fragment.files)
-    return size // max(int(fragment.physical_rows), 1)
-
-
-def _declared(kind: pa.DataType) -> int:
-    if isinstance(kind, pa.ExtensionType):
-        return _BLOB
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * 4
-    return _VALUE
-
-
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """Fragments, and the rows in them that are deleted but still stored; about how many bytes."""
-
-    fragments: int
-    small_fragments: int
-    deleted_rows: int
-    stored_rows: int
-    stored_bytes: int
-
-
-def table_shape(dataset: Dataset, small: int) -> TableShape:
-    """Fragments below `small` rows count as small."""
-    with storage_errors("reading fragments"):
-        found = dataset.get_fragments()
-        stored = sum(f.physical_rows for f in found)
-        return TableShape(
-            fragments=len(found),
-            small_fragments=sum(f.physical_rows < small for f in found),
-            deleted_rows=sum(f.num_deletions for f in found),
-            stored_rows=stored,
-            stored_bytes=stored * bytes_per_row(dataset),
-        )
-
-
-def read_ids(dataset: Dataset) -> list[str]:
-    ids: list[str] = read_table(dataset, ["id"]).column("id").to_pylist()
-    return ids
-
-
-def id_batches(dataset: Dataset) -> Iterator[pa.Array]:
-    """Every id of the dataset, a batch at a time."""
-    with snapshot_errors("reading ids"):
-        for batch in dataset.scanner(columns=["id"]).to_batches():
-            yield batch.column("id")
-
-
-def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
-    """Address of every row in the order of `read_table`; metadata only, so nearly free."""
-    with snapshot_errors("reading row addresses"):
-        table = dataset.scanner(columns=[], with_row_address=True).to_table()
-    addresses: npt.NDArray[np.uint64] = table.column("_rowaddr").to_numpy()
-    return addresses
 
 
 def read_table(
@@ -180,3 +56,114 @@ def read_batches(
             **scan_options(dataset),
         )
         yield from scan.to_batches()
+
+
+def read_ids(dataset: Dataset) -> list[str]:
+    ids: list[str] = read_table(dataset, ["id"]).column("id").to_pylist()
+    return ids
+
+
+def id_batches(dataset: Dataset) -> Iterator[pa.Array]:
+    """Every id of the dataset, a batch at a time."""
+    with snapshot_errors("reading ids"):
+        for batch in dataset.scanner(columns=["id"]).to_batches():
+            yield batch.column("id")
+
+
+def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
+    """The address of every row in the order of `read_table`, from metadata and thus cheap."""
+    with snapshot_errors("reading row addresses"):
+        table = dataset.scanner(columns=[], with_row_address=True).to_table()
+    addresses: npt.NDArray[np.uint64] = table.column("_rowaddr").to_numpy()
+    return addresses
+
+
+FragmentGroups = tuple[tuple[int, ...], ...]
+"""Ids of fragments; each group is for one task."""
+
+
+def fragment_groups(store: Store, at: DatasetVersion, rows_per_group: int) -> FragmentGroups:
+    """Neighbouring fragments in groups of at most so many rows; a larger fragment is alone."""
+    with snapshot_errors(f"listing fragments of {at.location}"):
+        fragments = store.open(at).get_fragments()
+        counted = sorted((f.fragment_id, f.count_rows()) for f in fragments)
+    groups: list[list[int]] = []
+    held = 0
+    for fragment_id, rows in counted:
+        if not groups or held + rows > rows_per_group:
+            groups.append([])
+            held = 0
+        groups[-1].append(fragment_id)
+        held += rows
+    return tuple(map(tuple, groups))
+
+
+def read_fragments(
+    target: VersionAddress,
+    fragments: Sequence[int],
+    columns: Sequence[str],
+    conditions: Sequence[Condition] = (),
+) -> Iterator[pa.Table]:
+    """Live rows of these fragments that meet the conditions, blobs as bytes, a batch at a time."""
+    with snapshot_errors(f"reading {target.uri}"):
+        dataset = target.open()
+        scanner = dataset.scanner(
+            columns=list(columns),
+            filter=lance_filter(conditions),
+            fragments=[dataset.get_fragment(number) for number in fragments],
+            batch_size=_ROWS_PER_BATCH,
+            **scan_options(dataset),
+        )
+        for batch in scanner.to_batches():
+            yield pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """How a version is laid out. `deleted_rows` are still stored; `stored_bytes` is a guess."""
+
+    fragments: int
+    small_fragments: int
+    deleted_rows: int
+    stored_rows: int
+    stored_bytes: int
+
+
+def table_shape(dataset: Dataset, small: int) -> TableShape:
+    """Fragments below `small` rows count as small."""
+    with storage_errors("reading fragments"):
+        found = dataset.get_fragments()
+        stored = sum(f.physical_rows for f in found)
+        return TableShape(
+            fragments=len(found),
+            small_fragments=sum(f.physical_rows < small for f in found),
+            deleted_rows=sum(f.num_deletions for f in found),
+            stored_rows=stored,
+            stored_bytes=stored * bytes_per_row(dataset),
+        )
+
+
+def bytes_per_row(dataset: Dataset) -> int:
+    """A guess at the memory of a row, good enough to bound memory.
+
+    It is the larger of the bytes on disk and the width of the types.
+    """
+    with snapshot_errors("reading fragment metadata"):
+        fragment_ids = dataset.fragment_ids()
+        sampled = {min(fragment_ids), max(fragment_ids)} if len(fragment_ids) else set()
+        stored = [_stored(dataset.get_fragment(number).metadata) for number in sampled]
+    declared = sum(_declared(field.type) for field in dataset.schema)
+    return max(declared, *stored, 0)
+
+
+def _stored(fragment: Any) -> int:
+    size = sum(int(file.file_size_bytes or 0) for file in fragment.files)
+    return size // max(int(fragment.physical_rows), 1)
+
+
+def _declared(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.ExtensionType):
+        return _BLOB
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * 4
+    return _VALUE

@@ -1,15 +1,15 @@
-"""Rows that are on disk before the transaction: written anywhere, adopted by the one write path.
+"""Rows that are written before their transaction is staged, by this process or by workers.
 
-`write_rows` needs nothing but a `WriteTarget`, so it runs in a worker process as well as here. Its
-fragments are invisible until a staged transaction that names them is committed.
+`write_rows` needs only a `VersionAddress`, so it runs in any process. Its fragments are invisible
+until a transaction that names them is committed (`stage_adoption`). Until then they can be read by
+their metadata (`written_columns`) or as a detached version (`written_dataset`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import lance
@@ -24,39 +24,24 @@ from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import is_gone, storage_errors
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.staging.stage import ROWS_PER_FILE, StagedWrite, stage_update
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionAddress
 
-# One pass over the id column per so many ids: bounds the hash table, not the number of ids.
+# Ids for one pass over the id column, which bounds the size of its hash table.
 _IDS_PER_PASS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
-    """Where a worker writes rows for: one physical branch of one dataset. Pickles."""
+def write_rows(target: VersionAddress, rows: pa.Table) -> tuple[str, ...]:
+    """Write rows as fragments of a branch, and return their metadata as JSON, in row order.
 
-    uri: str
-    version: int
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-
-
-def write_target(store: Store, at: DatasetVersion) -> WriteTarget:
-    uri = store.dataset_uri(at.location, at.branch)
-    return WriteTarget(uri, at.version, dict(store.location.options))
-
-
-def write_rows(target: WriteTarget, rows: pa.Table) -> tuple[str, ...]:
-    """Write rows as fragments of the target's branch; their metadata as JSON, in row order.
-
-    `rows` has the columns of the catalog's table schema. No HEAD moves, nothing becomes visible.
+    `rows` has the columns of the catalog's table schema. No HEAD moves.
     """
-    options = dict(target.storage_options) or None
     with storage_errors(f"writing rows for {target.uri}"):
-        dataset = lance.dataset(target.uri, version=target.version, storage_options=options)
+        dataset = target.open()
     return write_to(dataset, rows)
 
 
 def write_to(dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
-    """`write_rows` for whoever has the dataset open."""
+    """`write_rows` for a dataset that is open."""
     if rows.num_rows == 0:
         return ()
     with storage_errors("writing rows"):
@@ -69,7 +54,7 @@ def write_to(dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
 def stage_adoption(
     store: Store, at: DatasetVersion, fragments: Sequence[str], gone: Iterable[pa.Array]
 ) -> StagedWrite:
-    """Add the fragments and remove the stored rows whose ids come in `gone`, in batches."""
+    """Add the fragments and remove the stored rows whose ids `gone` gives in batches."""
     dataset = store.open(at)
     addresses = [_addresses(dataset, ids) for ids in _in_passes(gone)]
     return stage_update(store, at, _decode(fragments), addresses)
@@ -97,8 +82,8 @@ def _in_passes(batches: Iterable[pa.Array]) -> Iterable[pa.Array]:
 _ROWS_PER_BATCH = 64 * 1024
 
 
-def written_columns(target: WriteTarget, fragment: str, columns: Sequence[str]) -> pa.Table:
-    """A few columns of a fragment that `write_rows` returned, in row order; none a blob."""
+def written_columns(target: VersionAddress, fragment: str, columns: Sequence[str]) -> pa.Table:
+    """Columns that are no blobs, of one fragment that `write_rows` returned, in row order."""
     options = dict(target.storage_options) or None
     tables = []
     with _own_files(f"reading rows written for {target.uri}"):
@@ -113,13 +98,12 @@ def written_columns(target: WriteTarget, fragment: str, columns: Sequence[str]) 
 def written_dataset(
     store: Store, at: DatasetVersion, fragments: Sequence[str]
 ) -> Iterator[Dataset]:
-    """Exactly these fragments as a dataset: a detached version nobody else can find."""
+    """A dataset of exactly these fragments: a detached version, which no other process finds."""
     dataset = store.open(at)
-    decoded = [FragmentMetadata.from_json(text) for text in fragments]
     with _own_files(f"reading rows written for {at.location}"):
         detached = lance.LanceDataset.commit(
             dataset,
-            LanceOperation.Overwrite(dataset.lance_schema, decoded),
+            LanceOperation.Overwrite(dataset.lance_schema, _decode(fragments)),
             read_version=at.version,
             detached=True,
         )
@@ -138,8 +122,8 @@ def _own_files(action: str) -> Iterator[None]:
         if not is_gone(failure):
             raise
         raise WriterFenced(
-            "rows of this write are not in storage any more: it took longer than cleanup's minimum "
-            "age and cleanup ran meanwhile; repeat it, with GraphWriter or load, which hold "
+            "rows of this write are not in storage any more: the write took longer than cleanup's "
+            "minimum age, and cleanup removed them. Repeat it with GraphWriter or load, which hold "
             "cleanup off",
             action=action,
         ) from failure

@@ -27,8 +27,8 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import OmnigraphError
 from omnigraph.integrity.violations import Report, Violation
-from omnigraph.lance_store.staging.written_fragments import WriteTarget, write_rows
-from omnigraph.lance_store.store import DatasetVersion
+from omnigraph.lance_store.staging.written_fragments import write_rows
+from omnigraph.lance_store.store import DatasetVersion, VersionAddress
 from omnigraph.load.input_files import file_errors, line_blocks, parquet_input
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
@@ -59,7 +59,7 @@ class LoadPlan:
     """What every task of a load needs to know. Pickles."""
 
     catalog: Catalog
-    targets: Mapping[TableKey, WriteTarget]
+    targets: Mapping[TableKey, VersionAddress]
     options: ReadOptions
     embedding: EmbeddingSettings
     """The graph's own settings if a property wants vectors; workers then need the key."""
@@ -294,7 +294,7 @@ def _joined(parts: list[ParsedRows]) -> ParsedRows:
 class _FragmentWriter:
     """Gathers rows of one type and writes them when they fill a fragment."""
 
-    def __init__(self, key: TableKey, target: WriteTarget) -> None:
+    def __init__(self, key: TableKey, target: VersionAddress) -> None:
         self._key = key
         self._target = target
         self._waiting: list[PreparedRows] = []

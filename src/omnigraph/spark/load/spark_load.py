@@ -16,7 +16,6 @@ from typing import Any
 from omnigraph.catalog.model import Catalog, embedding_of
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.staging.written_fragments import write_target
 from omnigraph.load.commit_load import (
     SMALL_INPUT,
     LoadBuild,
@@ -89,7 +88,7 @@ class SparkLoader:
         store, settings = self.reader.store, self.settings
         return LoadPlan(
             snapshot.catalog,
-            {key: write_target(store, snapshot.pin(key).at) for key in keys},
+            {key: store.address(snapshot.pin(key).at) for key in keys},
             ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
         )

@@ -20,7 +20,6 @@ from omnigraph.integrity.violations import Report, Violation
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.written_fragments import (
-    write_target,
     write_to,
     written_columns,
     written_dataset,
@@ -105,7 +104,7 @@ class WrittenTable:
         self.rows = sum(part.rows for part in parts)
         self.at = at
         self._store = store
-        self._target = write_target(store, at)
+        self._target = store.address(at)
         self._parts = tuple(parts)
         self._has_blobs = any(isinstance(p.type, BlobType) for p in entity.properties)
 

@@ -19,13 +19,11 @@ from pyspark.sql import types as spark
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.scan import (
-    ReadTarget,
     fragment_groups,
     read_fragments,
     read_table,
-    read_target,
 )
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.column_types import (
     spark_arrow_schema,
@@ -133,7 +131,7 @@ class GraphTables:
         if not tasks:
             return self.empty(schema)
         read = read_tasks(
-            target=read_target(self.store, at),
+            target=self.store.address(at),
             columns=tuple(schema.names),
             conditions=conditions,
             tasks=tasks,
@@ -172,7 +170,7 @@ class Compilation:
 
 def read_tasks(
     *,
-    target: ReadTarget,
+    target: VersionAddress,
     columns: tuple[str, ...],
     conditions: Sequence[Condition],
     tasks: tuple[tuple[int, ...], ...],

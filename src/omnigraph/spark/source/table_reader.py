@@ -16,11 +16,10 @@ from pyspark.sql.types import StructType
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.reads.scan import (
-    ReadTarget,
     fragment_groups,
     read_fragments,
-    read_target,
 )
+from omnigraph.lance_store.store import VersionAddress
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
 from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import TableRequest
@@ -35,7 +34,7 @@ class PinnedTable:
     entity: EntityType
     columns: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    target: ReadTarget
+    target: VersionAddress
     groups: tuple[tuple[int, ...], ...]
     """The fragments of each task."""
 
@@ -91,7 +90,7 @@ def pin(request: TableRequest) -> PinnedTable:
         entity=entity,
         columns=_columns(entity, request.columns),
         conditions=parse_filter(request.filter_text, entity) if request.filter_text else (),
-        target=read_target(store, at),
+        target=store.address(at),
         groups=fragment_groups(store, at, request.rows_per_partition),
     )
 

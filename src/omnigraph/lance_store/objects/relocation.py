@@ -1,9 +1,9 @@
-"""Branches of a dataset name the files they share by full address; here those are read and changed.
+"""Graphs that were copied or moved: their branches name shared files by full address.
 
-A manifest of Lance ends with its protobuf message, the position of that message and a magic word.
-`base_paths` (field 18) lists the lineages whose files this version uses, each by its address (field
-4). Everything else in the file is relative, so a dataset that lies elsewhere is whole again once
-these addresses are changed. Sections that stand before the message keep their positions.
+A manifest of Lance ends with a protobuf message, the position of that message and a magic word.
+Field 18 of the message, `base_paths`, lists the lineages whose files this version uses, each with
+its address in field 4. All other paths are relative, so a moved dataset is readable again as soon
+as these addresses are rewritten. Sections before the message keep their positions.
 """
 
 from __future__ import annotations
@@ -24,43 +24,6 @@ from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.progress import tell
 
 _PIECE_BYTES = 8 * 1024 * 1024
-
-
-def copy_files(
-    source: StorageLocation,
-    target: StorageLocation,
-    paths: Sequence[str],
-    *,
-    relocate: bool = False,
-) -> int:
-    """Copy objects in this order and return how many bytes; a missing file is an error.
-
-    With `relocate` the manifests of branches get the addresses of `target`.
-    """
-    origin, destination = open_any(source), open_any(target)
-    copied = 0
-    for number, path in enumerate(paths):
-        tell("copying", number, len(paths), "files")
-        with storage_errors(f"copying {path}"):
-            if relocate and branch_manifest(path) is not None:
-                data = relocated(bytes(obstore.get(origin, path).bytes()), target, path)
-                obstore.put(destination, path, data)
-                copied += len(data)
-                continue
-            reader = obstore.open_reader(origin, path)
-            with obstore.open_writer(destination, path) as writer:
-                while piece := bytes(reader.read(_PIECE_BYTES)):
-                    writer.write(piece)
-                    copied += len(piece)
-    return copied
-
-
-def open_any(location: StorageLocation) -> LocalStore | S3Store:
-    if location.path is not None:
-        return LocalStore(location.path, mkdir=True)
-    return object_store(location)
-
-
 _BASE_PATHS = 18
 _PATH = 4
 _MAGIC = b"LANC"
@@ -70,38 +33,23 @@ _BRANCH_MANIFEST = re.compile(r"(.+)/tree/[^/]+/_versions/\d{20}\.manifest")
 
 
 def check_base(location: StorageLocation, dataset: str, address: str) -> None:
-    """Refuse a lineage that lies elsewhere: its files are gone, or belong to another graph."""
+    """Refuse a lineage outside of this graph: its files are gone, or belong to another graph."""
     wanted = _address_here(location, dataset, address)
     if address == wanted or _is_same_folder(address, wanted):
         return
     old = address[: _inside(address, dataset)]
     raise GraphMoved(
-        f"this graph was moved here from {old}, and its branches still name the files they share "
-        f"by that address: `omnigraph repair {location.uri} --confirm` puts it right",
+        f"this graph was moved here from {old}, and its branches still name shared files by that "
+        f"address: `omnigraph repair {location.uri} --confirm` corrects them",
         uri=location.uri,
         moved_from=old,
     )
 
 
-def relocated(data: bytes, location: StorageLocation, path: str) -> bytes:
-    """The manifest at `path` of a graph, with base paths as they are at `location`."""
-    dataset = branch_manifest(path)
-    if dataset is None:
-        return data
-    start, message = _message(data, path)
-    parts = []
-    for number, raw, body in fields(message):
-        if number == _BASE_PATHS and body is not None:
-            raw = length_delimited(number, _base_path_here(body, location, dataset))
-        parts.append(raw)
-    moved = b"".join(parts)
-    return data[:start] + _LENGTH.pack(len(moved)) + moved + data[-_FOOTER.size :]
-
-
 def lineages_elsewhere(location: StorageLocation, paths: Iterable[str]) -> dict[str, str]:
-    """Folders of manifests whose newest one names files elsewhere -> the address that it names.
+    """Folders of manifests whose newest one names another graph -> the address of that graph.
 
-    The newest is rewritten last (`relocate`), so the others are right when it is.
+    `relocate` rewrites the newest manifest last, so when it is right, the others are right too.
     """
     store = open_any(location)
     found = {}
@@ -117,7 +65,7 @@ def lineages_elsewhere(location: StorageLocation, paths: Iterable[str]) -> dict[
 
 
 def relocate(location: StorageLocation, paths: Iterable[str]) -> int:
-    """Rewrite manifests in place, the newest last; how many. Repeating it does no harm."""
+    """Rewrite manifests in place, the newest last, and return how many. It can be repeated."""
     store = open_any(location)
     wanted = sorted((path for path in paths if branch_manifest(path)), reverse=True)
     for path in wanted:
@@ -127,9 +75,54 @@ def relocate(location: StorageLocation, paths: Iterable[str]) -> int:
     return len(wanted)
 
 
-def manifest_path(dataset: str, branch: str, version: int) -> str:
-    """Named so that the newest sorts first."""
-    return f"{dataset}/tree/{branch}/_versions/{2**64 - 1 - version:020}.manifest"
+def copy_files(
+    source: StorageLocation,
+    target: StorageLocation,
+    paths: Sequence[str],
+    *,
+    relocating: bool = False,
+) -> int:
+    """Copy objects in this order and return how many bytes; a missing file is an error.
+
+    With `relocating` the manifests of branches get the addresses of `target`.
+    """
+    origin, destination = open_any(source), open_any(target)
+    copied = 0
+    for number, path in enumerate(paths):
+        tell("copying", number, len(paths), "files")
+        with storage_errors(f"copying {path}"):
+            if relocating and branch_manifest(path) is not None:
+                data = relocated(bytes(obstore.get(origin, path).bytes()), target, path)
+                obstore.put(destination, path, data)
+                copied += len(data)
+                continue
+            reader = obstore.open_reader(origin, path)
+            with obstore.open_writer(destination, path) as writer:
+                while piece := bytes(reader.read(_PIECE_BYTES)):
+                    writer.write(piece)
+                    copied += len(piece)
+    return copied
+
+
+def relocated(data: bytes, location: StorageLocation, path: str) -> bytes:
+    """The manifest at `path` of a graph, with the base paths that it has at `location`."""
+    dataset = branch_manifest(path)
+    if dataset is None:
+        return data
+    start, message = _message(data, path)
+    parts = []
+    for number, raw, body in fields(message):
+        if number == _BASE_PATHS and body is not None:
+            raw = length_delimited(number, _base_path_here(body, location, dataset))
+        parts.append(raw)
+    moved = b"".join(parts)
+    return data[:start] + _LENGTH.pack(len(moved)) + moved + data[-_FOOTER.size :]
+
+
+def open_any(location: StorageLocation) -> LocalStore | S3Store:
+    if location.path is not None:
+        return LocalStore(location.path, mkdir=True)
+    return object_store(location)
 
 
 def branch_manifest(path: str) -> str | None:
@@ -139,7 +132,7 @@ def branch_manifest(path: str) -> str | None:
 
 
 def _newest(paths: Iterable[str]) -> dict[str, str]:
-    """Folder -> its newest manifest: they are named so that it sorts first."""
+    """Folder -> its newest manifest, which sorts first by its name."""
     found: dict[str, str] = {}
     for path in sorted(paths):
         if branch_manifest(path):
@@ -148,7 +141,7 @@ def _newest(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _message(data: bytes, path: str) -> tuple[int, bytes]:
-    """(where it stands, the protobuf message)."""
+    """(position, protobuf message)."""
     position, _, _, magic = _FOOTER.unpack(data[-_FOOTER.size :])
     (length,) = _LENGTH.unpack_from(data, position)
     begin = position + _LENGTH.size
@@ -179,7 +172,7 @@ def _address_here(location: StorageLocation, dataset: str, address: str) -> str:
 
 
 def _inside(address: str, dataset: str) -> int:
-    """Where the part of a lineage's address begins that is inside its graph."""
+    """The position in the address of a lineage where the part inside its graph begins."""
     match = re.search(rf"/{re.escape(dataset)}(/tree/[^/]+)?/?$", address)
     if match is None:
         raise StorageFailure(f"{address} is no lineage of {dataset}", file=address)
@@ -187,7 +180,7 @@ def _inside(address: str, dataset: str) -> int:
 
 
 def _is_same_folder(address: str, wanted: str) -> bool:
-    """Two names of one local folder, by a link or a mount."""
+    """Whether two addresses name one local folder, through a link or a mount."""
     if "://" in address or "://" in wanted:
         return False
     try:
