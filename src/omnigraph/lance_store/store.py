@@ -17,8 +17,8 @@ from omnigraph.lance_store.objects.control_files import ControlFiles, open_contr
 from omnigraph.lance_store.objects.relocation import check_base
 from omnigraph.lance_store.objects.storage_errors import is_not_found, storage_errors, translate
 from omnigraph.lance_store.objects.storage_location import StorageLocation
-from omnigraph.settings.machine_memory import memory_share
 from omnigraph.values.bounded_cache import BoundedCache
+from omnigraph.values.machine_memory import memory_share
 
 Dataset = Any
 """A `lance.LanceDataset` at one version: immutable, shareable between threads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.settings.machine_memory import memory_share
+from omnigraph.values.machine_memory import memory_share
 
 ProviderName = Literal["local", "mock", "openai-compatible", "gemini"]
 _GIB = 1024**3

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import InvalidArgument, SparkUnavailable
-from omnigraph.settings.machine_memory import machine_memory
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.java import find_java, write_shim
+from omnigraph.values.machine_memory import machine_memory
 
 Session = Any
 """A `pyspark.sql.SparkSession`, classic or Connect."""

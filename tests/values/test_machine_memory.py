@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.settings import machine_memory as memory
 from omnigraph.settings.models import LoadSettings, ReadSettings
+from omnigraph.values import machine_memory as memory
 
 GIB = 1024**3
 
