@@ -1,10 +1,118 @@
 from __future__ import annotations
 
-import pytest
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
+import pytest
+from typer.testing import CliRunner
+
+from omnigraph.cli.main import app
+from omnigraph.errors import NotFound
+from omnigraph.graph.handle import Graph
+from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.reads.scan import TableShape
-from omnigraph.maintain.table_upkeep import Layout, is_due
+from omnigraph.lance_store.staging.compaction import run_compaction
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.maintain.table_upkeep import Layout, LocalWork, Pace, is_due, optimize_table
 from omnigraph.settings.models import MaintenanceSettings
+from omnigraph.values.identifiers import node_table
+from omnigraph_testing.invariants import assert_at_rest, content
+
+
+@pytest.fixture
+def grown(graph: Graph) -> Graph:
+    graph.branches.create("b")
+    graph.branches.create("lazy")
+    for number in range(6):
+        for branch in ("main", "b"):
+            edits = {"Note": {"insert": [{"id": f"{branch}{number}", "text": "x"}]}}
+            graph.apply(edits, branch)
+    return graph
+
+
+def fragments(graph: Graph, type_name: str = "Note") -> dict[str, int]:
+    return {
+        branch.name: table.fragments
+        for branch in graph.status().branches
+        for table in branch.tables
+        if table.type_name == type_name
+    }
+
+
+def test_all_branches_are_optimized_and_none_is_forked(grown: Graph) -> None:
+    wanted = {branch: content(grown, branch) for branch in ("main", "b", "lazy")}
+    assert fragments(grown)["b"] == 7
+    assert grown.optimize() == []
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+    assert {branch: content(grown, branch) for branch in wanted} == wanted
+    lazy = {b.name: b for b in grown.status().branches}["lazy"]
+    assert not any(table.owned for table in lazy.tables)
+    assert grown.verify().ok
+    assert_at_rest(grown)
+
+
+def test_one_branch_or_one_type(grown: Graph) -> None:
+    assert grown.optimize("b") == []
+    assert fragments(grown) == {"main": 7, "b": 1, "lazy": 1}
+    assert grown.optimize(types=["Person"]) == []
+    assert fragments(grown)["main"] == 7
+    assert grown.optimize(types=["Note"]) == []
+    assert fragments(grown)["main"] == 1
+    with pytest.raises(NotFound):
+        grown.optimize(types=["Nobody"])
+    with pytest.raises(NotFound):
+        grown.optimize("nowhere")
+
+
+def test_the_command(grown: Graph) -> None:
+    done = CliRunner().invoke(app, ["optimize", grown.uri])
+    assert done.exit_code == 0, done.output
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+
+
+def _run_elsewhere(uri: str, at: bytes, task: str) -> str:
+    version: DatasetVersion = pickle.loads(at)
+    return run_compaction(Store(parse_location(uri, {})), version, task)
+
+
+def test_tasks_may_run_in_other_processes(grown: Graph) -> None:
+    """What a Spark job does: plan here, rewrite there, commit here."""
+    before = content(grown, "b")
+    ran: list[str] = []
+
+    class Elsewhere(LocalWork):
+        def compact(
+            self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]
+        ) -> tuple[str, ...]:
+            ran.extend(tasks)
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                uris, ats = [store.location.uri] * len(tasks), [pickle.dumps(at)] * len(tasks)
+                return tuple(pool.map(_run_elsewhere, uris, ats, tasks))
+
+    pace = Pace(work=Elsewhere())
+    for branch in ("main", "b"):
+        assert optimize_table(grown.engine.transaction, branch, node_table("Note"), None, pace)
+    assert len(ran) >= 2
+    assert fragments(grown) == {"main": 1, "b": 1, "lazy": 1}
+    assert content(grown, "b") == before
+    assert grown.verify().ok
+
+
+def test_tasks_that_run_while_the_table_moves_are_not_adopted(grown: Graph) -> None:
+    class Late(LocalWork):
+        def compact(
+            self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]
+        ) -> tuple[str, ...]:
+            results = super().compact(store, at, tasks)
+            grown.apply({"Note": {"upsert": [{"id": "main0", "text": "meanwhile"}]}})
+            return results
+
+    key, pace = node_table("Note"), Pace(work=Late())
+    assert not optimize_table(grown.engine.transaction, "main", key, None, pace)
+    assert content(grown)["Note"]["main0"]["text"] == "meanwhile"
+    assert_at_rest(grown)
+
 
 LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100)
 
@@ -16,7 +124,7 @@ LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100
         (9, 0, 100, 99, False),
         (10, 0, 100, 0, True),
         (1, 0, 100, 100, True),
-        (1, 900, 1000, 0, False),  # so few are not worth a pass, whatever their share
+        (1, 900, 1000, 0, False),  # so few are not worth a pass, even if their share is large
         (1, 1001, 1500, 0, True),
         (1, 1001, 3000, 0, False),
     ],
