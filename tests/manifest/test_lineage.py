@@ -13,7 +13,7 @@ from omnigraph.manifest.lineage import best_common_ancestors, meeting_points
 
 @dataclass(frozen=True)
 class FakeCommit:
-    commit_id: str
+    graph_commit_id: str
     created_at: int
     parents: tuple[str, ...]
 

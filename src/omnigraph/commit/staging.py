@@ -120,17 +120,16 @@ def _stage_rows(
     if deletes is not None:
         gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes))
         gone = _joined(gone.select(["id", ROW_ID, ROW_ADDRESS]), edit.located.deleted)
-    replaced, rewrites, additions = _split_upserts(_joined(stored, edit.located.upserted), upserts)
-    new = [t for t in (inserts, additions) if t is not None and t.num_rows]
-    written = [t for t in (rewrites, *new) if t is not None and t.num_rows]
+    split = _split_upserts(_joined(stored, edit.located.upserted), upserts)
+    new = [t for t in (inserts, split.additions) if t is not None and t.num_rows]
+    written = [t for t in (split.rewrites, *new) if t is not None and t.num_rows]
     if not written and (gone is None or gone.num_rows == 0):
         return None
-    write = stage_edit(
-        store, pin.at, RowEdit(pa.concat_tables(written) if written else None, replaced, gone)
-    )
+    rows = pa.concat_tables(written) if written else None
+    write = stage_edit(store, pin.at, RowEdit(rows, split.replaced, gone))
     changed = ChangedIds(
         inserted=_ids(new),
-        updated=_ids([rewrites] if rewrites is not None else []),
+        updated=_ids([split.rewrites] if split.rewrites is not None else []),
         deleted=_ids([gone] if gone is not None else []),
     )
     return StagedTable(pin, write, changed)
@@ -189,12 +188,20 @@ def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTab
     return StagedTable(pin, write, effect.changes)
 
 
-def _split_upserts(
-    stored: pa.Table, upserts: pa.Table | None
-) -> tuple[pa.Table | None, pa.Table | None, pa.Table | None]:
-    """(stored rows to replace, their new content in the same order, rows that are new)."""
+@dataclass(frozen=True, slots=True)
+class _SplitUpserts:
+    """Upserts of existing rows and of new ones."""
+
+    replaced: pa.Table | None = None
+    """Stored rows that change."""
+    rewrites: pa.Table | None = None
+    """Their new content, in the same order."""
+    additions: pa.Table | None = None
+
+
+def _split_upserts(stored: pa.Table, upserts: pa.Table | None) -> _SplitUpserts:
     if upserts is None:
-        return None, None, None
+        return _SplitUpserts()
     position = pc.index_in(upserts.column("id"), value_set=stored.column("id").combine_chunks())
     exists = position.is_valid()
     additions = upserts.filter(pc.invert(exists))
@@ -202,7 +209,7 @@ def _split_upserts(
     replaced = stored.take(position.drop_null())
     # An upsert with the stored values changes nothing.
     differs = pa.array(differing_rows(replaced, rewrites))
-    return replaced.filter(differs), rewrites.filter(differs), additions
+    return _SplitUpserts(replaced.filter(differs), rewrites.filter(differs), additions)
 
 
 def _refuse_existing(pin: TablePin, inserts: pa.Table, stored: pa.Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument, InvalidName, NotFound
 from omnigraph.manifest.branch_state import BranchState
@@ -18,6 +18,15 @@ from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedCommit:
+    """A commit, and the branch whose history has it."""
+
+    ref: BranchRef
+    state: BranchState
+    commit: Commit
 
 
 class CommitGraph:
@@ -36,7 +45,7 @@ class CommitGraph:
         """A commit by id: on branch `prefer`, on another branch, or brought in by a merge."""
         located = self._locate(commit_id, prefer)
         if located is not None:
-            return located[2]
+            return located.commit
         merged = Lineage(self._reader, ()).find(commit_id)
         if merged is None:
             raise NotFound(f"no commit {commit_id!r} on any branch", commit=commit_id)
@@ -88,7 +97,7 @@ class CommitGraph:
     def _snapshot_at_commit(self, commit_id: str, prefer: str) -> Snapshot | None:
         located = self._locate(commit_id, prefer)
         if located is not None:
-            return self._snapshot_of(*located)
+            return self._snapshot_of(located)
         lineage = Lineage(self._reader, ())
         return lineage.snapshot(commit_id) if lineage.find(commit_id) is not None else None
 
@@ -98,7 +107,7 @@ class CommitGraph:
         except (NotFound, InvalidName):
             return None
 
-    def _locate(self, commit_id: str, prefer: str) -> tuple[BranchRef, BranchState, Commit] | None:
+    def _locate(self, commit_id: str, prefer: str) -> _LocatedCommit | None:
         names = self._reader.branch_refs.names()
         for name in [prefer, *(n for n in names if n != prefer)]:
             try:
@@ -107,20 +116,21 @@ class CommitGraph:
                 continue
             commit = self.find_in(state, commit_id)
             if commit is not None:
-                return ref, state, commit
+                return _LocatedCommit(ref, state, commit)
         return None
 
     def _snapshot_at_moment(self, moment: int, text: str, branch: str) -> Snapshot:
         ref, state = self._reader.branch(branch)
         for stored in self.walk(state):
             if stored.commit.created_at <= moment:
-                return self._snapshot_of(ref, state, stored.commit)
+                return self._snapshot_of(_LocatedCommit(ref, state, stored.commit))
         raise NotFound(f"branch {branch!r} has no commit as old as {text}", branch=branch, at=text)
 
-    def _snapshot_of(self, ref: BranchRef, state: BranchState, commit: Commit) -> Snapshot:
-        """The snapshot with the name of `ref`, also when another branch made the commit."""
-        found = Lineage(self._reader, (state,)).snapshot(commit.graph_commit_id)
-        return replace(found, graph_branch=ref.name)
+    def _snapshot_of(self, located: _LocatedCommit) -> Snapshot:
+        """The snapshot under the name of the branch where the commit was found."""
+        lineage = Lineage(self._reader, (located.state,))
+        found = lineage.snapshot(located.commit.graph_commit_id)
+        return replace(found, graph_branch=located.ref.name)
 
     def _tag_snapshot(self, tag: Tag) -> Snapshot:
         return Snapshot(

@@ -145,19 +145,17 @@ def best_common_ancestors(lineage: Lineage, ours: tuple[str, ...], theirs: str) 
     """
     marks = dict.fromkeys(ours, _OURS)
     marks[theirs] = marks.get(theirs, 0) | _THEIRS
-    queue: list[tuple[int, str]] = []
-    for start in marks:
-        heapq.heappush(queue, (-lineage.commit(start).created_at, start))
+    queue = _YoungestFirst(lineage.commit(start) for start in marks)
     found = []
-    while any(not marks[commit_id] & _STALE for _, commit_id in queue):
-        _, commit_id = heapq.heappop(queue)
+    while any(not marks[commit_id] & _STALE for commit_id in queue):
+        commit_id = queue.pop()
         mark = marks[commit_id]
         if mark & _COMMON == _COMMON and not mark & _STALE:
             found.append(commit_id)
             mark |= _STALE
         for parent in _parents(lineage, commit_id):
             if parent not in marks:
-                heapq.heappush(queue, (-lineage.commit(parent).created_at, parent))
+                queue.push(lineage.commit(parent))
             marks[parent] = marks.get(parent, 0) | mark
     return sorted(found)
 
@@ -166,17 +164,15 @@ def only_theirs(lineage: Lineage, ours: str, theirs: str) -> set[str]:
     """Commits that `theirs` has and `ours` does not."""
     marks = {theirs: _THEIRS}
     marks[ours] = marks.get(ours, 0) | _OURS
-    queue: list[tuple[int, str]] = []
-    for start in marks:
-        heapq.heappush(queue, (-lineage.commit(start).created_at, start))
+    queue = _YoungestFirst(lineage.commit(start) for start in marks)
     found = set()
-    while any(marks[commit_id] == _THEIRS for _, commit_id in queue):
-        _, commit_id = heapq.heappop(queue)
+    while any(marks[commit_id] == _THEIRS for commit_id in queue):
+        commit_id = queue.pop()
         if marks[commit_id] == _THEIRS:
             found.add(commit_id)
         for parent in _parents(lineage, commit_id):
             if parent not in marks:
-                heapq.heappush(queue, (-lineage.commit(parent).created_at, parent))
+                queue.push(lineage.commit(parent))
             marks[parent] = marks.get(parent, 0) | marks[commit_id]
     return found
 
@@ -206,11 +202,10 @@ def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
     below = {head: 1 << bit for bit, head in enumerate(sorted(heads))}
     every = (1 << len(below)) - 1
     of_children: dict[str, set[int]] = {head: set() for head in below}
-    queue = [(-lineage.commit(head).created_at, head) for head in below]
-    heapq.heapify(queue)
+    queue = _YoungestFirst(lineage.commit(head) for head in below)
     found = set()
-    while any(every not in of_children[commit_id] for _, commit_id in queue):
-        _, commit_id = heapq.heappop(queue)
+    while any(every not in of_children[commit_id] for commit_id in queue):
+        commit_id = queue.pop()
         mask = below[commit_id]
         if mask.bit_count() > 1 and mask not in of_children[commit_id]:
             found.add(commit_id)
@@ -219,7 +214,7 @@ def _first_shared(lineage: Lineage, heads: set[str]) -> set[str]:
             if stored is None:
                 continue  # the log is broken; `verify` reports it, and commits below are lost
             if parent not in below:
-                heapq.heappush(queue, (-stored.commit.created_at, parent))
+                queue.push(stored.commit)
             below[parent] = below.get(parent, 0) | mask
             of_children.setdefault(parent, set()).add(mask)
     return found
@@ -234,3 +229,21 @@ def require_common(found: list[str], ours: str, theirs: str) -> list[str]:
 def _parents(lineage: Lineage, commit_id: str) -> tuple[str, ...]:
     stored = lineage.find(commit_id)
     return stored.parents if stored is not None else ()
+
+
+class _YoungestFirst:
+    """A queue of commit ids; the youngest commit leaves it first."""
+
+    def __init__(self, commits: Iterable[Commit]) -> None:
+        self._heap: list[tuple[int, str]] = []
+        for commit in commits:
+            self.push(commit)
+
+    def push(self, commit: Commit) -> None:
+        heapq.heappush(self._heap, (-commit.created_at, commit.graph_commit_id))
+
+    def pop(self) -> str:
+        return heapq.heappop(self._heap)[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (commit_id for _, commit_id in self._heap)
