@@ -4,8 +4,20 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property, Unique
+from omnigraph.catalog.model import (
+    Catalog,
+    EdgeType,
+    Embedding,
+    Key,
+    NodeType,
+    Property,
+    Unique,
+    default_of,
+    embedding_of,
+    renamed_from,
+)
 from omnigraph.errors import NotFound
+from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.identifiers import edge_table, node_table
 from omnigraph.values.scalars import ScalarKind, ScalarType, VectorType
 
@@ -48,3 +60,18 @@ def test_tables_have_system_columns_first() -> None:
     assert schema.names == ["id", "src", "dst", "since"]
     assert [f.nullable for f in schema] == [False, False, False, True]
     assert schema.field("src").type == pa.string()
+
+
+def test_annotations_are_read_from_the_catalog() -> None:
+    person = catalog_from_text(
+        'node P @rename_from("Q") { a: I32 @default(3)  t: String'
+        '  v: Vector(2) @embed(t, model="m")  w: Vector(2)? @embed(t) }'
+    ).nodes[0]
+    with_default, text, vector, optional_vector = person.properties
+    assert default_of(with_default) == 3
+    assert default_of(text) is None
+    assert embedding_of(vector) == Embedding("t", "m")
+    assert embedding_of(optional_vector) == Embedding("t", None)
+    assert embedding_of(text) is None
+    assert renamed_from(person.annotations) == "Q"
+    assert renamed_from(with_default.annotations) is None

@@ -14,7 +14,7 @@ from omnigraph.values.scalars import ScalarKind, ScalarType, ValueType
 
 
 class VariableKind(StrEnum):
-    """What a variable stands for."""
+    """What a variable is bound to."""
 
     NODE = "node"
     EDGE = "edge"

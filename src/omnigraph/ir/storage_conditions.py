@@ -1,6 +1,6 @@
-"""The parts of a predicate that storage can judge, as conditions.
+"""The parts of a predicate that storage can test, as conditions.
 
-These parts have no condition, and only an executor judges them:
+These parts have no condition, and only an executor tests them:
 
 - comparisons of floats, and with a value that the type of the column cannot hold, for example an
   I32 with 2^40 (`is_exact` says why);
@@ -56,7 +56,7 @@ def conditions_of(
     return tuple(found)
 
 
-def may_be_judged(conjunct: ex.Expression) -> bool:
+def may_have_condition(conjunct: ex.Expression) -> bool:
     """Whether a conjunct has a condition for some values of its parameters."""
     return _test_of(conjunct) is not None
 

@@ -139,7 +139,7 @@ class _Order:
             bound |= _binds(step)
             apply(fallible=False)
         apply(fallible=True)
-        assert not waiting, "a filter asks for a variable its block does not bind"
+        assert not waiting, "a filter reads a variable that its block does not bind"
         return rows
 
 

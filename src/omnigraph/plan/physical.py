@@ -31,7 +31,7 @@ class ColdRead:
     columns: tuple[str, ...]
     """All columns of the variable that operators above read."""
     predicates: tuple[Expression, ...]
-    """Predicates of the Find that storage may judge first; the executor judges all of them."""
+    """Predicates of the Find that storage may test first; the executor tests all of them again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Rule: a question about one type needs the rows it is about, not the whole type in memory.
+"""Rule: a query on one type reads only its rows and columns from storage.
 
-Where a plan is one scan with nothing to follow, its filter and its columns can go to storage: an
-index finds a key, and a scan reads only the columns named. The executor does so while the type is
-not in memory yet and building it would cost more.
+A plan that is one scan without expansions passes its filter and its columns to storage: an index
+finds a key, and a scan reads only the named columns. The executor does this while the type is not
+in memory and loading all of it would cost more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.storage_conditions import may_be_judged
+from omnigraph.ir.storage_conditions import may_have_condition
 from omnigraph.ir.walk import walk
 from omnigraph.plan.analysis import expressions_of
 from omnigraph.plan.physical import ColdRead, Find, with_input
@@ -21,33 +21,33 @@ _ABOVE = (reads.Filter, reads.Project, reads.Aggregate, reads.OrderBy, reads.Lim
 
 
 def read_cold(op: Any) -> Any:
-    asked: list[ex.Expression] = []
+    expressions: list[ex.Expression] = []
     below = op
     while isinstance(below, _ABOVE):
-        asked += expressions_of(below)
+        expressions += expressions_of(below)
         below = below.input
     if not isinstance(below, Find) or below.input != reads.Rows() or len(below.variable.types) > 1:
         return op
-    cold = _cold_read(below, [*asked, *below.where])
+    cold = _cold_read(below, [*expressions, *below.where])
     return op if cold is None else _replaced(op, replace(below, cold=cold))
 
 
-def _cold_read(find: Find, asked: list[ex.Expression]) -> ColdRead | None:
+def _cold_read(find: Find, expressions: list[ex.Expression]) -> ColdRead | None:
     columns = {"id"}
-    for expression in asked:
+    for expression in expressions:
         for node in walk(expression):
             if isinstance(node, ex.Whole | ex.TextMatch):
                 return None
             if isinstance(node, ex.PropertyOf):
                 columns.add(node.property)
-    predicates = tuple(p for p in find.where if may_be_judged(p))
+    predicates = tuple(p for p in find.where if may_have_condition(p))
     if find.look_up is None and not any(map(_may_find_few, predicates)):
         return None
     return ColdRead(tuple(sorted(columns)), predicates)
 
 
 def _may_find_few(predicate: ex.Expression) -> bool:
-    """Tests for NULL, `!=` and comparisons of booleans usually keep many of the rows."""
+    """False for tests for NULL, `!=` and comparisons of booleans, which usually keep many rows."""
     match predicate:
         case ex.Compare(operator, left):
             return operator != "!=" and left.type != ex.BOOL

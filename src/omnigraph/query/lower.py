@@ -328,6 +328,6 @@ def _grouped(
             codes.SHAPE,
             "this is neither a group key nor inside an aggregate",
             span,
-            "return it as a column of its own, or wrap it: `min(…)`",
+            "return it as a separate column, or wrap it: `min(…)`",
         )
         return value

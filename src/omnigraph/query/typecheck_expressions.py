@@ -33,7 +33,7 @@ _FOREIGN_WORDS = {
     "where": "a filter is written in the match block without `where`",
     "like": "write `contains`, `starts_with` or `match_text($x.p, …)`",
     "between": "write `$x.p >= 1 and $x.p <= 3`",
-    "exists": "write `$x.p is not null`; `not { not { … } }` asks for a pattern",
+    "exists": "write `$x.p is not null`; `not { not { … } }` tests for a pattern",
     "case": "there is no `case`; `coalesce` replaces NULLs",
 }
 

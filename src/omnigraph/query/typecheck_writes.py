@@ -75,7 +75,7 @@ class WriteChecker:
             is_interface = any(name.text == i.name for i in self._catalog.interfaces)
             self._found.error(
                 codes.MUTATION_TYPE,
-                f"'{name.text}' is an interface and has no rows of its own"
+                f"'{name.text}' is an interface and has no rows"
                 if is_interface
                 else f"there is no type '{name.text}'",
                 name.span,
@@ -210,7 +210,7 @@ class WriteChecker:
                     codes.MUTATION_PROPERTY,
                     f"'{name}' is {what} of {entity.name} and never changes",
                     assignment.name.span,
-                    "delete the entity and insert it anew",
+                    "delete the entity and insert it again",
                 )
 
     # --- what an insert leaves out

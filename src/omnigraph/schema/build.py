@@ -397,7 +397,7 @@ def _build_property(
                 annotation.span,
                 "write `@card(0..5)` after the edge's endpoints"
                 if annotation.name == "card"
-                else f"write `@{annotation.name}({declared.name.text}, …)` on a line of its own",
+                else f"write `@{annotation.name}({declared.name.text}, …)` on a separate line",
             )
         elif annotation.name not in PROPERTY_CONSTRAINTS:
             annotations.append(build_annotation(annotation))

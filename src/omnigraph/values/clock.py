@@ -19,7 +19,7 @@ class Clock(Protocol):
         """Microseconds since the Unix epoch."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump. Leases are judged by this clock only."""
+        """Seconds that never jump. Leases are measured by this clock only."""
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""

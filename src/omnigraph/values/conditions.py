@@ -1,6 +1,6 @@
-"""Conditions on stored columns, which storage judges exactly as the executors do.
+"""Conditions on stored columns, which storage tests exactly as the executors do.
 
-A reader that asks storage first therefore gets the same answer and reads fewer rows.
+A reader that lets storage test them first gets the same answer and reads fewer rows.
 `ir.storage_conditions` finds the conditions of a predicate; `lance_store.reads.filters` spells them
 for Lance.
 """

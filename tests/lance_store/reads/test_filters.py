@@ -22,7 +22,7 @@ import pytest
 
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.storage_conditions import LONGEST_LIST, conditions_of, may_be_judged
+from omnigraph.ir.storage_conditions import LONGEST_LIST, conditions_of, may_have_condition
 from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
 from omnigraph.mutate.row_search import over_rows
 from omnigraph.values.arrow_types import arrow_type
@@ -344,9 +344,9 @@ def test_other_predicates_are_not_judged() -> None:
         ex.Constant(True, BOOL),
     ]
     for predicate in others:
-        assert not may_be_judged(predicate)
+        assert not may_have_condition(predicate)
         assert conditions_of([predicate], Evaluator({}, 0).plain) == ()
-    assert may_be_judged(equal)
+    assert may_have_condition(equal)
 
 
 def test_one_inexact_value_leaves_the_list_to_the_executor() -> None:

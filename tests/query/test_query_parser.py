@@ -1,4 +1,4 @@
-"""Any word may name a property, an edge, a column or a variable where no expression starts."""
+"""Every word can name a property, an edge, a column or a variable where no expression starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments may stand between any two tokens, and formatting never loses one."""
+"""Comments are allowed between any two tokens, and formatting never loses one."""
 
 from __future__ import annotations
 
