@@ -1,8 +1,8 @@
 """The syntax tree of the query language.
 
 Names say what a node is: expressions end in `Expr`, clauses of a match block in `Clause`,
-statements of a mutation in `Statement`. The typed operators of `omnigraph.ir` have the plain
-names. Comparing two nodes ignores their spans.
+statements of a mutation in `Statement`, bodies of a query in `Body`. The typed operators and
+expressions of `omnigraph.ir` have the plain names. Comparing two nodes ignores their spans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A cache bounded in the number of its entries and in what they weigh together.
+"""A cache with a limit on the number of its entries and on their total weight.
 
-Everything a long-lived process remembers by a name that others choose (a branch, a table, a commit,
-a query text) is kept in one of these, because there is no end to such names.
+A long-lived process keeps everything in it that it remembers by a name from outside (a branch, a
+table, a commit, a query text), because the number of such names has no limit.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Forgets the entry that was used longest ago; threads may share it.
+    """Drops the least recently used entry; threads can share the cache.
 
-    Every call costs the same, however many entries there are.
+    The cost of a call does not depend on the number of entries.
     """
 
     def __init__(self, most_entries: int, most_weight: int | None = None) -> None:
@@ -47,14 +47,14 @@ class BoundedCache(Generic[Key, Value]):
             return found[0]
 
     def put(self, key: Key, value: Value, weight: int = 0) -> None:
-        """An entry that weighs more than all may weigh together is not kept."""
+        """Keep a value; one that is heavier than the total limit is not kept."""
         with self._lock:
             self._drop(key)
             if self._most_weight is None or weight <= self._most_weight:
                 self._add(key, value, weight)
 
     def get_or_put(self, key: Key, value: Value) -> Value:
-        """What is there; else `value`, which is there from now on."""
+        """The value of the key; if there is none, `value` is kept and returned."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -73,7 +73,7 @@ class BoundedCache(Generic[Key, Value]):
             self._weight = 0
 
     def newest(self, most: int) -> list[Value]:
-        """Values of the entries that were used last, the latest first."""
+        """Values of the most recently used entries, the latest first."""
         with self._lock:
             found: list[Value] = []
             for key in reversed(self._entries):

@@ -1,4 +1,4 @@
-"""JSON and Python values -> values of a type, with the reason when they do not fit."""
+"""Converts JSON and Python values to a property type, or says why they do not fit."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _canonical_float(value: float) -> str:
 
 
 def entity_id(values: Sequence[object]) -> str:
-    """The id of a keyed entity; `values` are in the order in which the key names its properties."""
+    """The id of a keyed entity; `values` are in the order of the key's properties."""
     texts = [canonical_text(value) for value in values]
     if len(texts) == 1:
         return texts[0]
