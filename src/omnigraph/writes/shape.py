@@ -191,21 +191,29 @@ def _ids(
     return given
 
 
-def _invalid(entity: EntityType, message: str, **fields: object) -> ValidationFailed:
+def _invalid(
+    entity: EntityType,
+    message: str,
+    *,
+    rule: str = "type",
+    property: str | None = None,
+    row: int | None = None,
+) -> ValidationFailed:
     """One violation, in the form in which `integrity` reports its own."""
     violation = {
-        "rule": fields.pop("rule", "type"),
+        "rule": rule,
         "type": entity.name,
         "entity_id": None,
-        "property": fields.get("property"),
+        "property": property,
         "message": message,
     }
+    given = {"property": property, "row": row}
     return ValidationFailed(
         f"{entity.table_key}: {message}",
         type=entity.name,
         violations=[violation],
         total=1,
-        **fields,
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
