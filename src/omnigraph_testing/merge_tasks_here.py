@@ -43,8 +43,9 @@ def tasks_here(ids_per_task: int = 50) -> Iterator[list[int]]:
             for batch in run(iter([task_row(number, ids)])):
                 yield read_report(batch.column(RESULT)[0].as_py())
 
+    choice = engine_choice.EngineChoice(SPARK, "for a test")
     with (
-        patch.object(engine_choice, "choose_merge_engine", lambda *_: (SPARK, "for a test")),
+        patch.object(engine_choice, "choose_merge_engine", lambda *_: choice),
         patch.object(spark_merge.SparkMerger, "engine", engine),
         patch.object(spark_merge, "spark_session", lambda _: None),
         patch.object(spark_merge, "_run_wave", run_wave),

@@ -7,7 +7,7 @@ import pytest
 from omnigraph.errors import InvalidArgument
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import engine_choice
-from omnigraph.spark.engine_choice import choose_engine, choose_merge_engine
+from omnigraph.spark.engine_choice import EngineChoice, choose_engine, choose_merge_engine
 
 SETTINGS = PipelineSettings(spark_from_bytes=2 * 1024**2)
 
@@ -55,7 +55,7 @@ def test_what_is_asked_for_is_done(data: Path) -> None:
     ("session", "rows", "engine", "reason"),
     [
         (None, 10**9, "local", "no session is up"),
-        (object(), None, "local", "nobody knows how many rows changed"),
+        (object(), None, "local", "the number of changed rows is not known"),
         (object(), 999, "local", "999 changed rows are less than 1,000"),
         (object(), 1000, "spark", "1,000 changed rows are 1,000 or more"),
     ],
@@ -65,5 +65,6 @@ def test_auto_merges_where_a_session_is_up(
 ) -> None:
     monkeypatch.setattr(engine_choice, "running_session", lambda: session)
     choice = choose_merge_engine("auto", rows, PipelineSettings(spark_merge_from_rows=1000))
-    assert choice == (engine, reason)
-    assert choose_merge_engine("spark", 1, PipelineSettings()) == ("spark", "asked for")
+    assert choice == EngineChoice(engine, reason)
+    asked = choose_merge_engine("spark", 1, PipelineSettings())
+    assert asked == EngineChoice("spark", "asked for")

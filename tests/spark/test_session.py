@@ -54,7 +54,7 @@ def test_memory_fits_the_machine() -> None:
 
 
 def test_a_master_that_is_none_is_refused_before_anything_starts() -> None:
-    with pytest.raises(InvalidArgument, match="no Spark master"):
+    with pytest.raises(InvalidArgument, match="not a Spark master"):
         spark_session(PipelineSettings(master="http://x"))
 
 

@@ -33,7 +33,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     graph = new_graph(tmp_path / "g")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(InvalidArgument, match="no empty directory"):
+    with pytest.raises(InvalidArgument, match="not an empty directory"):
         graph.export(tmp_path / "full", engine="spark")
     with pytest.raises(InvalidArgument, match="is not ndjson or parquet"):
         graph.export(tmp_path / "out", format="xml", engine="spark")

@@ -1,4 +1,4 @@
-"""Settings -> provider. Nothing is loaded or contacted before the first `embed`."""
+"""Settings -> provider. No model is loaded and no service is called before the first `embed`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from omnigraph.errors import EmbeddingRefused, InvalidArgument
 from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
 
-# Imported when chosen: the HTTP client is not needed by graphs that never call out.
-_REMOTE = {
-    "openai-compatible": ("omnigraph.embed.openai_compatible", "OpenAiCompatibleProvider"),
-    "gemini": ("omnigraph.embed.gemini", "GeminiProvider"),
-}
+_REMOTE = {"openai-compatible": "OpenAiCompatibleProvider", "gemini": "GeminiProvider"}
+_REMOTE_MODULE = "omnigraph.embed.remote_providers"
+"""Imported when one is chosen, because other graphs do not need the HTTP client."""
 
 
 def choose_provider(
     settings: EmbeddingSettings, environment: Mapping[str, str], clock: Clock
 ) -> EmbeddingProvider:
-    """The configured provider; an impossible configuration is refused here, by name."""
+    """The configured provider; an impossible configuration is refused."""
     match settings.provider:
         case "local":
             return _local(settings)
@@ -51,16 +49,15 @@ def _local(settings: EmbeddingSettings) -> EmbeddingProvider:
 def _remote(
     settings: EmbeddingSettings, environment: Mapping[str, str], clock: Clock
 ) -> EmbeddingProvider:
-    module_name, class_name = _REMOTE[settings.provider]
-    module: Any = import_module(module_name)
-    model = settings.model or module.DEFAULT_MODEL
-    width = settings.width or module.WIDTHS.get(model)
+    kind: Any = getattr(import_module(_REMOTE_MODULE), _REMOTE[settings.provider])
+    model = settings.model or kind.default_model
+    width = settings.width or kind.widths.get(model)
     if width is None:
         raise InvalidArgument(f"model {model!r} is not known here: set `width` too", model=model)
-    variable = settings.api_key_env or module.KEY_VARIABLE
+    variable = settings.api_key_env or kind.key_variable
     key = environment.get(variable)
-    # Local servers want no key; the vendor's own endpoint and a named variable do.
+    # A server of the user needs no key, unless the settings name a variable for it.
     if not key and (settings.base_url is None or settings.api_key_env is not None):
         raise EmbeddingRefused(f"set {variable} to the key of the embedding service")
-    provider: EmbeddingProvider = getattr(module, class_name)(model, width, key, settings, clock)
+    provider: EmbeddingProvider = kind(model, width, key, settings, clock)
     return provider

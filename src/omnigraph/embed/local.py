@@ -1,4 +1,4 @@
-"""`wordllama`: small word-vector averages that run anywhere; weights come with the wheel."""
+"""The local provider: averages of word vectors by `wordllama`, whose wheel has the weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 256
 
 
 class LocalProvider:
-    """Loads the weights on first use; safe to share between threads."""
+    """Loads the weights on first use. Threads may share it."""
 
     model = DEFAULT_MODEL
     width = WIDTH
@@ -27,7 +27,7 @@ class LocalProvider:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        # Unit length is left to the reader: `norm=True` divides by zero on texts without a token.
+        # Not normalised, because `norm=True` divides by zero for a text without tokens.
         found: list[Vector] = self._model().embed(list(texts), norm=False).tolist()
         return found
 
@@ -44,6 +44,6 @@ def _load() -> Any:
         raise EmbeddingUnavailable(
             "the local embedding model is not installed: pip install wordllama"
         )
-    # Without these two arguments `load` asks the network for a tokenizer it already has.
+    # Without these two arguments `load` downloads a tokenizer that the wheel already has.
     package = Path(spec.origin).parent
     return import_module("wordllama").WordLlama.load(cache_dir=package, disable_download=True)

@@ -1,4 +1,4 @@
-"""A provider without a model: the same text gives the same vector everywhere."""
+"""A provider without a model, for tests and demos: a text has the same vector everywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_WIDTH = 64
 
 
 class MockProvider:
-    """Sums a hashed direction per term, so texts that share words are near each other."""
+    """Adds a hashed direction for each term, so texts that share words are near each other."""
 
     def __init__(self, model: str = DEFAULT_MODEL, width: int = DEFAULT_WIDTH) -> None:
         self.model = model
@@ -32,5 +32,5 @@ class MockProvider:
     def _direction(self, word: str) -> list[float]:
         digest = hashlib.shake_256(f"{self.model}\0{word}".encode()).digest(2 * self.width)
         pairs = (digest[i : i + 2] for i in range(0, len(digest), 2))
-        # Odd numerators: no component, hence no direction, is ever zero.
+        # The numerator is odd, so no component, and no direction, is ever zero.
         return [(2 * int.from_bytes(pair, "big") - 65535) / 65535 for pair in pairs]

@@ -1,4 +1,4 @@
-"""What an embedding provider is, and the one way to call it."""
+"""The interface of an embedding provider, and the functions that call one and check its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Vector = list[float]
 
 
 class EmbeddingProvider(Protocol):
-    """Turns texts into vectors. Equal `model` means comparable vectors."""
+    """Turns texts into vectors. Vectors of one `model` can be compared."""
 
     @property
     def model(self) -> str:
@@ -31,7 +31,7 @@ class EmbeddingProvider(Protocol):
 
 
 def check_model(provider: EmbeddingProvider, recorded: str | None, width: int) -> None:
-    """Refuse to compare vectors of different models; `recorded` None promises nothing."""
+    """Refuse a provider whose model or width differs from the property's; None is no model."""
     if recorded is not None and recorded != provider.model:
         raise ModelMismatch(
             f"the property holds vectors of model {recorded!r}, "
@@ -52,12 +52,12 @@ def embed_query(provider: EmbeddingProvider, text: str, recorded: str | None, wi
     check_model(provider, recorded, width)
     found = embed_texts(provider, [text])[0]
     if found is None:
-        raise EmbeddingRefused("a blank text has no direction to search in")
+        raise EmbeddingRefused("a blank text has no vector to search with")
     return found
 
 
 def embed_texts(provider: EmbeddingProvider, texts: Sequence[str | None]) -> list[Vector | None]:
-    """One vector per text; None for NULL and blank texts. Each distinct text is sent once."""
+    """One vector per text; None for NULL and blank texts. A text is sent only once."""
     distinct = list(dict.fromkeys(t for t in texts if t is not None and t.strip()))
     vectors = provider.embed(distinct) if distinct else []
     if len(vectors) != len(distinct):
@@ -79,7 +79,8 @@ def _check_vector(provider: EmbeddingProvider, vector: Vector) -> None:
         )
     if not all(map(math.isfinite, vector)) or not any(vector):
         raise EmbeddingRefused(
-            f"{provider.model} answered a vector without a direction", model=provider.model
+            f"{provider.model} answered a vector of zeros or of numbers that are not finite",
+            model=provider.model,
         )
 
 
@@ -92,8 +93,8 @@ def fill_vectors(
 ) -> Column:
     """`vectors` with every NULL that has a non-blank text replaced by the vector of that text.
 
-    `vectors` is a fixed-size list of float32; the provider must make vectors of its width and of
-    the `recorded` model. It is not asked for anything when no vector is missing.
+    `vectors` is a fixed-size list of float32. The provider must have its width and the `recorded`
+    model. It is not called when no vector is missing.
     """
     wanted = pc.and_(vectors.is_null(), _is_written(texts))
     rows = np.flatnonzero(np.asarray(wanted))

@@ -236,10 +236,10 @@ class Engine:
         from omnigraph.spark.engine_choice import choose_merge_engine
 
         def choose(changed_rows: int | None) -> MergeEngine:
-            name, reason = choose_merge_engine(engine, changed_rows, self.settings.pipeline)
-            if name == SPARK:
-                return self.spark_merger.engine(reason)
-            return replace(LOCAL_ENGINE, reason=reason)
+            choice = choose_merge_engine(engine, changed_rows, self.settings.pipeline)
+            if choice.engine == SPARK:
+                return self.spark_merger.engine(choice.reason)
+            return replace(LOCAL_ENGINE, reason=choice.reason)
 
         return MergeContext(
             reader=self.reader,

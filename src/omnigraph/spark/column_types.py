@@ -1,8 +1,8 @@
-"""OmniGraph types <-> Spark types, the one table, and columns that cross the border unchanged.
+"""OmniGraph types as Spark types, and Arrow columns in the form that Spark takes.
 
 Spark has no unsigned and no fixed-size types: U32 is a long, U64 a decimal, a vector an array. A
-`DateTime` is a moment, so it is Spark's `timestamp` (UTC inside), never `timestamp_ntz`. pyspark is
-imported by this module: only code that has a session, or runs in one, may import it.
+`DateTime` is a moment, so it is Spark's `timestamp` (UTC inside), never `timestamp_ntz`. Only code
+that has a session, or runs in one, may import this module, because it imports pyspark.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ def spark_schema(entity: EntityType) -> SparkType:
 
 
 def spark_arrow_schema(schema: SparkType) -> pa.Schema:
-    """The Arrow schema in which Spark wants rows of a `StructType`, to the letter."""
+    """The exact Arrow schema that Spark requires for rows of a `StructType`."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def to_spark_batches(table: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows of a table as Spark takes them; `wanted` comes from `spark_arrow_schema`."""
+    """Rows of a table as Spark requires them; `wanted` comes from `spark_arrow_schema`."""
     columns = [_as_spark(table.column(field.name), field.type) for field in wanted]
     yield from pa.Table.from_arrays(columns, schema=wanted).to_batches()
 
 
 def _as_spark(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_timestamp(wanted) and column.type.tz is None:
-        # Stored moments are UTC without saying so; a plain cast would say the same, by luck.
+        # Stored moments are in UTC, but their type does not name a time zone.
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
     if pa.types.is_fixed_size_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))

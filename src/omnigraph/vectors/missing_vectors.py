@@ -1,4 +1,4 @@
-"""Which entities of a snapshot lack a vector, or have one that was made from another text."""
+"""Entities of a snapshot whose vector is missing, or stale because their text has changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from omnigraph.values.conditions import Condition
 from omnigraph.values.scalars import VectorType
 
 OPERATION = "embed"
-"""What the commits of an embedding run are called."""
+"""The operation in the commits of embedding runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class EmbedTarget:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Where the past of a branch is read."""
+    """The parts of an open graph that read the past of a branch."""
 
     store: Store
     reader: ManifestReader
@@ -78,10 +78,11 @@ def rows_to_embed(history: History, snapshot: Snapshot, target: EmbedTarget) -> 
 
 
 def _stale_ids(history: History, snapshot: Snapshot, target: EmbedTarget) -> pa.Array:
-    """Entities whose text changed since their vector was made, while the vector did not.
+    """Entities whose text changed after their vector was made.
 
-    Commits are undone from the newest on: an entity is settled as soon as its text differs, which
-    makes it stale, or its vector does, which was then made for the text it has.
+    Walks back from the newest commit and compares an entity with the state before each commit. If
+    the vector was different then, it was made for the present text, and the entity is fine. If the
+    text was different and the vector was not, the entity is stale.
     """
     now = history.store.open(snapshot.pin(target.entity.table_key).at)
     settled: set[str] = set()
@@ -120,7 +121,7 @@ def _commits_since_last_run(
 def _rows_at(
     history: History, commit_id: str | None, target: EmbedTarget, ids: list[str]
 ) -> dict[str, dict[str, Any]]:
-    """Text and vector as they were then; nothing when that moment or the property is gone."""
+    """Text and vector at that commit; empty if the commit is cleaned up or lacks the property."""
     if not ids or commit_id is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Ask a provider for vectors, from threads of this process."""
+"""Requests to a provider for many vectors, and how threads of this process send them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Keep = Callable[[Vectors], None]
 
 
 class VectorRequests(Protocol):
-    """Whoever asks."""
+    """A way to send requests: threads here, or workers (`spark.embed.SparkRequests`)."""
 
     def ask(self, batches: Sequence[Batch], keep: Keep) -> None:
-        """One request a batch; answers are kept as they come, also when a later one fails."""
+        """One request a batch. Each answer is kept at once, even if a later request fails."""
 
 
 class RateLimit:
-    """At most so many starts a minute, spread evenly; shared by threads."""
+    """Spreads at most `per_minute` requests evenly over a minute. Threads share it."""
 
     def __init__(self, per_minute: float | None, clock: Clock) -> None:
         self._pause = 60.0 / per_minute if per_minute else 0.0
@@ -44,7 +44,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class ThreadRequests:
-    """`parallel_requests` threads of this process."""
+    """Requests from several threads of this process."""
 
     provider: EmbeddingProvider
     limit: RateLimit
@@ -56,7 +56,7 @@ class ThreadRequests:
             keep(vectors_of(self.provider, batch))
 
         with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(one, batches):  # what has not begun when one fails never does
+            for _ in pool.map(one, batches):  # a failed request stops those that have not begun
                 pass
 
 

@@ -174,7 +174,7 @@ def test_rows_are_merged_by_workers_and_only_there(
         raise AssertionError("merged by the driver")
 
     graph = two_branches(tmp_path / "g")
-    monkeypatch.setattr(spark_merge.LocalRows, "merge_table", refuse)
+    monkeypatch.setattr(spark_merge.LocalRowMerger, "merge_table", refuse)
     assert graph.merge("work", engine="spark").engine == "spark"
 
 

@@ -1,7 +1,8 @@
-"""What one Spark task of a merge does: merge the rows of some ids, check them, write them.
+"""What the workers of a Spark merge run: merge the rows of some ids, check them, write them.
 
-A task holds nothing but its plan and its ids, so it can run anywhere and again: only what the
-winning attempt reports is adopted, files of the others are never named by anything.
+A task needs only its plan and its ids, so Spark can run it anywhere and repeat it. The driver
+adopts the files of the attempt whose report it receives. Files of other attempts are referenced by
+nothing, and cleanup removes them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from omnigraph.writes.row_compare import Mask
 TASK, IDS, RESULT = "task", "ids", "result"
 RESULT_COLUMNS = f"{TASK} int, {RESULT} binary"
 TASK_SCHEMA = pa.schema([pa.field(TASK, pa.int32()), pa.field(IDS, pa.binary())])
-_QUICKLY = 1  # of zlib's levels
+_FASTEST = 1  # level of zlib
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +47,25 @@ class MergePlan:
     table: TableMerge
     decisions: Decisions
     home: DatasetVersion
-    """Where the target has the table, and owns it."""
+    """The dataset of the table in the target branch, which owns it."""
 
 
 @dataclass(slots=True)
 class MergeReport:
-    """What a task tells the driver about its ids, in their order."""
+    """What a task reports to the driver about its ids, in their order."""
 
     checked: pa.Table
-    """Of the written rows the columns that graph rules look at."""
+    """The columns of the written rows that graph rules look at."""
     is_new: Mask
     deleted: pa.Array
     fragments: tuple[str, ...] = ()
-    """All written rows; of a task with something wrong, which is never adopted, none."""
+    """All written rows; empty if the task found something wrong, because the merge fails then."""
     conflicts: list[Conflict] = field(default_factory=list)
     conflict_count: int = 0
     violations: list[Violation] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     used: frozenset[int] = frozenset()
-    """Resolutions that decided something here."""
+    """Resolutions that decided a conflict in this task."""
     error: OmnigraphError | None = None
 
 
@@ -74,7 +75,7 @@ def checked_schema(entity: EntityType) -> pa.Schema:
 
 
 def task_row(number: int, ids: pa.Array) -> pa.RecordBatch:
-    """A task as a row of a DataFrame: executors get their own ids and no others."""
+    """A task as a row of a DataFrame, so that an executor receives only its own ids."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({IDS: ids})
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -92,8 +93,8 @@ def merge_tasks(
         for batch in batches:
             for number, ids in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 with pa.ipc.open_stream(ids) as reader:
-                    report = _Task(plan).run(reader.read_all().column(IDS).combine_chunks())
-                result = zlib.compress(pickle.dumps(report), _QUICKLY)
+                    report = _MergeAttempt(plan).run(reader.read_all().column(IDS).combine_chunks())
+                result = zlib.compress(pickle.dumps(report), _FASTEST)
                 yield pa.record_batch({TASK: pa.array([number], pa.int32()), RESULT: [result]})
 
     return run
@@ -104,8 +105,8 @@ def read_report(result: bytes) -> MergeReport:
     return report
 
 
-class _Task:
-    """One attempt at some ids."""
+class _MergeAttempt:
+    """One attempt to merge the rows of some ids."""
 
     def __init__(self, plan: MergePlan) -> None:
         self._plan = plan
@@ -124,9 +125,9 @@ class _Task:
                 if self._is_right:
                     fragments += write_to(home, rows)
         except StorageFailure:
-            raise  # may go better elsewhere
+            raise  # Spark repeats the task, and storage may work then
         except OmnigraphError as error:
-            failed = error  # a wrong resolution stays wrong
+            failed = error  # a repeated task would fail the same way
         failpoints.hit("pipeline.task_written")
         return self._report(fragments if self._is_right else [], failed)
 

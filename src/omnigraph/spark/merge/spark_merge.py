@@ -1,7 +1,7 @@
-"""A merge on Spark: workers merge, check and write rows; the driver finds ids, judges and commits.
+"""A merge on Spark: workers merge, check and write rows; the driver finds ids, checks and commits.
 
-Types that the merge creates or gives other columns, types that the target does not own, those with
-few changes, and those whose ancestor exists only in this process are merged by the driver.
+The driver itself merges types that the merge creates or gives other columns, types whose table the
+target does not own, types with few changes, and types whose ancestor exists only in this process.
 """
 
 from __future__ import annotations
@@ -44,46 +44,13 @@ from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import AdoptRows
 
-
-class WrittenOutput:
-    """A `TableOutput` whose rows stay with the workers: it holds reports of tasks, in id order."""
-
-    def __init__(self, entity: EntityType, home: TablePin, scratch: Scratch) -> None:
-        self.entity = entity
-        self._home = home
-        self._rows = ChangedRows(checked_schema(entity), scratch)
-        self._fragments: list[str] = []
-
-    def add(self, report: MergeReport) -> None:
-        self._rows.add(report.checked, report.is_new, report.deleted)
-        self._fragments += report.fragments
-
-    @property
-    def is_empty(self) -> bool:
-        return self._rows.is_empty
-
-    def delta(self, *, creates: bool) -> TableDelta:
-        return self._rows.delta(self.entity, creates=creates)
-
-    def effect(self, store: Store, pin: TablePin | None, merged_at: TablePin | None) -> AdoptRows:
-        """Of a home that moved meanwhile the staging finds out."""
-        del store, merged_at
-        assert pin is not None, "tables that do not exist yet are merged by the driver"
-        home = self._home
-        fragments = tuple(self._fragments)
-        return AdoptRows(pin.key, home.location, home.branch, fragments, self._rows.listed())
-
-    def discard(self) -> None:
-        self._rows.discard()
-
-
-# As many rows as a file should have at least, when there are that many.
 _IDS_PER_TASK = 512 * 1024
+"""Enough rows for a file of a good size."""
 _TASKS_PER_WORKER = 2
-# Ids and reports of one wave are in memory at once, in the driver and in its JVM.
 _TASKS_PER_WAVE = 16
-# A job costs more than merging these here.
+"""Ids and reports of one wave are in memory at once, in the driver and in its JVM."""
 _FEW_IDS = 20_000
+"""A Spark job costs more than merging so many ids in the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +64,13 @@ class SparkMerger:
     def engine(self, reason: str) -> MergeEngine:
         return MergeEngine(SPARK, reason, self._start, writes_ahead=True)
 
-    def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkMergeRows:
-        return _SparkMergeRows(self, store, scratch, owner)
+    def _start(self, store: Store, scratch: Scratch, owner: str) -> _SparkRowMerger:
+        return _SparkRowMerger(self, store, scratch, owner)
 
 
 @dataclass(frozen=True, slots=True)
-class _SparkMergeRows:
-    """The row work of one merge."""
+class _SparkRowMerger:
+    """The `RowMerger` of one merge."""
 
     merger: SparkMerger
     store: Store
@@ -117,7 +84,7 @@ class _SparkMergeRows:
         if home is None or ids.most < self.merger.few_ids:
             here = LocalRowMerger(self.store, self.scratch)
             return here.merge_table(table, ids, decisions, findings)
-        output = WrittenOutput(table.entity, home, self.scratch)
+        output = _WrittenOutput(table.entity, home, self.scratch)
         plan = MergePlan(self.store.location, table, decisions, home.at)
         for report in self._reports(plan, ids):
             if report.error is not None:
@@ -129,7 +96,7 @@ class _SparkMergeRows:
         return output
 
     def _home(self, table: TableMerge) -> TablePin | None:
-        """Where workers may write its rows; None when they cannot merge it."""
+        """The table for which workers write; None if they cannot merge it."""
         ours = table.ours.table
         if ours is None or table.whole or not table.is_stored:
             return None
@@ -152,6 +119,38 @@ def _run_wave(session: Session, plan: MergePlan, chunks: list[pa.Array]) -> Iter
     rows = pa.Table.from_batches([task_row(n, ids) for n, ids in enumerate(chunks)])
     tasks = session.createDataFrame(rows).repartitionById(len(chunks), TASK)
     merged = tasks.mapInArrow(merge_tasks(plan), RESULT_COLUMNS)
-    done = run_job(session, "merge", merged.collect, lambda done, total: None)
+    done = run_job(session, "merge", merged.collect)
     for row in sorted(done, key=lambda row: row[TASK]):
         yield read_report(row[RESULT])
+
+
+class _WrittenOutput:
+    """A `TableOutput` whose rows stay with the workers: it holds reports of tasks, in id order."""
+
+    def __init__(self, entity: EntityType, home: TablePin, scratch: Scratch) -> None:
+        self.entity = entity
+        self._home = home
+        self._rows = ChangedRows(checked_schema(entity), scratch)
+        self._fragments: list[str] = []
+
+    def add(self, report: MergeReport) -> None:
+        self._rows.add(report.checked, report.is_new, report.deleted)
+        self._fragments += report.fragments
+
+    @property
+    def is_empty(self) -> bool:
+        return self._rows.is_empty
+
+    def delta(self, *, creates: bool) -> TableDelta:
+        return self._rows.delta(self.entity, creates=creates)
+
+    def effect(self, store: Store, pin: TablePin | None, merged_at: TablePin | None) -> AdoptRows:
+        """Adopt the fragments; staging refuses them if the table has moved."""
+        del store, merged_at
+        assert pin is not None, "tables that do not exist yet are merged by the driver"
+        home = self._home
+        fragments = tuple(self._fragments)
+        return AdoptRows(pin.key, home.location, home.branch, fragments, self._rows.listed())
+
+    def discard(self) -> None:
+        self._rows.discard()
