@@ -1,4 +1,4 @@
-"""Spark answers the conformance cases like every executor; its gaps are told as such."""
+"""Spark answers the conformance cases like every executor. Its gaps raise `EngineCannot`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Readers that die in the middle of what they read: a few of the batches kill who reads them.
+"""Readers that die while they read: a few of the batches kill the process that reads them.
 
-Executors do not have the tests: what is defined here reaches them by value.
+Executors cannot import the tests, so this module is pickled by value.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from omnigraph.spark.source.table_reader import TableReader
 from omnigraph_testing.spark_clusters import Trouble, claim
 
 DEADLY = (0, 2, 5)
-"""Of all batches that are read, however many processes read them."""
+"""Numbers among all batches that are read, by any process."""
 
 
 def dying(batches: Iterator[Any], folder: str, trouble: Trouble) -> Iterator[Any]:
-    """Some are handed on, then the process is gone."""
+    """Passes some batches on, then kills the process."""
     for batch in batches:
         yield batch
         if _next_number(folder) in DEADLY:

@@ -1,4 +1,4 @@
-"""What the tests of the format share."""
+"""Helpers that the tests of the format share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of option `filter` -> conditions for storage, without a Spark to ask."""
+"""The text of the option `filter` becomes conditions for storage. Runs without Spark."""
 
 from __future__ import annotations
 

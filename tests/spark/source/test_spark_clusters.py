@@ -1,4 +1,4 @@
-"""The format where executors are processes of their own, one of which dies, and over Connect."""
+"""The format with executors in other processes, one of which dies, and over Spark Connect."""
 
 from __future__ import annotations
 

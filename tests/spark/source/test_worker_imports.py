@@ -1,4 +1,4 @@
-"""What an executor imports for a task: what the task does, and nothing that opens a graph.
+"""Executors import only what a task needs, and nothing that opens a graph.
 
 The tasks run as Spark runs them, pickled and in a fresh process; Spark itself is left out.
 """
@@ -42,30 +42,36 @@ READS = {
     "errors",
     "lance_store",
     "progress",
+    "settings",
+    "settings.machine_memory",
     "spark",
     "spark.column_types",
     "spark.source",
     "values",
 }
 QUERY_READS = READS - {"spark.source"}
-ANSWERS = QUERY_READS - {"lance_store"} | {"execute", "ir", "spark.query"}
+ANSWERS = {"catalog", "errors", "execute", "ir", "progress", "values"} | {
+    "spark",
+    "spark.column_types",
+    "spark.query",
+}
 FUNCTIONS = ANSWERS - {"spark", "spark.column_types", "spark.query"}
 WRITES = READS | {
-    "writes",
     "embed",
     "failpoints",
     "integrity",
     "load",
     "manifest",
-    "settings",
+    "settings.models",
     "spark.load",
+    "writes",
 }
 
 
 def packages(folder: Path, task: Callable[..., Any], given: Any, rows: int | None) -> set[str]:
     """Packages of ours that a worker has imported when the task is done.
 
-    The parts of `omnigraph.spark` are listed one by one.
+    The parts of `omnigraph.settings` and `omnigraph.spark` are listed one by one.
     """
     file = folder / "task"
     file.write_bytes(cloudpickle.dumps((task, given, rows is not None)))
@@ -81,7 +87,7 @@ def packages(folder: Path, task: Callable[..., Any], given: Any, rows: int | Non
 
 def _package(module: str) -> str:
     parts = module.split(".")[1:]
-    return ".".join(parts[:2] if parts[0] == "spark" else parts[:1])
+    return ".".join(parts[:2] if parts[0] in ("settings", "spark") else parts[:1])
 
 
 def batches(rows: int) -> Iterable[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""A scan through the format and a query, whose readers die meanwhile. Also runs as a program."""
+"""A scan with the format, and a query, whose readers die. Also runs as a program."""
 
 from __future__ import annotations
 

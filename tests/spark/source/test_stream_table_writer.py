@@ -81,5 +81,5 @@ def test_sink_options() -> None:
     assert sink_request(options, overwrite=True).mode == "overwrite"
     with pytest.raises(InvalidArgument, match="no option 'idempotency_key'"):
         sink_request({**options, "idempotency_key": "k"}, overwrite=False)
-    with pytest.raises(InvalidArgument, match="told to overwrite"):
+    with pytest.raises(InvalidArgument, match="contradicts write_mode"):
         sink_request({**options, "write_mode": "merge"}, overwrite=True)

@@ -1,4 +1,4 @@
-"""Random queries on random graphs: Spark gives the rows of the other executors, in their order."""
+"""Random queries on random graphs: Spark gives the rows of the reference evaluator, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that commits a micro-batch dies anywhere, or runs twice: the batch is there once.
+"""The process that commits a micro-batch is killed or runs twice: the batch is written once.
 
 Spark's part is left out: its executors' reports are made here, its replay is the second call.
 """

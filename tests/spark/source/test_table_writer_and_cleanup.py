@@ -1,4 +1,4 @@
-"""Cleanup while a save is on its way: its files are young, or the save says what became of them."""
+"""Cleanup during a save: the files are too young to remove, or the save raises an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_batch_crashes import written
+from test_table_writer_crashes import written
 
 from omnigraph import open
 from omnigraph.errors import WriterFenced

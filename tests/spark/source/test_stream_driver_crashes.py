@@ -1,4 +1,4 @@
-"""A driver killed with kill -9 at the worst moments, and two drivers on one checkpoint."""
+"""A driver of a stream is killed during a commit, and two drivers use one checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`engine="spark"` as a caller meets it: sessions, limits, snapshots, errors, types."""
+"""Queries with `engine="spark"`: sessions, limits, snapshots, errors, types."""
 
 from __future__ import annotations
 
