@@ -77,7 +77,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    """Until somebody listens."""
+    """Wait until a server listens on the port."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         with socket.socket() as client:

@@ -149,7 +149,7 @@ def _stored_type(kind: ex.WholeType, name: str, catalog: Catalog) -> pa.DataType
 
 
 def _entities(column: pa.StructArray, kind: pa.DataType) -> pa.Array:
-    """`id` and the properties. The type name, the second field, only told entities apart."""
+    """`id` and the properties. The second field, the type name, is left out of the result."""
     id_column, _, *rest = column.flatten()
     fields = [as_output(c, f.type) for c, f in zip((id_column, *rest), kind, strict=True)]
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=pc.is_null(column))

@@ -255,7 +255,7 @@ def _identity(shared: Sequence[ex.Variable], rows: SparkRows) -> list[str]:
 def _block_matches(
     frame: Frame, shared: Sequence[str], new: Sequence[str]
 ) -> tuple[Frame, SparkColumn]:
-    """The matches under column names of their own, and the condition that joins them to a row."""
+    """The matches under other column names, and the condition that joins them to a row."""
     renamed = frame.select(*(F.col(name).alias(_block_name(name)) for name in shared), *new)
     conditions = [F.col(name).eqNullSafe(F.col(_block_name(name))) for name in shared]
     return renamed, reduce(lambda a, b: a & b, conditions, F.lit(True))
