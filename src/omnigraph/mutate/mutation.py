@@ -28,7 +28,7 @@ from omnigraph.writes.changeset import ChangeSet
 
 @dataclass(frozen=True, slots=True)
 class Mutation(CommitTerms):
-    """Which query of which text, with what, and how it lands."""
+    """A mutation query with its parameters and the terms of its commit."""
 
     _: KW_ONLY
     source: str
@@ -38,7 +38,10 @@ class Mutation(CommitTerms):
 
 @dataclass(frozen=True, slots=True)
 class MutationReceipt:
-    """What a mutation did: distinct entities that are new, other or gone. No commit, no change."""
+    """The result of a mutation. `commit` is None when it changed nothing.
+
+    Affected are entities that were inserted, updated or deleted, each counted once.
+    """
 
     branch: str
     query_name: str
@@ -47,7 +50,7 @@ class MutationReceipt:
     actor_id: str | None
     commit: Commit | None
     repeated: bool = False
-    """The idempotency key was used before; this is the first receipt."""
+    """The idempotency key was used before, and this is the receipt of that commit."""
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,6 +1,6 @@
-"""What the statements so far have done, over a snapshot that has not changed.
+"""The effect of the statements so far on one table, over the stored rows of a snapshot.
 
-A row is either pending (inserted or updated), deleted, or as it is stored.
+A row is pending (inserted or updated), deleted, or untouched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from omnigraph.writes.changeset import EditRows, Located
 
 
 class PendingTable:
-    """One table's part. Inserted rows stay Python values until somebody wants to read them."""
+    """The changes of one table. Inserted rows stay Python values until a statement reads them."""
 
     def __init__(self, entity: EntityType) -> None:
         self.entity = entity
@@ -36,7 +36,7 @@ class PendingTable:
         return entity_id in self._ids
 
     def insert(self, row: Mapping[str, Any], *, strict: bool, fresh: bool) -> None:
-        """Put a whole row; `strict` when its id must be new, `fresh` when it certainly is."""
+        """Insert a whole row. `strict`: its id must be new. `fresh`: its id is a new ULID."""
         entity_id = row[ID]
         if strict and entity_id in self._ids:
             raise KeyConflict(
@@ -49,12 +49,12 @@ class PendingTable:
             self._strict.add(entity_id)
         if fresh:
             self._fresh.append(entity_id)
-        self._inserted.pop(entity_id, None)  # the later insert also comes later
+        self._inserted.pop(entity_id, None)  # keeps the order of the last inserts
         self._inserted[entity_id] = row
         self._ids.add(entity_id)
 
     def take_inserted(self) -> pa.Table | None:
-        """Inserted rows nobody has seen as a table yet; put them back with `put`."""
+        """Inserted rows that are not in a table yet; the caller returns them by `put`."""
         if not self._inserted:
             return None
         rows = list(self._inserted.values())
@@ -65,7 +65,7 @@ class PendingTable:
         )
 
     def put(self, rows: pa.Table) -> None:
-        """Rows of distinct ids, whole; earlier pending rows of the same ids give way."""
+        """Add whole rows of distinct ids, which replace pending rows of the same ids."""
         earlier = self._rows
         self._ids.update(rows.column(ID).to_pylist())
         if earlier is not None:
@@ -74,18 +74,18 @@ class PendingTable:
         self._rows = rows
 
     def remember(self, stored: pa.Table) -> None:
-        """Stored rows that are now pending, whole and with their places."""
+        """Keep stored rows that an update has made pending, whole and with their addresses."""
         self._found.append(stored)
 
     def delete(self, ids: pa.Array, located: pa.Table | None = None) -> None:
-        """`located` are rows of `ids` that were not deleted before, and where they are stored."""
+        """Delete by id. `located` has the addresses of those rows that no statement deleted before."""
         self._deleted.update(ids.to_pylist())
         if located is not None:
             self._found_deleted.append(located)
 
     @property
     def rows(self) -> pa.Table | None:
-        """Pending rows; call `take_inserted` and `put` first."""
+        """Pending rows. The caller has returned inserted rows by `put` before."""
         assert not self._inserted
         return self._rows
 

@@ -1,4 +1,4 @@
-"""One stored blob: its size without its bytes, and any range of them."""
+"""One stored blob: its size, and any range of its bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.lance_store.store import Dataset
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A blob of one snapshot; nothing is read before it is asked for."""
+    """A blob of one snapshot. Its bytes are read only by `read`."""
 
     size: int
     _dataset: Dataset
@@ -23,9 +23,9 @@ class StoredBlob:
     _row_id: int
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """All bytes, or `length` of them from `offset`; a range beyond the end is cut."""
+        """All bytes, or at most `length` of them from `offset`."""
         if offset < 0 or (length is not None and length < 0):
-            raise InvalidArgument("a range begins at 0 or later and has no negative length")
+            raise InvalidArgument("a range begins at 0 or later, and its length is not negative")
         wanted = self.size - offset if length is None else min(length, self.size - offset)
         if wanted <= 0:
             return b""
@@ -42,7 +42,7 @@ class StoredBlob:
 
 
 def find_blob(dataset: Dataset, identity: str, column: str) -> StoredBlob | None:
-    """None when there is no such row, or it holds no bytes."""
+    """None when there is no such row, or its blob is NULL."""
     rows = find_rows(dataset, pa.array([identity], pa.string()))
     if rows.num_rows == 0:
         return None

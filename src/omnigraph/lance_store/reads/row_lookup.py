@@ -1,4 +1,4 @@
-"""Find rows by id: where they are, and optionally what they hold."""
+"""Find rows by their ids or by other values: their addresses, and columns of them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from omnigraph.values.conditions import Condition
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 
-# Above this many keys one scan with a hash probe beats the index (notes/lance.md section 6).
+# For more keys, one scan that probes a hash table is faster than the index (as measured).
 _LARGEST_IN_LIST = 2000
 
-# More rows in new fragments are a compaction or a load; the index finds the few we want sooner.
+# More rows in new fragments come from a compaction or a load; then the index is faster.
 _MOST_RECENT_ROWS = 200_000
 
-# Reading this many fresh rows in a row costs no more than finding one by the index.
+# Reading this many neighbouring rows takes as long as finding one by the index.
 _RECENT_ROWS_PER_ID = 40
 
-# Rows may be wide: batches that are read ahead are bounded by bytes.
+# Rows may be wide, so batches that are read ahead are bounded by bytes.
 _SCAN_BATCH_BYTES = 8 * 1024 * 1024
 _SCAN_READAHEAD = 2
 
-# Every batch hashes the keys once more, so a scan that probes wants few, large ones.
+# Every batch hashes the keys again, so a scan that probes reads few, large batches.
 _PROBE_BATCH = 1024 * 1024
 
 
@@ -68,9 +68,9 @@ def find_recent_rows(
     columns: Sequence[str],
     most_rows: int = _MOST_RECENT_ROWS,
 ) -> pa.Table:
-    """As `find_rows` for ids written since `older`: they are in fragments that it does not have.
+    """`find_rows` for ids that were written after `older`, so in fragments that it does not have.
 
-    Where those hold more than `most_rows`, or not all of the ids, the index is asked.
+    It asks the index when those fragments have more than `most_rows` rows, or not all of the ids.
     """
     wanted = ["id", *(c for c in columns if c != "id")]
     if len(ids) == 0:
@@ -97,8 +97,9 @@ def find_sorted(
 ) -> pa.Table:
     """`columns` of the rows whose id is in `ids`, which are sorted and distinct.
 
-    Many ids are read as one range of the id index: over all ranges that is at most one scan. Few
-    ids come with `_rowid` and `_rowaddr`. `since` is a version they were probably written after.
+    Many ids are read as one range of the id index, so that consecutive calls scan the table at most
+    once. Few ids come with `_rowid` and `_rowaddr`. `since` is a version after which the ids were
+    probably written.
     """
     wanted = list(columns)
     if len(ids) == 0 or dataset.count_rows() == 0:
@@ -127,7 +128,7 @@ def find_sorted(
 def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:
     """Rows that hold a wanted text in one of these columns: `id`, `_rowid`, `_rowaddr`, `columns`.
 
-    A row that is wanted twice may come twice.
+    A row that holds wanted texts in two columns may come twice.
     """
     if any(len(values) > _LARGEST_IN_LIST for values in wanted.values()):
         names = ["id", *columns, ROW_ID, ROW_ADDRESS]
@@ -152,8 +153,7 @@ def find_candidates(
 ) -> pa.Table:
     """A superset of the rows that hold a wanted value in each of these columns.
 
-    Short lists of scalars are answered by an index where there is one (else by a scan of that
-    column); everything else is left to the caller to tell apart.
+    Storage judges short lists of scalars, by an index where it has one. The caller judges the rest.
     """
     filters = [
         any_of(name, values)

@@ -1,4 +1,4 @@
-"""Indexes of one dataset version: what is there, what it covers, what it is called."""
+"""Indexes of one dataset version: their names, the rows that they cover, and whether they agree."""
 
 from __future__ import annotations
 
@@ -17,49 +17,6 @@ from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind, IndexSpec
 
-# Looking up so many values, each in two groups, takes less than a second.
-_CHEAP_VALUES = 2500
-
-
-def disagreeing_values(dataset: Dataset, column: str, *, full: bool) -> tuple[list[Any], bool]:
-    """(values that index and scan count differently, whether all stored values were compared).
-
-    Values are looked up in groups. Two values that an index takes for each other would hide in one
-    group, so each value is in two, and no two values share both. Of many values only an even sample
-    is compared unless `full`.
-    """
-    with snapshot_errors(f"comparing the index on {column} with a scan"):
-        scanned = dataset.scanner(columns=[column], use_scalar_index=False).to_table()[column]
-        counted = pc.value_counts(scanned.combine_chunks().drop_null())
-        values, counts = counted.field("values"), counted.field("counts")
-        exact = full or len(values) <= _CHEAP_VALUES
-        if not exact:
-            picks = pa.array(np.linspace(0, len(values) - 1, _CHEAP_VALUES).astype(np.int64))
-            values, counts = values.take(picks), counts.take(picks)
-        wrong: Counter[Any] = Counter()
-        for group in _groups(len(values)):
-            chosen = values.take(pa.array(group))
-            expected = dict(
-                zip(chosen.to_pylist(), counts.take(pa.array(group)).to_pylist(), strict=True)
-            )
-            found = _through_index(dataset, column, chosen)
-            wrong.update(v for v, count in expected.items() if v == v and found.get(v) != count)
-    return list(wrong), exact
-
-
-def _groups(count: int) -> Iterator[Sequence[int]]:
-    """Runs, then strides: two positions that share a run never share a stride."""
-    size = max(1, math.isqrt(count))
-    yield from (range(start, min(start + size, count)) for start in range(0, count, size))
-    stride = -(-count // size)
-    yield from (range(start, count, stride) for start in range(min(stride, count)))
-
-
-def _through_index(dataset: Dataset, column: str, values: pa.Array) -> dict[Any, int]:
-    found = dataset.scanner(columns=[column], filter=pc.field(column).isin(values)).to_table()
-    counted = pc.value_counts(found.column(column)).to_pylist()
-    return {entry["values"]: entry["counts"] for entry in counted}
-
 
 @dataclass(frozen=True, slots=True)
 class PresentIndex:
@@ -72,7 +29,7 @@ class PresentIndex:
 
     @property
     def probes(self) -> int:
-        """Partitions a vector query must look into; part of the name, see `probed_name`."""
+        """Partitions that a vector query must search; `probed_name` puts it into the name."""
         return int(self.name.rpartition("_p")[2])
 
 
@@ -81,16 +38,16 @@ def index_name(column: str, kind: IndexKind = IndexKind.SORTED) -> str:
 
 
 def probed_name(column: str, probes: int) -> str:
-    """A vector index carries its calibrated probe count in its name.
+    """The name of a vector index, with its calibrated number of probes.
 
-    The name is the one thing about an index that Lance keeps for us, forks and restores with the
-    manifest, and lets us choose after the segment has been measured.
+    Lance keeps the name in the manifest, so it is forked and restored with the index, and it can be
+    chosen after the segment was measured. Lance keeps nothing else for us.
     """
     return f"{index_name(column, IndexKind.VECTOR)}_p{probes}"
 
 
 def find_index(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex | None:
-    """By field and kind: after a rename of the column the index keeps its old name."""
+    """Found by field and kind, because an index keeps its name when its column is renamed."""
     suffix = re.compile(rf"_{kind.value}(_p\d+)?$")
     for index in dataset.describe_indices():
         if index.field_names == [column] and suffix.search(index.name):
@@ -102,7 +59,7 @@ def find_index(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex |
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a table one wanted index covers. `built` is False while there is none."""
+    """How much of a table one wanted index covers. `built` is False when it does not exist."""
 
     column: str
     kind: IndexKind
@@ -124,6 +81,50 @@ def coverage(dataset: Dataset, specs: Sequence[IndexSpec]) -> tuple[Coverage, ..
 
 
 def uncovered_rows(dataset: Dataset, column: str) -> int:
-    """Rows that a lookup of one value of the column has to scan."""
+    """Rows that a lookup by this column has to scan, because no index covers them."""
     (found,) = coverage(dataset, [IndexSpec(column, IndexKind.SORTED)])
     return found.pending_rows
+
+
+# Looking up this many values, each in two groups, takes less than a second.
+_CHEAP_VALUES = 2500
+
+
+def disagreeing_values(dataset: Dataset, column: str, *, full: bool) -> tuple[list[Any], bool]:
+    """(values that a sorted index and a scan count differently, whether all values were compared).
+
+    Values are looked up in groups. An error that swaps two values shows only when they are in
+    different groups, so each value is in two groups, and no two values share both. Of many values
+    an even sample is compared, unless `full`.
+    """
+    with snapshot_errors(f"comparing the index on {column} with a scan"):
+        scanned = dataset.scanner(columns=[column], use_scalar_index=False).to_table()[column]
+        counted = pc.value_counts(scanned.combine_chunks().drop_null())
+        values, counts = counted.field("values"), counted.field("counts")
+        exact = full or len(values) <= _CHEAP_VALUES
+        if not exact:
+            picks = pa.array(np.linspace(0, len(values) - 1, _CHEAP_VALUES).astype(np.int64))
+            values, counts = values.take(picks), counts.take(picks)
+        wrong: Counter[Any] = Counter()
+        for group in _groups(len(values)):
+            chosen = values.take(pa.array(group))
+            expected = dict(
+                zip(chosen.to_pylist(), counts.take(pa.array(group)).to_pylist(), strict=True)
+            )
+            found = _through_index(dataset, column, chosen)
+            wrong.update(v for v, count in expected.items() if v == v and found.get(v) != count)
+    return list(wrong), exact
+
+
+def _groups(count: int) -> Iterator[Sequence[int]]:
+    """Positions in runs, and again in strides. No two positions share a run and a stride."""
+    size = max(1, math.isqrt(count))
+    yield from (range(start, min(start + size, count)) for start in range(0, count, size))
+    stride = -(-count // size)
+    yield from (range(start, count, stride) for start in range(min(stride, count)))
+
+
+def _through_index(dataset: Dataset, column: str, values: pa.Array) -> dict[Any, int]:
+    found = dataset.scanner(columns=[column], filter=pc.field(column).isin(values)).to_table()
+    counted = pc.value_counts(found.column(column)).to_pylist()
+    return {entry["values"]: entry["counts"] for entry in counted}

@@ -1,7 +1,7 @@
-"""Text predicates and BM25 over one dataset version, through its INVERTED index where it has one.
+"""Text predicates and BM25 over one dataset version, by its INVERTED index where it has one.
 
-Rows are named by row address (`_rowaddr`): it is valid for exactly this dataset version, and scans
-return it for free.
+Results name rows by their address (`_rowaddr`), because every scan gives it without cost. An
+address is valid for one dataset version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omnigraph.values.text_match import (
 
 RowAddresses = np.ndarray[Any, np.dtype[np.uint64]]
 
-# Lance stops a fuzzy expansion at 50 index terms by default; a predicate must find all of them.
+# By default Lance expands a fuzzy term to at most 50 terms; a predicate must find all of them.
 _ALL_EXPANSIONS = 2**31 - 1
 _LONGEST_FUZZY = 32
 _DOTTED = "i\u0307"
@@ -38,7 +38,7 @@ _ID = "id"
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Rows a predicate accepts, ascending by address."""
+    """Rows that a predicate accepts, ascending by address."""
 
     rows: RowAddresses
     ids: pa.Array
@@ -46,7 +46,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Rows from best to worst, ties by id."""
+    """Rows from best to worst; rows of equal score are ordered by id."""
 
     rows: RowAddresses
     ids: pa.Array
@@ -56,7 +56,7 @@ class Ranking:
 def text_matches(
     dataset: Dataset, column: str, function: str, query: str, edits: int | None = None
 ) -> Hits:
-    """Rows whose text matches; the same ones with no, a partial and a full index."""
+    """Rows whose text matches. No index, a partial and a full one give the same rows."""
     wanted = text_query(function, query, edits)
     if not wanted.terms or dataset.count_rows() == 0:
         return _hits(_no_rows())
@@ -65,8 +65,8 @@ def text_matches(
         if index is None or _needs_a_scan(wanted):
             return _hits(_scanned_matches(dataset, column, wanted, None))
         found = [_indexed_matches(dataset, column, wanted)]
-        # What the index does not cover is ours to scan: Lance would look there only for those
-        # fuzzy terms that the index happens to hold.
+        # Rows that the index does not cover are scanned here, because Lance would search them only
+        # for fuzzy terms that the index has.
         pending = [f for f in dataset.get_fragments() if f.fragment_id not in index.covered]
         if pending:
             found.append(_scanned_matches(dataset, column, wanted, pending))
@@ -80,7 +80,7 @@ def bm25(
     limit: int | None = None,
     candidates: RowAddresses | None = None,
 ) -> Ranking:
-    """Rows that hold any term of the query, most relevant first; among `candidates` if given."""
+    """Rows that have any term of the query, the most relevant first; only `candidates` if given."""
     wanted = text_query("search", query)
     nothing = candidates is not None and len(candidates) == 0
     if not wanted.terms or nothing or limit == 0 or dataset.count_rows() == 0:
@@ -97,7 +97,7 @@ def bm25(
 
 
 def _needs_a_scan(query: TextQuery) -> bool:
-    """Fuzzy terms that Lance refuses (over 10,000 automaton states) or measures otherwise (`İ`)."""
+    """Whether Lance refuses a fuzzy term as too long, or miscounts its edits (`İ`)."""
     return any(
         len(term) > _LONGEST_FUZZY or _DOTTED in term
         for term in query.terms
@@ -113,7 +113,7 @@ def _indexed_matches(dataset: Dataset, column: str, query: TextQuery) -> pa.Tabl
             every = MatchQuery(_spelling(query.terms), column, operator=FullTextOperator.AND)
             return _covered(dataset, every)
         case TextFunction.FUZZY:
-            # One query a term: the allowed edits differ by term.
+            # One query for each term, because the allowed edits differ by term.
             parts = [
                 _covered(
                     dataset,
@@ -156,7 +156,7 @@ def _indexed_bm25(
     limit: int | None,
     candidates: RowAddresses | None,
 ) -> Ranking:
-    """Ask for more until the cut does not fall between equal scores and candidates suffice."""
+    """Ask Lance for more rows until `limit` rows surely score higher than all rows cut off."""
     share = 1.0 if candidates is None else len(candidates) / dataset.count_rows()
     asked = None if limit is None else int(2 * limit / share) + 16
     while True:
@@ -167,7 +167,7 @@ def _indexed_bm25(
         if candidates is not None:
             keep = np.isin(_rows(found), candidates)
             found, scores = found.filter(pa.array(keep)), scores[keep]
-        # Rows that were cut off score at most `floor`: whatever is above it is settled.
+        # Rows that were cut off score at most `floor`.
         if complete or limit is None or np.count_nonzero(scores > floor) >= limit:
             return _ranking(found, scores, limit)
         assert asked is not None
@@ -187,7 +187,7 @@ def _any_term(query: TextQuery, column: str) -> MatchQuery:
 def _spelling(terms: tuple[str, ...]) -> str:
     """Query text that Lance splits into exactly these terms.
 
-    Only `İ` lower-cases to something that holds a separator (a combining dot).
+    `İ` is the only letter whose lower case has a separator in it, a combining dot.
     """
     return " ".join(terms).replace(_DOTTED, "İ")
 
@@ -209,7 +209,7 @@ def _ranking(
 def best_first(
     keys: np.ndarray[Any, np.dtype[np.float64]], ids: pa.Array, limit: int | None
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Positions in ascending order of (key, id), at most `limit` of them."""
+    """The first `limit` positions in ascending order of (key, id)."""
     positions = np.arange(len(keys))
     if limit is not None and limit < len(keys):
         bar = np.partition(keys, limit - 1)[limit - 1]

@@ -1,7 +1,7 @@
-"""Vector columns in memory, fragment by fragment, for exact search over any set of rows.
+"""Vector columns in memory, by fragment, for exact search over any set of rows.
 
-A fragment's vectors never change: the key is its data file and its deletion file, so blocks are
-shared by all versions and branches that share the fragment.
+The key of a block is the data file and the deletion file of a fragment, neither of which changes.
+All versions and branches that share a fragment therefore share its block.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class VectorColumns:
         return bool(dataset.count_rows() * (width * 4 + 64) <= self._budget)
 
     def resident(self, dataset: Dataset, column: str) -> list[VectorBlock] | None:
-        """Every block, if all of them are in memory already."""
+        """All blocks of a column if they are in memory, else None."""
         if not self.fits(dataset, column):
             return None
         keys = self._fragment_keys(dataset, column)
@@ -109,7 +109,7 @@ class VectorColumns:
             self._used -= dropped.nbytes
 
     def _fragment_keys(self, dataset: Dataset, column: str) -> list[_Key]:
-        """Listing thousands of fragments is slow, so it is done once per open version."""
+        """Kept for each open version, because listing thousands of fragments is slow."""
         with self._lock:
             of_version = self._keys.setdefault(dataset, {})
         keys = of_version.get(column)
@@ -137,7 +137,7 @@ def _read(dataset: Dataset, column: str, fragments: list[Any] | None) -> Iterato
 
 
 def block_of(rows: pa.Array, ids: pa.Array, vectors: pa.Array) -> VectorBlock:
-    """Drop what has no direction."""
+    """The rows that have a direction."""
     width = vectors.type.list_size
     valid = vectors.is_valid().to_numpy(zero_copy_only=False)
     flat = vectors.drop_null().flatten().to_numpy(zero_copy_only=False)

@@ -1,8 +1,9 @@
 """Nearest neighbours by cosine distance over one dataset version.
 
-Distance = 1 - cosine, computed in double precision and rounded to 9 decimals, the same number
-whichever path finds the row. Rows whose vector is NULL or all zeros have no direction and are
-never returned.
+A distance is 1 - cosine in double precision, rounded to 9 decimals, so that the index and an exact
+search give the same number. Rows whose vector is NULL or all zeros have no direction and are never
+returned. The number of partitions that a query must search is measured on the data when an index is
+built (`calibrated_probes`).
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
-
-# Blocks are keyed by data files whose names are never reused: one cache serves every graph.
+# One cache for all graphs, because the names of data files are unique.
 _SHARED = VectorColumns()
-
-# Below this many rows a pass over the vectors in memory is as fast as an index.
+# For fewer rows, a pass over the vectors in memory is as fast as an index.
 FLAT_ROWS = 20_000
-# A filter that leaves less than this share of the rows is answered by exact search.
+# A filter that leaves a smaller share of the rows is answered by exact search.
 _SELECTIVE = 0.2
 _LARGEST_INDEXED_K = 1000
-# Single precision picks the survivors, double precision ranks them; the two differ by less.
+# Single precision chooses rows, double precision ranks them. The two differ by less than this.
 _MARGIN = 1e-5
 _DECIMALS = 9
 _DENSE = 0.25
-# A query that must look into this share of the partitions is slower than a pass over memory.
+# A query that must search a larger share of the partitions is slower than a pass over memory.
 _HARD = 0.125
+_SAMPLES = 64
+_K = 10
+# The measured recall has an error, so the target is set this share closer to 1.
+_HEADROOM = 0.5
 
 
 def nearest(
@@ -51,7 +54,7 @@ def nearest(
 ) -> Ranking:
     """The k rows nearest to `vector`, among `candidates` if given; fewer only if fewer exist.
 
-    By the index within its recall, or exactly where that is as fast. A query vector without a
+    Uses the index, with its recall, unless exact search is as fast. A query vector without a
     direction is refused.
     """
     query = _direction(vector, dataset.schema.field(column).type.list_size)
@@ -72,7 +75,7 @@ def exact_nearest(
     candidates: RowAddresses | None = None,
     vectors: VectorColumns = _SHARED,
 ) -> Ranking:
-    """As `nearest` without an index; with `k` None the distance of every row that has one."""
+    """`nearest` without an index; with `k` None the distance of every row that has one."""
     query = _direction(vector, dataset.schema.field(column).type.list_size)
     limit = int(dataset.count_rows()) if k is None else k
     if limit <= 0 or _nothing_in(dataset, candidates):
@@ -81,13 +84,40 @@ def exact_nearest(
         return _rank(vectors.blocks(dataset, column), candidates, query, limit)
 
 
-def _nothing_in(dataset: Dataset, candidates: RowAddresses | None) -> bool:
-    return bool(dataset.count_rows() == 0 or (candidates is not None and len(candidates) == 0))
-
-
 def partitions(rows: int) -> int:
     """Partitions of a vector index: about 2 * sqrt(rows) rows each."""
     return max(1, round(math.sqrt(rows) / 2))
+
+
+def calibrated_probes(dataset: Dataset, column: str, recall: float, partitions: int) -> int:
+    """The smallest probe count that reaches `recall` at 10 on queries near the stored vectors."""
+
+    def blocks() -> Iterator[VectorBlock]:
+        # Streamed both times, because the column may be larger than memory.
+        return VectorColumns(0).blocks(dataset, column)
+
+    queries = _sample(blocks(), max(1, dataset.count_rows() // _SAMPLES))
+    truth = _neighbours(blocks(), queries)
+    wanted = recall + (1 - recall) * _HEADROOM
+
+    def reached(probes: int) -> bool:
+        hits = sum(
+            len(true & set(_rows(dataset, column, query, probes)))
+            for query, true in zip(queries, truth, strict=True)
+        )
+        return hits >= wanted * sum(map(len, truth))
+
+    low, high = 0, 1
+    while high < partitions and not reached(high):
+        low, high = high, min(high * 2, partitions)
+    while high - low > max(1, high // 8):
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _nothing_in(dataset: Dataset, candidates: RowAddresses | None) -> bool:
+    return bool(dataset.count_rows() == 0 or (candidates is not None and len(candidates) == 0))
 
 
 def _direction(vector: Sequence[float] | Vector, width: int) -> Vector:
@@ -111,7 +141,7 @@ def _by_index(
     candidates: RowAddresses | None,
     vectors: VectorColumns,
 ) -> Ranking | None:
-    """None when exact search is the better or the only right way."""
+    """None when exact search is faster, or the index cannot give the right rows."""
     rows = dataset.count_rows()
     share = 1.0 if candidates is None else len(candidates) / rows
     if rows < FLAT_ROWS or share < _SELECTIVE or k > _LARGEST_INDEXED_K:
@@ -121,15 +151,19 @@ def _by_index(
         return None
     if index.probes > _HARD * partitions(rows) and vectors.fits(dataset, column):
         return None
-    # One more than needed shows whether the cut falls between equal distances.
+    # One row more than needed shows whether the last distance occurs again.
     asked = k + 1 if candidates is None else math.ceil(1.5 * k / share) + 8
     resident = vectors.resident(dataset, column)
     wanted = ("id", column) if resident is None else ()
     found = index_search(dataset, column, query, asked, index.probes, wanted)
     if resident is None:
         found = found.sort_by(ROW_ADDRESS)
-        parts = (found.column(name).combine_chunks() for name in (ROW_ADDRESS, *wanted))
-        ranked = _rank([block_of(*parts)], candidates, query, asked)
+        block = block_of(
+            rows=found.column(ROW_ADDRESS).combine_chunks(),
+            ids=found.column("id").combine_chunks(),
+            vectors=found.column(column).combine_chunks(),
+        )
+        ranked = _rank([block], candidates, query, asked)
     else:
         rows_found = found.column(ROW_ADDRESS).to_numpy()
         if candidates is not None:
@@ -150,8 +184,8 @@ def index_search(
     probes: int,
     columns: Sequence[str] = (),
 ) -> pa.Table:
-    """Addresses and `columns` of what the index finds, and of what it does not cover yet."""
-    # Neighbours beyond the tenth spread over more partitions than the calibration looked at.
+    """Addresses and `columns` of nearest rows, by the index and by a scan of uncovered rows."""
+    # The calibration measures ten neighbours; more of them are spread over more partitions.
     spread = max(1.0, (k / 10) ** 0.3)
     near = {
         "column": column,
@@ -196,7 +230,7 @@ def _similarities(
     at[at == len(block.rows)] = 0
     positions = at[block.rows[at] == wanted] if len(block.rows) else at[:0]
     if len(positions) > _DENSE * len(block.rows):
-        # Gathering rows costs more than multiplying those nobody asked for.
+        # Gathering this many rows costs more than multiplying the whole block.
         rough = (block.vectors @ unit)[positions]
     else:
         rough = block.vectors[positions] @ unit
@@ -216,41 +250,8 @@ def _cosine_distances(matrix: Vector, query: Vector) -> np.ndarray[Any, np.dtype
     return rounded
 
 
-_SAMPLES = 64
-_K = 10
-# The sample measures with an error of a few percent of what is missing: aim above the target.
-_HEADROOM = 0.5
-
-
-def calibrated_probes(dataset: Dataset, column: str, recall: float, partitions: int) -> int:
-    """The smallest probe count that reaches `recall` at 10 on queries near the stored vectors."""
-
-    def blocks() -> Iterator[VectorBlock]:
-        # Streamed, and twice: the column may be larger than memory.
-        return VectorColumns(0).blocks(dataset, column)
-
-    queries = _sample(blocks(), max(1, dataset.count_rows() // _SAMPLES))
-    truth = _neighbours(blocks(), queries)
-    wanted = recall + (1 - recall) * _HEADROOM
-
-    def reached(probes: int) -> bool:
-        hits = sum(
-            len(true & set(_rows(dataset, column, query, probes)))
-            for query, true in zip(queries, truth, strict=True)
-        )
-        return hits >= wanted * sum(map(len, truth))
-
-    low, high = 0, 1
-    while high < partitions and not reached(high):
-        low, high = high, min(high * 2, partitions)
-    while high - low > max(1, high // 8):
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
-
-
 def _sample(blocks: Iterable[VectorBlock], every: int) -> Vector:
-    """Evenly spaced vectors, each leaning a little to another: near the data, not on it."""
+    """Queries near the data: evenly spaced vectors, each moved a little towards another."""
     picked, seen = [], 0
     for block in blocks:
         at = np.arange((every // 2 - seen) % every, len(block.rows), every)

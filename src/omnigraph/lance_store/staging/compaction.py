@@ -1,4 +1,4 @@
-"""Compact one dataset without moving its HEAD: plan tasks, run them anywhere, stage the results."""
+"""Compact one dataset without moving its HEAD: plan tasks, run them in any process, stage them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS_PER_FRAGMENT = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RewriteTasks:
-    """Executed compaction tasks. Committing them takes two versions: reserve, then rewrite."""
+    """Executed compaction tasks. Their commit makes two versions: reserve, then rewrite."""
 
     results: list[Any]
 
@@ -27,7 +27,7 @@ class RewriteTasks:
 def plan_compaction(
     store: Store, at: DatasetVersion, rows_per_fragment: int | None = None
 ) -> tuple[str, ...]:
-    """Groups of small and half-deleted fragments, each a task that any process can run."""
+    """Tasks that any process can run, each of some small or half-deleted fragments."""
     dataset = store.open(at)
     with storage_errors(f"planning the compaction of {at.location}"):
         options = {"target_rows_per_fragment": rows_per_fragment or _ROWS_PER_FRAGMENT}
@@ -35,7 +35,7 @@ def plan_compaction(
 
 
 def run_compaction(store: Store, at: DatasetVersion, task: str) -> str:
-    """Write the fragments of one task; they belong to nobody until they are staged and advanced."""
+    """Write the fragments of one task, which no reader sees before they are committed."""
     dataset = store.open(at)
     with storage_errors(f"compacting {at.location}"):
         result = CompactionTask.from_json(task).execute(dataset)
@@ -43,18 +43,18 @@ def run_compaction(store: Store, at: DatasetVersion, task: str) -> str:
 
 
 def stage_compaction(store: Store, at: DatasetVersion, results: Sequence[str]) -> StagedWrite:
-    """What `run_compaction` returned for some of the tasks planned on exactly `at`."""
+    """Stage results of `run_compaction` for tasks that were planned on exactly `at`."""
     rewrites = [RewriteResult.from_json(result) for result in results]
     return StagedWrite(at, RewriteTasks(rewrites), None, store.open(at).count_rows(), steps=2)
 
 
 def _without_row_versions(result: str) -> str:
-    """The same rewrite with one version for all rows: 1, as if they had always been there.
+    """The same rewrite, with version 1 as the version that created and last updated every row.
 
-    Lance notes for every row which version created and which last updated it, and keeps the notes
-    in the manifest of the table, which every commit writes anew: after 1,000 one-row commits they
-    are 99 % of it. Nobody asks; the one who looks at the first (`stage_indexes`) wants to know
-    whether a row may be known to an index already, and 1 says that it may.
+    Lance stores these two versions of every row in the manifest of the table, and every commit
+    writes the manifest again. After 1,000 commits of one row they are 99 % of it. Only
+    `plan_indexes` reads one of them, to find rows that an index may already have entries of; with
+    version 1 a moved row counts as such a row.
     """
     body = json.loads(result)
     for fragment in body["new_fragments"]:
@@ -64,6 +64,6 @@ def _without_row_versions(result: str) -> str:
 
 
 def _one_run(rows: int) -> bytes:
-    """Lance's `RowDatasetVersionSequence` with a single run: rows 0 to `rows`, version 1."""
+    """A `RowDatasetVersionSequence` of Lance with one run: rows 0 to `rows`, version 1."""
     span = length_delimited(1, number_field(2, rows))
     return length_delimited(1, length_delimited(1, span) + number_field(2, 1))

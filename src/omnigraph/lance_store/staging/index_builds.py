@@ -1,8 +1,8 @@
-"""Index segments of one dataset: what is missing, and a piece of that built by any process.
+"""Index segments of one dataset: plan them, build them in any process, stage their commit.
 
-A segment covers only fragments that no segment of its index covers yet. When an index has
-gathered many segments, most rows are new to it, or it could be misled by old entries, one segment
-over everything replaces them. Segments belong to nobody until `stage_indexes` names them.
+A new segment covers only fragments that no segment of its index covers. One segment over all
+fragments replaces the others when an index has many segments, when most rows are new to it, or when
+old entries could mislead it. No reader uses a segment until a staged commit names it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from omnigraph.values.conditions import Condition
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind, IndexSpec
 
 _SEGMENT_LIMIT = 8
-# New rows beyond this share of the old ones: partitions trained on the old rows fit badly.
+
+# With more new rows than this share of the old ones, partitions trained on the old rows fit badly.
 _OUTGROWN = 1.0
 
-# A rewritten row keeps its row id. While the fragment it moved to is uncovered, Lance ignores what
-# older segments say about it; once a second segment covers it, these two kinds of index believe
-# the old entry again (pylance 14).
-_MISLED_BY_REWRITES = (IndexKind.FULL_TEXT, IndexKind.LIST)
+# A row that a compaction moved keeps its row id. While no segment covers its new fragment, Lance
+# ignores what older segments say about the row. As soon as a second segment covers the fragment,
+# these two kinds of index believe the old entry again (pylance 14).
+_MISLED_BY_MOVED_ROWS = (IndexKind.FULL_TEXT, IndexKind.LIST)
 
 _LANCE_TYPES = {
     IndexKind.SORTED: "BTREE",
@@ -45,7 +46,7 @@ _LANCE_TYPES = {
     IndexKind.VECTOR: "IVF_FLAT",
 }
 
-# Terms exactly as in values/text_terms.py. Lance's defaults stem, fold and drop words.
+# These options give the terms of values/text_terms.py. Lance's defaults stem, fold and drop words.
 _FULL_TEXT_OPTIONS: dict[str, Any] = {
     "base_tokenizer": "simple",
     "lower_case": True,
@@ -60,7 +61,7 @@ _FULL_TEXT_OPTIONS: dict[str, Any] = {
 def plan_indexes(
     store: Store, at: DatasetVersion, specs: Sequence[IndexSpec]
 ) -> tuple[IndexBuild, ...]:
-    """What brings each wanted index to full coverage; empty when all are there."""
+    """The builds that let each wanted index cover all rows; empty when they do."""
     dataset = store.open(at)
     with storage_errors(f"planning the indexes of {at.location}"):
         rows = {f.fragment_id: f.count_rows() for f in dataset.get_fragments()}
@@ -71,7 +72,7 @@ def plan_indexes(
 def build_indexes(
     store: Store, at: DatasetVersion, builds: Sequence[IndexBuild]
 ) -> tuple[BuiltIndex, ...]:
-    """All of them here, each as one segment."""
+    """Build all of them in this process, each as one segment."""
     found = []
     for build in builds:
         segment = build_segment(store, at, build)
@@ -80,8 +81,8 @@ def build_indexes(
 
 
 def build_segment(store: Store, at: DatasetVersion, build: IndexBuild) -> bytes | None:
-    """One segment over the fragments of `build`; None when they hold no vector with a direction."""
-    # Building an index borrows the handle for as long as it takes: readers must not share it.
+    """One segment over the fragments of `build`; None when no vector of them has a direction."""
+    # Building blocks the handle for as long as it takes, so readers must not share it.
     dataset = store.open_private(at)
     with storage_errors(f"indexing {at.location}"):
         try:
@@ -100,14 +101,50 @@ def build_segment(store: Store, at: DatasetVersion, build: IndexBuild) -> bytes 
     return pickle.dumps(segment)
 
 
-def _options(build: IndexBuild) -> dict[str, Any]:
-    match build.spec.kind:
-        case IndexKind.FULL_TEXT:
-            return _FULL_TEXT_OPTIONS
-        case IndexKind.VECTOR:
-            return {"metric": "cosine", "num_partitions": partitions(sum(build.rows))}
-        case _:
-            return {}
+def stage_indexes(
+    store: Store, at: DatasetVersion, built: Sequence[BuiltIndex]
+) -> StagedWrite | None:
+    """Stage what was built for exactly `at`, each index as one segment; None without a segment."""
+    # Merging blocks the handle for as long as it takes, so readers must not share it.
+    dataset = store.open_private(at)
+    added: list[Any] = []
+    removed: list[Any] = []
+    with storage_errors(f"indexing {at.location}"):
+        for index in (found for found in built if found.segments):
+            spec, segment = index.build.spec, _one_segment(dataset, index)
+            old = _present_segments(dataset, spec) if index.build.starts_over else []
+            if index.build.starts_over and spec.kind is IndexKind.VECTOR:
+                probes, preview = _calibrate(dataset, spec, segment, old)
+                store.forget_detached(at, preview)
+                # An index of a renamed column may still have the name of this column.
+                name = probed_name(_free_stem(dataset, spec), probes)
+                segment = dataclasses.replace(segment, name=name)
+            added.append(segment)
+            removed += old
+    if not added:
+        return None
+    transaction = Transaction(at.version, LanceOperation.CreateIndex(added, removed))
+    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
+
+
+def inherits_indexes(store: Store, at: DatasetVersion) -> bool:
+    """Whether a branch uses index files of the lineage that it was forked from."""
+    return bool(_inherited(store.open(at)))
+
+
+def stage_without_inherited(store: Store, at: DatasetVersion) -> StagedWrite | None:
+    """Drop the indexes that a branch inherited; None when there are none.
+
+    A compaction rewrites indexes. Lance would write an inherited one into the folder of the branch
+    and look for it in the folder of the original, so every later lookup would fail. Without them
+    the table is scanned until they are built again.
+    """
+    dataset = store.open(at)
+    inherited = _inherited(dataset)
+    if not inherited:
+        return None
+    transaction = Transaction(at.version, LanceOperation.CreateIndex([], inherited))
+    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
 
 
 def _plan(dataset: Dataset, spec: IndexSpec, rows: dict[int, int]) -> IndexBuild | None:
@@ -125,10 +162,10 @@ def _plan(dataset: Dataset, spec: IndexSpec, rows: dict[int, int]) -> IndexBuild
 
 def _first_build(dataset: Dataset, spec: IndexSpec, rows: dict[int, int]) -> IndexBuild | None:
     if spec.kind is not IndexKind.VECTOR:
-        return _build(spec, index_name(free_stem(dataset, spec), spec.kind), rows)
+        return _build(spec, index_name(_free_stem(dataset, spec), spec.kind), rows)
     if sum(rows.values()) < FLAT_ROWS:
         return None
-    # How many partitions a query must look into is measured, and then named, when it is staged.
+    # `stage_indexes` measures how many partitions a query must search, and names the index.
     return _build(spec, probed_name(spec.column, 0), rows, extends=True, starts_over=True)
 
 
@@ -144,11 +181,11 @@ def _must_start_over(
     if spec.kind is IndexKind.VECTOR:
         covered = sum(rows.get(f, 0) for f in present.covered)
         return sum(rows.values()) - covered > covered * _OUTGROWN
-    return spec.kind in _MISLED_BY_REWRITES and _holds_rewrites(dataset, present)
+    return spec.kind in _MISLED_BY_MOVED_ROWS and _holds_moved_rows(dataset, present)
 
 
-def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
-    """Whether uncovered fragments hold new contents of rows that an older segment knows."""
+def _holds_moved_rows(dataset: Dataset, present: PresentIndex) -> bool:
+    """Whether uncovered fragments hold rows that an older segment may have entries of."""
     known = max(segment.dataset_version_at_last_update for segment in present.segments)
     uncovered = [f for f in dataset.get_fragments() if f.fragment_id not in present.covered]
     scanner = dataset.scanner(
@@ -160,8 +197,18 @@ def _holds_rewrites(dataset: Dataset, present: PresentIndex) -> bool:
     return bool(scanner.to_table().num_rows)
 
 
-def free_stem(dataset: Dataset, spec: IndexSpec) -> str:
-    """The column's name, unless an index of a renamed column still goes by it."""
+def _options(build: IndexBuild) -> dict[str, Any]:
+    match build.spec.kind:
+        case IndexKind.FULL_TEXT:
+            return _FULL_TEXT_OPTIONS
+        case IndexKind.VECTOR:
+            return {"metric": "cosine", "num_partitions": partitions(sum(build.rows))}
+        case _:
+            return {}
+
+
+def _free_stem(dataset: Dataset, spec: IndexSpec) -> str:
+    """The first part of an index name: the column, unless an index of a renamed column has it."""
     plain = index_name(spec.column, spec.kind)
     foreign = (i for i in dataset.describe_indices() if i.field_names != [spec.column])
     if any(i.name.startswith(plain) for i in foreign):
@@ -171,52 +218,6 @@ def free_stem(dataset: Dataset, spec: IndexSpec) -> str:
 
 def _field_id(dataset: Dataset, column: str) -> int:
     return next(int(f.id()) for f in dataset.lance_schema.fields() if f.name() == column)
-
-
-def stage_indexes(
-    store: Store, at: DatasetVersion, built: Sequence[BuiltIndex]
-) -> StagedWrite | None:
-    """What was built for exactly `at`, as one segment an index; None when nothing was."""
-    # Merging segments borrows the handle for as long as it takes: readers must not share it.
-    dataset = store.open_private(at)
-    added: list[Any] = []
-    removed: list[Any] = []
-    with storage_errors(f"indexing {at.location}"):
-        for index in (found for found in built if found.segments):
-            spec, segment = index.build.spec, _one_segment(dataset, index)
-            old = _present_segments(dataset, spec) if index.build.starts_over else []
-            if index.build.starts_over and spec.kind is IndexKind.VECTOR:
-                probes, preview = _calibrate(dataset, spec, segment, old)
-                store.forget_detached(at, preview)
-                # Another column may have been renamed away from this name with its index.
-                name = probed_name(free_stem(dataset, spec), probes)
-                segment = dataclasses.replace(segment, name=name)
-            added.append(segment)
-            removed += old
-    if not added:
-        return None
-    transaction = Transaction(at.version, LanceOperation.CreateIndex(added, removed))
-    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
-
-
-def inherits_indexes(store: Store, at: DatasetVersion) -> bool:
-    """Whether a branch uses index files of the lineage it was forked from."""
-    return bool(_inherited(store.open(at)))
-
-
-def stage_without_inherited(store: Store, at: DatasetVersion) -> StagedWrite | None:
-    """Leave those of the lineage behind; None when there are none.
-
-    A compaction carries indexes over. Lance would write such a one below the branch and look for it
-    below the original: every later lookup fails. Without them the table is scanned until they are
-    built again.
-    """
-    dataset = store.open(at)
-    inherited = _inherited(dataset)
-    if not inherited:
-        return None
-    transaction = Transaction(at.version, LanceOperation.CreateIndex([], inherited))
-    return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows())
 
 
 def _inherited(dataset: Dataset) -> list[Index]:
@@ -232,12 +233,12 @@ def _one_segment(dataset: Dataset, index: BuiltIndex) -> Any:
     parts = [pickle.loads(segment) for segment in index.segments]
     if len(parts) == 1 and index.build.spec.kind is not IndexKind.FULL_TEXT:
         return parts[0]
-    # Even a single fresh full-text segment is in parts that cannot be read until they are merged.
+    # Even one new full-text segment has parts that cannot be read before they are merged.
     return dataset.merge_existing_index_segments(parts)
 
 
 def _calibrate(dataset: Dataset, spec: IndexSpec, segment: Any, old: list[Any]) -> tuple[int, int]:
-    """Measure on a detached version that nobody can find: HEAD does not move."""
+    """(probes, detached version): measured on a version that no other process finds."""
     preview = LanceDataset.commit(
         dataset,
         LanceOperation.CreateIndex([segment], old),

@@ -1,10 +1,10 @@
 """Prepare one Lance transaction for one dataset without moving its HEAD.
 
-Every data write is a hand-built `Update` that names one common fragment even when it does not
-change it: two such updates always conflict, which is what makes the later commit strict (Lance
-would otherwise rebase silently). On an empty dataset there is no such fragment; there the intents,
-the fencing restore and the version check of `advance` carry the load, and a plain `Append` says the
-same for less: an `Update` looks every new row up in the old ones (75 ns each).
+Every data write is a hand-built `Update` that names the first fragment even when it does not change
+it. Two such updates always conflict, so the later commit fails; otherwise Lance would rebase it
+silently. An empty dataset has no fragment to name. There the intents, the fencing restore and the
+version check of `advance` protect the commit, and a plain `Append` is used because it is cheaper:
+an `Update` looks up every new row in the old ones, which takes 75 ns a row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS_PER_FILE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
-    """A transaction ready to commit on exactly `at`; `steps` versions later it is HEAD."""
+    """A transaction that is ready to commit on exactly `at`. Its commit makes `steps` versions."""
 
     at: DatasetVersion
     transaction: Any
@@ -41,12 +41,14 @@ class StagedWrite:
 
 @dataclass(frozen=True, slots=True)
 class RowEdit:
-    """What happens to the rows of one dataset.
+    """The change of the rows of one dataset.
 
-    `written` are the rewritten and the new rows, `rewritten` and `deleted` the stored rows that
-    give way (tables with `_rowaddr`). Nobody outside relies on Lance's row ids: an entity is known
-    by its own id. A rewritten row therefore gets a new one, which keeps the commit's cost that of
-    the change; for kept ones Lance goes through the row ids of the whole table.
+    `written` has the new contents of rewritten rows, and the new rows. `rewritten` and `deleted`
+    are the stored rows that are removed, as tables with `_rowaddr`.
+
+    A rewritten row gets a new row id of Lance, because keeping the old one would make Lance go
+    through the row ids of the whole table. No code relies on row ids: an entity has an id of its
+    own.
     """
 
     written: pa.Table | None
@@ -75,7 +77,7 @@ def stage_update(
         touched, emptied = _delete_addresses(dataset, gone)
         first = store.first_fragment(at)
         if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
-            # Unchanged, but common to every writer of this version: any two of them conflict.
+            # Unchanged, but every writer of this version names it, so any two of them conflict.
             touched.append(first)
         operation: LanceOperation.BaseOperation = LanceOperation.Update(
             removed_fragment_ids=emptied,
@@ -94,13 +96,31 @@ def stage_update(
 
 
 def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedWrite:
-    """Replace all rows. An Overwrite is strict by itself; it drops the indexes."""
+    """Replace all rows, which drops the indexes. Lance never rebases an Overwrite."""
     dataset = store.open(at)
     with storage_errors(f"writing rows for {at.location}"):
         transaction = write_fragments(
             to_lance_rows(rows), dataset, mode="overwrite", return_transaction=True
         )
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
+
+
+def preview_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> DatasetVersion:
+    """A detached version with the edit applied, which no other process finds.
+
+    HEAD does not move. `drop_preview` removes the version.
+    """
+    staged = stage_edit(store, at, edit)
+    with storage_errors(f"previewing {at.location}"):
+        handle = LanceDataset.commit(store.open(at), staged.transaction, detached=True)
+    preview = DatasetVersion(at.location, at.branch, int(handle.version))
+    store.remember(preview, handle)
+    return preview
+
+
+def drop_preview(store: Store, preview: DatasetVersion) -> None:
+    store.forget(preview)
+    store.forget_detached(preview, preview.version)
 
 
 def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], list[int]]:
@@ -116,18 +136,3 @@ def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], 
         else:
             touched.append(metadata)
     return touched, emptied
-
-
-def preview_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> DatasetVersion:
-    """A detached version with the edit applied; HEAD does not move. `drop_preview` removes it."""
-    staged = stage_edit(store, at, edit)
-    with storage_errors(f"previewing {at.location}"):
-        handle = LanceDataset.commit(store.open(at), staged.transaction, detached=True)
-    preview = DatasetVersion(at.location, at.branch, int(handle.version))
-    store.remember(preview, handle)
-    return preview
-
-
-def drop_preview(store: Store, preview: DatasetVersion) -> None:
-    store.forget(preview)
-    store.forget_detached(preview, preview.version)

@@ -28,6 +28,7 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionA
 
 # Ids for one pass over the id column, which bounds the size of its hash table.
 _IDS_PER_PASS = 1_000_000
+_ROWS_PER_BATCH = 64 * 1024
 
 
 def write_rows(target: VersionAddress, rows: pa.Table) -> tuple[str, ...]:
@@ -60,28 +61,6 @@ def stage_adoption(
     return stage_update(store, at, _decode(fragments), addresses)
 
 
-def _decode(fragments: Sequence[str]) -> list[Any]:
-    return [FragmentMetadata.from_json(text) for text in fragments]
-
-
-def _addresses(dataset: Dataset, ids: pa.Array) -> pa.ChunkedArray:
-    return find_rows(dataset, ids).column(ROW_ADDRESS)
-
-
-def _in_passes(batches: Iterable[pa.Array]) -> Iterable[pa.Array]:
-    waiting: list[pa.Array] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _IDS_PER_PASS:
-            yield pc.unique(pa.chunked_array(waiting))
-            waiting = []
-    if waiting:
-        yield pc.unique(pa.chunked_array(waiting))
-
-
-_ROWS_PER_BATCH = 64 * 1024
-
-
 def written_columns(target: VersionAddress, fragment: str, columns: Sequence[str]) -> pa.Table:
     """Columns that are no blobs, of one fragment that `write_rows` returned, in row order."""
     options = dict(target.storage_options) or None
@@ -111,6 +90,25 @@ def written_dataset(
         yield detached
     finally:
         store.forget_detached(at, detached.version)
+
+
+def _decode(fragments: Sequence[str]) -> list[Any]:
+    return [FragmentMetadata.from_json(text) for text in fragments]
+
+
+def _addresses(dataset: Dataset, ids: pa.Array) -> pa.ChunkedArray:
+    return find_rows(dataset, ids).column(ROW_ADDRESS)
+
+
+def _in_passes(batches: Iterable[pa.Array]) -> Iterable[pa.Array]:
+    waiting: list[pa.Array] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= _IDS_PER_PASS:
+            yield pc.unique(pa.chunked_array(waiting))
+            waiting = []
+    if waiting:
+        yield pc.unique(pa.chunked_array(waiting))
 
 
 @contextmanager
