@@ -19,7 +19,7 @@ from omnigraph.ir.writes import Delete, DeleteMatched, Insert, Update
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.mutate.statements import ReadPlan, Setting, run_statements
+from omnigraph.mutate.statements import MutationContext, ReadPlan, run_statements
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
@@ -84,7 +84,7 @@ class Mutator:
     def run(self, mutation: Mutation) -> MutationReceipt:
         catalog, compiled = self._compile(mutation)
         parameters = compiled.bind(mutation.params)
-        setting = Setting(
+        context = MutationContext(
             self._reader.store,
             parameters,
             Evaluator(parameters, self._clock.now_micros() // 1000),
@@ -98,9 +98,9 @@ class Mutator:
 
         def build(snapshot: Snapshot) -> ChangeSet:
             statements = by(snapshot.catalog).statements
-            changes = run_statements(setting, snapshot, statements)
-            complete = with_cascades(snapshot, setting.store, changes)
-            validate_changes(snapshot, setting.store, complete, cascaded=True)
+            changes = run_statements(context, snapshot, statements)
+            complete = with_cascades(snapshot, context.store, changes)
+            validate_changes(snapshot, context.store, complete, cascaded=True)
             return complete
 
         only_adds = all(isinstance(s, Insert) for s in compiled.statements)

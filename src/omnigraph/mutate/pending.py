@@ -78,7 +78,7 @@ class PendingTable:
         self._found.append(stored)
 
     def delete(self, ids: pa.Array, located: pa.Table | None = None) -> None:
-        """Delete by id. `located` has the addresses of those rows that no statement deleted before."""
+        """Delete by id. `located` are the stored rows of `ids` that were not deleted before."""
         self._deleted.update(ids.to_pylist())
         if located is not None:
             self._found_deleted.append(located)

@@ -1,4 +1,4 @@
-"""Execute write statements in order, each seeing what the earlier ones did."""
+"""Execute write statements in order. Each statement sees the effect of the earlier ones."""
 
 from __future__ import annotations
 
@@ -34,40 +34,13 @@ from omnigraph.values.json_values import parse_blob
 from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph.writes.derived import fill_embeddings
 
-
-@contextmanager
-def overlaid(store: Store, snapshot: Snapshot, changes: ChangeSet) -> Iterator[Snapshot]:
-    """The snapshot without what `changes` deletes, cascades included.
-
-    A query either deletes or writes, never both, and only deletes are followed by patterns.
-    """
-    tables = dict(snapshot.tables)
-    previews: list[DatasetVersion] = []
-    try:
-        for effect in with_cascades(snapshot, store, changes).effects:
-            assert isinstance(effect, EditRows)
-            assert effect.inserts is None
-            assert effect.upserts is None
-            pin = snapshot.pin(effect.key)
-            gone = find_rows(store.open(pin.at), effect.deletes)
-            if gone.num_rows:
-                at = preview_edit(store, pin.at, RowEdit(None, None, gone))
-                previews.append(at)
-                left = pin.row_count - gone.num_rows
-                tables[effect.key] = pin.changed_to(at.version, left, SYSTEM_CLOCK.new_ulid())
-        yield replace(snapshot, tables=tables)
-    finally:
-        for preview in previews:
-            drop_preview(store, preview)
-
-
 ReadPlan = Callable[[Snapshot, reads.ReadOp, Mapping[str, Any]], pa.Table]
 """Runs a read plan on a snapshot with these parameters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a mutation runs with: fixed before its first statement."""
+class MutationContext:
+    """The fixed inputs of all statements of one mutation."""
 
     store: Store
     parameters: Mapping[str, Any]
@@ -78,10 +51,10 @@ class Setting:
 
 
 def run_statements(
-    setting: Setting, snapshot: Snapshot, statements: Iterable[WriteOp]
+    context: MutationContext, snapshot: Snapshot, statements: Iterable[WriteOp]
 ) -> ChangeSet:
-    """The change set of all statements together; cascades and checks are for the caller."""
-    run = _Run(setting, snapshot)
+    """The change set of all statements; the caller adds cascades and validates it."""
+    run = _StatementRun(context, snapshot)
     for statement in statements:
         match statement:
             case Insert():
@@ -95,11 +68,11 @@ def run_statements(
     return run.changes()
 
 
-class _Run:
+class _StatementRun:
     """One pass over the statements."""
 
-    def __init__(self, setting: Setting, snapshot: Snapshot) -> None:
-        self._setting = setting
+    def __init__(self, context: MutationContext, snapshot: Snapshot) -> None:
+        self._context = context
         self._snapshot = snapshot
         self._pending: dict[TableKey, PendingTable] = {}
 
@@ -124,7 +97,7 @@ class _Run:
             self._dataset(op.table),
             pending,
             op.predicate,
-            self._setting.evaluator,
+            self._context.evaluator,
             pending.schema.names,
         )
         parts = [t for t in (found.stored, found.pending) if t is not None]
@@ -138,7 +111,7 @@ class _Run:
 
     def delete(self, op: Delete) -> None:
         pending = self._settled(op.table)
-        evaluator = self._setting.evaluator
+        evaluator = self._context.evaluator
         found = matching_rows(self._dataset(op.table), pending, op.predicate, evaluator, [ID])
         if found.stored is not None:
             pending.delete(found.stored.column(ID), found.stored)
@@ -150,8 +123,8 @@ class _Run:
             columns.append(reads.Column(f"id{variable.id}", identity))
             columns.append(reads.Column(f"type{variable.id}", ex.TypeName(variable)))
         plan = reads.Distinct(reads.Project(op.pattern, tuple(columns)))
-        with overlaid(self._setting.store, self._snapshot, self.changes()) as snapshot:
-            found = self._setting.read(snapshot, plan, self._setting.parameters)
+        with _overlaid(self._context.store, self._snapshot, self.changes()) as snapshot:
+            found = self._context.read(snapshot, plan, self._context.parameters)
         for variable in op.variables:
             table = node_table if variable.kind is ex.VariableKind.NODE else edge_table
             types = found.column(f"type{variable.id}")
@@ -172,15 +145,15 @@ class _Run:
         return found
 
     def _settled(self, key: TableKey) -> PendingTable:
-        """With everything inserted so far as rows: one call makes all their vectors."""
+        """Turns inserted values into rows, so that one call makes all of their vectors."""
         pending = self._of(key)
         inserted = pending.take_inserted()
         if inserted is not None:
-            pending.put(fill_embeddings(pending.entity, inserted, self._setting.provider))
+            pending.put(fill_embeddings(pending.entity, inserted, self._context.provider))
         return pending
 
     def _dataset(self, key: TableKey) -> Dataset:
-        return self._setting.store.open(self._snapshot.pin(key).at)
+        return self._context.store.open(self._snapshot.pin(key).at)
 
     def _exists(self, pending: PendingTable, wanted: str) -> bool:
         if pending.holds(wanted):
@@ -194,10 +167,10 @@ class _Run:
         """The Python value of an assignment that reads no row."""
         value = assignment.value
         if isinstance(value, ex.Constant | ex.ParameterRef):
-            found = self._setting.evaluator.plain(value)
+            found = self._context.evaluator.plain(value)
         else:
             with _naming(entity, assignment.property):
-                found = self._setting.evaluator.scalar(value)
+                found = self._context.evaluator.scalar(value)
         if found is not None and is_blob(schema.field(assignment.property)):
             with _naming(entity, assignment.property):
                 return parse_blob(found if isinstance(found, str) else bytes(found).decode())
@@ -207,7 +180,7 @@ class _Run:
         if not isinstance(entity, NodeType) or not entity.key:
             if ID in row:
                 _refuse_null(entity, ID)
-            return self._setting.clock.new_ulid()
+            return self._context.clock.new_ulid()
         for name in entity.key:
             if row.get(name) is None:
                 _refuse_null(entity, name)
@@ -216,13 +189,13 @@ class _Run:
     def _assigned(
         self, entity: EntityType, rows: pa.Table, assignments: tuple[Assignment, ...]
     ) -> pa.Table:
-        """The rows with new values; every expression sees the row as it was."""
+        """The rows with new values. Every expression reads the row before the update."""
         result = rows
         for assignment in assignments:
             judged = over_rows(assignment.value)
             field = rows.schema.field(assignment.property)
             with _naming(entity, assignment.property):
-                values = judged.values(rows, self._setting.evaluator)
+                values = judged.values(rows, self._context.evaluator)
                 if is_blob(field):
                     values = _blobs(values)
                 values = values.cast(field.type)
@@ -232,7 +205,7 @@ class _Run:
     def _embedded(
         self, entity: EntityType, before: pa.Table, after: pa.Table, assigned: set[str]
     ) -> pa.Table:
-        """Vectors whose text was changed and that were not given anew are made again."""
+        """Makes vectors again whose text the update changed, unless it also assigned the vector."""
         for declared in entity.properties:
             embedding = embedding_of(declared)
             if embedding is None or embedding.source not in assigned or declared.name in assigned:
@@ -244,13 +217,40 @@ class _Run:
             kept = pc.if_else(
                 same.combine_chunks(), one_chunk(after.column(index)), _none(field.type)
             )
-            vectors = fill_vectors(self._setting.provider, new, kept, embedding.model)
+            vectors = fill_vectors(self._context.provider, new, kept, embedding.model)
             after = after.set_column(index, field, vectors)
         return after
 
 
+@contextmanager
+def _overlaid(store: Store, snapshot: Snapshot, changes: ChangeSet) -> Iterator[Snapshot]:
+    """The snapshot without the rows that `changes` deletes, cascades included.
+
+    `changes` holds deletes only, because a query either deletes or writes, and patterns follow
+    deletes only.
+    """
+    tables = dict(snapshot.tables)
+    previews: list[DatasetVersion] = []
+    try:
+        for effect in with_cascades(snapshot, store, changes).effects:
+            assert isinstance(effect, EditRows)
+            assert effect.inserts is None
+            assert effect.upserts is None
+            pin = snapshot.pin(effect.key)
+            gone = find_rows(store.open(pin.at), effect.deletes)
+            if gone.num_rows:
+                at = preview_edit(store, pin.at, RowEdit(None, None, gone))
+                previews.append(at)
+                left = pin.row_count - gone.num_rows
+                tables[effect.key] = pin.changed_to(at.version, left, SYSTEM_CLOCK.new_ulid())
+        yield replace(snapshot, tables=tables)
+    finally:
+        for preview in previews:
+            drop_preview(store, preview)
+
+
 class _naming:
-    """Errors of a value name the property it was meant for."""
+    """Errors of a value name the property that it was assigned to."""
 
     def __init__(self, entity: EntityType, name: str) -> None:
         self._where = f"{entity.name}.{name}"
