@@ -93,22 +93,24 @@ class Commits:
     """Read the history."""
 
     def __init__(self, access: Access) -> None:
-        self._engine = access.engine
+        self._access = access
 
     def list(self, branch: str = MAIN, limit: int | None = 50) -> list[Commit]:
         """Newest first, including the commits from before the branch was forked."""
-        _, state = self._engine.reader.branch(branch)
-        walk = self._engine.commits.walk(state)
+        _, state = self._access.engine.reader.branch(branch)
+        walk = self._access.engine.commits.walk(state)
         return [stored.commit for stored in islice(walk, limit)]
 
     def show(self, commit_id: str) -> Commit:
-        return self._engine.commits.find(commit_id)
+        return self._access.engine.commits.find(commit_id)
 
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
         from omnigraph.graph import commit_history
 
-        return commit_history.draw(commit_history.newest_commits(self._engine, branch, limit))
+        return commit_history.draw(
+            commit_history.newest_commits(self._access.engine, branch, limit)
+        )
 
     def changes(
         self,
@@ -125,19 +127,19 @@ class Commits:
         from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.commit_changes(self._engine, commit_id, wanted, limit, cursor)
+        return commit_history.commit_changes(self._access.engine, commit_id, wanted, limit, cursor)
 
 
 class Schema:
     """Read the schema in force."""
 
     def __init__(self, access: Access) -> None:
-        self._engine = access.engine
+        self._access = access
 
     def show(self, branch: str = MAIN, *, at: str | None = None) -> AcceptedSchema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
-        snapshot = reads.snapshot(self._engine, branch, at)
-        accepted = self._engine.reader.schemas.read(snapshot.schema_id)
+        snapshot = reads.snapshot(self._access.engine, branch, at)
+        accepted = self._access.engine.reader.schemas.read(snapshot.schema_id)
         if accepted.source:
             return accepted
         # A catalog made in Python may have been accepted without a text.
