@@ -57,7 +57,7 @@ LOAD_POINTS = (
     "load.after_write_first",
     "load.after_write",
 )
-PIPELINE_POINTS = ("pipeline.task_written",)
+SPARK_POINTS = ("spark.task_written",)
 
 ALL_POINTS = (
     COMMIT_POINTS
@@ -70,7 +70,7 @@ ALL_POINTS = (
     + INIT_POINTS
     + CACHE_POINTS
     + LOAD_POINTS
-    + PIPELINE_POINTS
+    + SPARK_POINTS
 )
 
 

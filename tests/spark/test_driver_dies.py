@@ -80,7 +80,7 @@ def assert_unchanged(uri: str, data: Path, before: object, stored: set[Path]) ->
 def test_while_workers_hold_what_they_wrote(uri: str, data: Path, how: signal.Signals) -> None:
     before = content(workloads.create_small_graph(uri))
     stored = fragments(uri)
-    child = load(uri, data, "pipeline.task_written=sleep:600")
+    child = load(uri, data, "spark.task_written=sleep:600")
     until(lambda: fragments(uri) - stored)
     below = children_of(child.process.pid)
     assert below
@@ -120,7 +120,7 @@ def test_while_workers_hold_the_rows_of_a_merge(uri: str) -> None:
     graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
     before, stored = content(graph), fragments(uri)
     workload = "omnigraph_testing.workloads:merge_review_on_spark"
-    child = start(workload, {"uri": uri}, failpoints="pipeline.task_written=sleep:600")
+    child = start(workload, {"uri": uri}, failpoints="spark.task_written=sleep:600")
     until(lambda: fragments(uri) - stored)
     child.process.send_signal(signal.SIGKILL)
     code, reports, stderr = child.finish(400)

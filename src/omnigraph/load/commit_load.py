@@ -45,7 +45,7 @@ from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
 
 SMALL_INPUT = 20_000
-"""The rules of an input of so many rows look stored rows up; those of a larger one join columns."""
+"""The checks of so many rows look stored rows up; the checks of more rows join whole columns."""
 
 _MOST_COMMITS = 1000
 """After so many commits of others it is cheaper to check everything again."""

@@ -160,7 +160,7 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
         if report.total == 0:
             for writer in writers.values():
                 result.parts += writer.finish()
-            failpoints.hit("pipeline.task_written")
+            failpoints.hit("spark.task_written")
     except OmnigraphError as error:
         # Reported instead of raised, because Spark would repeat the task and fail the same way.
         result.error = error

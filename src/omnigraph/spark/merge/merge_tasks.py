@@ -128,7 +128,7 @@ class _MergeAttempt:
             raise  # Spark repeats the task, and storage may work then
         except OmnigraphError as error:
             failed = error  # a repeated task would fail the same way
-        failpoints.hit("pipeline.task_written")
+        failpoints.hit("spark.task_written")
         return self._report(fragments if self._is_right else [], failed)
 
     def _merged(self, ids: pa.Array) -> Iterator[pa.Table]:
