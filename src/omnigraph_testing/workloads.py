@@ -349,7 +349,7 @@ class PeakMemory:
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> PeakMemory:
-        self._before = self._peak = _anonymous_bytes()
+        self._before = self._peak = anonymous_bytes()
         self._watcher.start()
         return self
 
@@ -368,10 +368,10 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(_MEMORY_POLL_SECONDS):
-            self._peak = max(self._peak, _anonymous_bytes())
+            self._peak = max(self._peak, anonymous_bytes())
 
 
-def _anonymous_bytes() -> int:
+def anonymous_bytes() -> int:
     found = _ANONYMOUS.search(_MEMORY_STATUS.read_text())
     assert found is not None
     return int(found.group(1)) * 1024

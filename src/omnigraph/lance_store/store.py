@@ -34,7 +34,7 @@ _KNOWN_BASES = 16_384
 # own bounds are 6 GiB and 1 GiB on every machine; here they are a share of the machine's memory.
 _SESSION = lance.Session(
     index_cache_size_bytes=memory_share(6, 6 * 1024**3),
-    metadata_cache_size_bytes=memory_share(24, 1024**3),
+    metadata_cache_size_bytes=memory_share(48, 512 * 1024**2),
 )
 
 

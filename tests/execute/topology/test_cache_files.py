@@ -214,3 +214,19 @@ def test_small_graphs_leave_no_files(graph: Graph, home: Path) -> None:
     opened = open_graph(graph.uri, read_only=True)
     assert len(opened.query(QUERY).to_pylist()) > 0
     assert not home.exists()
+
+
+def test_files_are_bounded_in_number_and_rarely_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.execute.topology.cache_files._MOST_FILES", 128)
+    files = CacheFiles(tmp_path, 1 << 30)
+    looks = []
+    look = files._files
+    monkeypatch.setattr(files, "_files", lambda: looks.append(0) or look())
+    for number in range(1000):
+        assert files.save(f"n{number}", {"a": np.arange(3)})
+        assert number % 100 or len(files_of(tmp_path)) <= 128
+    assert len(files_of(tmp_path)) <= 128
+    assert len(looks) <= 1000 / 2
+    assert files.load("n999") is not None

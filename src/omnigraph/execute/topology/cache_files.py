@@ -33,6 +33,9 @@ _ALIGN = 64
 _SUFFIX = ".topology"
 _LEFT_BEHIND_SECONDS = 3600.0
 _WORDS = 512
+_MOST_FILES = 16_384
+# How often the files are looked at while as much is saved as may be there.
+_LOOKS = 64
 
 
 class CacheFiles:
@@ -41,6 +44,8 @@ class CacheFiles:
     def __init__(self, directory: Path | None, limit_bytes: int) -> None:
         self._directory = directory
         self._limit = limit_bytes
+        self._room_bytes = 0
+        self._room_files = 0
 
     @property
     def enabled(self) -> bool:
@@ -97,7 +102,37 @@ class CacheFiles:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Others may remove the same files at the same time: whatever is gone is gone."""
+        """Look at the files only when the room that was found the last time is used up.
+
+        Other processes use the same room: together they may exceed the limit by a 64th each.
+        """
+        if size > self._room_bytes or self._room_files < 1:
+            held, files = self._remove_oldest(size)
+            self._room_bytes = max(size, min(self._limit - held, self._limit // _LOOKS))
+            self._room_files = max(1, min(_MOST_FILES - files, _MOST_FILES // _LOOKS))
+        self._room_bytes -= size
+        self._room_files -= 1
+
+    def _remove_oldest(self, size: int) -> tuple[int, int]:
+        """(bytes, files) that are left; where there was no room a 16th of the limit is free now.
+
+        Other processes may remove the same files at the same time.
+        """
+        found = self._files()
+        held, files = sum(used for _, used, _ in found), len(found)
+        if held + size <= self._limit and files < _MOST_FILES:
+            return held, files
+        enough = max(0, self._limit - max(size, self._limit // 16))
+        for _, used, path in sorted(found, key=lambda file: file[0]):
+            if held <= enough and files <= _MOST_FILES - _MOST_FILES // 16:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            held, files = held - used, files - 1
+        return held, files
+
+    def _files(self) -> list[tuple[float, int, Path]]:
+        """(last use, bytes, path) of each file; what a killed process left behind is removed."""
         assert self._directory is not None
         found = []
         for path in self._directory.iterdir():
@@ -108,13 +143,7 @@ class CacheFiles:
                     path.unlink()
                 elif path.suffix == _SUFFIX:
                     found.append((state.st_mtime, state.st_size, path))
-        held = sum(bytes_used for _, bytes_used, _ in found)
-        for _, bytes_used, path in sorted(found, key=lambda f: f[0]):
-            if held + size <= self._limit:
-                break
-            with contextlib.suppress(OSError):
-                path.unlink()
-            held -= bytes_used
+        return found
 
 
 def _file_name(name: str) -> str:

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 # newer states are derived from. A reader of an older state derives or reads it again.
 _STATES_PER_LINEAGE = 8
 # All entries. Only a graph of a thousand types gets there within the bytes that are allowed.
-_MOST_ENTRIES = 4096
+_MOST_ENTRIES = 2048
 
 
 class Held:
