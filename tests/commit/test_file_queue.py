@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.lance_store.objects import file_queue
-from omnigraph.lance_store.objects.file_queue import FileQueue
+from omnigraph.commit import queues
+from omnigraph.commit.queues import FileQueue
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 
@@ -41,7 +41,7 @@ def test_threads_of_one_process_share_a_turn(path: Path) -> None:
 
 def test_a_long_turn_ends_for_newcomers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that keep joining must not starve the other processes."""
-    monkeypatch.setattr(file_queue, "_LONGEST_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(queues, "_LONGEST_TURN_SECONDS", 0.0)
     queue = FileQueue(path, SYSTEM_CLOCK)
     assert queue.enter(1)
     SYSTEM_CLOCK.sleep(0.001)
