@@ -63,10 +63,14 @@ class CommitGraph:
             if stored.commit.idempotency_key == key:
                 return stored.commit if stored.commit.created_at >= not_before else None
 
-        def may_hold(segment: HistorySegment) -> bool:
-            return segment.keyed and segment.last_created_at >= not_before
+        history = self._reader.history
 
-        for page in self._reader.history.pages(state.history, may_hold):
+        def may_hold(segment: HistorySegment) -> bool:
+            if not segment.keyed or segment.last_created_at < not_before:
+                return False
+            return segment.level > 0 or key in history.keys(segment.segment_id)
+
+        for page in history.pages(state.history, may_hold):
             for stored in page.commits:
                 if stored.commit.idempotency_key == key and stored.commit.created_at >= not_before:
                     return stored.commit

@@ -36,6 +36,8 @@ _Content = CommitPage | tuple[HistorySegment, ...]
 # Commits that were looked at are parsed, which takes some five times the memory of their text.
 _SEGMENTS = 2048
 _SEGMENT_BYTES = 32 * 1024**2
+_KEY_SETS = 65_536
+_KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class HistoryReader:
     def __init__(self, files: ControlFiles) -> None:
         self._files = files
         self._known: BoundedCache[str, _Content] = BoundedCache(_SEGMENTS, _SEGMENT_BYTES)
+        self._keys: BoundedCache[str, frozenset[str]] = BoundedCache(_KEY_SETS, _KEYS)
 
     def pages(
         self,
@@ -109,6 +112,15 @@ class HistoryReader:
                 f"history segment {segment_id} lists segments, not commits", segment=segment_id
             )
         return content
+
+    def keys(self, segment_id: str) -> frozenset[str]:
+        """The idempotency keys of a page. Every write with a key looks for it in many pages."""
+        found = self._keys.get(segment_id)
+        if found is None:
+            commits = (stored.commit for stored in self.page(segment_id).commits)
+            found = frozenset(c.idempotency_key for c in commits if c.idempotency_key is not None)
+            self._keys.put(segment_id, found, len(found))
+        return found
 
     def with_children(
         self, segments: tuple[HistorySegment, ...]
