@@ -87,6 +87,64 @@ def test_whoever_keeps_asking_gets_the_whole(
     assert SnapshotViews(graph.snapshot(), cache).adjacency("Knows").is_at_hand
 
 
+TYPES = """
+node T { k: String @key  i: I64?  u: U64?  s: String?  b: Bool?  d: Date?  m: DateTime?
+  e: enum(x, y)?  f: F64? }
+"""
+ROWS = [
+    {"k": "a", "i": -(2**63), "u": 0, "s": "it's", "b": True, "e": "x", "f": 0.5},
+    {"k": "b", "i": 2**53, "u": 2**63, "s": "é", "b": False, "e": "y", "f": -0.0},
+    {"k": "c", "i": 2**53 + 1, "u": 2**64 - 1, "s": "", "d": "0001-01-01"},
+    {"k": "d", "i": 2**63 - 1, "u": 1, "d": "9999-12-31", "m": "9999-12-31T23:59:59.999Z"},
+    {"k": "e", "m": "0001-01-01T00:00:00Z", "f": 1e300},
+]
+# What finds few rows is asked of storage; the rest is in memory afterwards.
+FOUND_COLD = {
+    "$t.i = -9223372036854775808": ["a"],
+    "$t.i <= 9007199254740992": ["a", "b"],
+    "9007199254740992 < $t.i": ["c", "d"],
+    "$t.u >= 9223372036854775808": ["b", "c"],
+    "$t.u in [0, 18446744073709551615]": ["a", "c"],
+    '$t.s = "it\'s"': ["a"],
+    '"a" > $t.s': ["c"],
+    '$t.s in ["é", ""]': ["b", "c"],
+    '$t.d < "0001-01-02"': ["c"],
+    '"9999-12-31T23:59:59.999Z" = $t.m': ["d"],
+    '$t.m < "1970-01-01T00:00:00Z"': ["e"],
+    '$t.e = "y"': ["b"],
+    '$t.s != "é" and $t.i < 0 and $t.b = true': ["a"],
+    "$t.i > 0 and $t.d is null": ["b"],
+    "$t.i > 0 and $t.f >= 0.0": ["b"],
+}
+FOUND_IN_MEMORY = {
+    "$t.b = false": ["b"],
+    "$t.s is null": ["d", "e"],
+    "$t.d is not null": ["c", "d"],
+    '$t.e != "x"': ["b"],
+    "$t.f = 0.0": ["b"],
+    "$t.f > 1.0": ["e"],
+    "$t.i > 0 or $t.b = true": ["a", "b", "c", "d"],
+}
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    graph = init(tmp_path_factory.mktemp("typed") / "g", TYPES)
+    graph.apply({"T": Edit(insert=ROWS)})
+    return graph
+
+
+@pytest.mark.parametrize("condition", [*FOUND_COLD, *FOUND_IN_MEMORY])
+@pytest.mark.usefixtures("eager")
+def test_conditions_of_every_type(typed: Graph, condition: str) -> None:
+    text = f"query q() {{ match {{ $t: T {condition} }} return {{ $t.k }} order {{ $t.k }} }}"
+    cache = ViewCache(typed.engine.reader, 1 << 30)
+    found = [row["t.k"] for row in with_cache(typed, cache).query(text).to_pylist()]
+    assert found == (FOUND_COLD | FOUND_IN_MEMORY)[condition]
+    table = SnapshotViews(typed.snapshot(), cache).table(TableKey.parse("node:T"))
+    assert table.is_built == (condition in FOUND_IN_MEMORY)
+
+
 @given(query=random_queries())
 @settings(
     max_examples=30,

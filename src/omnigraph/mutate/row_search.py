@@ -125,7 +125,7 @@ def _scanned(
     evaluator: Evaluator,
     columns: Sequence[str],
 ) -> pa.Table | None:
-    """First reads the columns of the predicate, then of the rows that matched the others."""
+    """Reads the columns of the predicate first, and other columns only of rows that matched."""
     narrow = list(dict.fromkeys([ID, *judged.columns]))
     conditions = conditions_of([predicate], evaluator.plain)
     parts = []

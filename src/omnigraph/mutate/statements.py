@@ -226,8 +226,7 @@ class _StatementRun:
 def _overlaid(store: Store, snapshot: Snapshot, changes: ChangeSet) -> Iterator[Snapshot]:
     """The snapshot without the rows that `changes` deletes, cascades included.
 
-    `changes` holds deletes only, because a query either deletes or writes, and patterns follow
-    deletes only.
+    `changes` has no other edits, because a query that deletes neither inserts nor updates.
     """
     tables = dict(snapshot.tables)
     previews: list[DatasetVersion] = []

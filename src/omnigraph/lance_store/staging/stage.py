@@ -47,8 +47,7 @@ class RowEdit:
     are the stored rows that are removed, as tables with `_rowaddr`.
 
     A rewritten row gets a new row id of Lance, because keeping the old one would make Lance go
-    through the row ids of the whole table. No code relies on row ids: an entity has an id of its
-    own.
+    through the row ids of the whole table. No code keeps row ids from one version to the next.
     """
 
     written: pa.Table | None
