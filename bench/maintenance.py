@@ -15,10 +15,15 @@ from bench.harness import Figure, milliseconds, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.settings.models import MaintenanceSettings, Settings
+from omnigraph_testing.read_back import ReadBack
 from omnigraph_testing.workloads import small_catalog
 
 AGES = {"small": (10, 400), "full": (10, 1000, 10_000)}
 SAMPLES = 60
+READ_BACK = {"tiny table": (64, 1), "large table": (20_000, 1), "two handles": (64, 2)}
+"""Rows, and handles that take turns."""
+READ_BACK_AGES = {"small": (90,), "full": (100, 1000, 10_000)}
+READ_BACK_SAMPLES = {"small": 30, "full": 100}
 THRESHOLDS = (8, 16, 32, 64, 128)
 THRESHOLD_COMMITS = {"small": 0, "full": 600}
 HOP = "query q($n: String) { match { $p: Person { name: $n } $p knows $f } return { $f.name } }"
@@ -40,8 +45,11 @@ def run(scale: str) -> None:
         figures += upkeep(graph, uri, made)
         if THRESHOLD_COMMITS[scale]:
             figures += thresholds(Path(folder), THRESHOLD_COMMITS[scale])
+        figures += read_back(Path(folder), scale)
     notes = [
         "reference of reads and commits: a new graph with the same rows, turn by turn",
+        "read back: each commit is followed by a 1-hop query of the row that it wrote, in handles",
+        "that stay open; reference: new handles of a new graph, turn by turn",
         "reference of optimize and cleanup: Lance alone on the tables of a copy",
     ]
     report("maintenance", figures, [f"scale {scale}", *notes])
@@ -64,6 +72,24 @@ def ages(graph: Graph, place: Path, age: int) -> list[Figure]:
                 taken.append(milliseconds(lambda a=action, g=which, n=number: a(g, n)))
         old, new = (p50(taken[SAMPLES // 2 :]) for taken in times)
         found.append(Figure(f"{name} at {age} commits", old, new, "ms", "<= 1.5"))
+    return found
+
+
+def read_back(folder: Path, scale: str) -> list[Figure]:
+    """What a read costs right after a write, in a process that has seen many commits."""
+    found = []
+    samples = READ_BACK_SAMPLES[scale]
+    for name, (rows, handles) in READ_BACK.items():
+        old = ReadBack(folder / f"old {name}", rows, handles)
+        for age in READ_BACK_AGES[scale]:
+            old.run(age - samples)
+            young = ReadBack(folder / f"young {name} {age}", rows, handles)
+            young.run(samples // 3)
+            for _ in range(samples):
+                old.cycle()
+                young.cycle()
+            figure = f"read back at {age:,} commits, {name}"
+            found.append(Figure(figure, old.p50(samples), young.p50(samples), "cpu ms", "<= 1.3"))
     return found
 
 
