@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bench.harness import Figure, report
+from bench.harness import Figure, p50, report
 from omnigraph_testing.soak import Soak, SoakPlan, SoakReport
 
 COMMITS = {"small": 2000, "full": 20_000}
@@ -18,7 +18,7 @@ def run(scale: str) -> None:
     happened = ", ".join(f"{count} {what}" for what, count in sorted(done.done.items()))
     report(
         "soak",
-        [*_ages(done), *_disk(done)],
+        [*_ages(done), *_reads(done), *_disk(done)],
         [
             f"{done.commits} commits, {done.kills} kill -9, {done.seconds:.0f} s; {happened}",
             "reference of the medians: the same operation at the start, on the same machine; both",
@@ -43,6 +43,26 @@ def _ages(done: SoakReport) -> list[Figure]:
             ),
         ]
     return figures
+
+
+def _reads(done: SoakReport) -> list[Figure]:
+    """A query in a process that has seen many commits, against one that has seen few."""
+    # Branches are full of people after some 600 operations; before that a read has less to do.
+    full = [(seen, spent) for number, seen, spent in done.reads_back if number > 600]
+    many = [spent for seen, spent in full if seen >= 800]
+    few = [spent for seen, spent in full if 20 <= seen < 120]
+    fifth = done.commits / 5
+    last = [spent for at, spent in done.head_reads if at >= 4 * fifth]
+    second = [spent for at, spent in done.head_reads if fifth <= at < 2 * fifth]
+    writers, reader = "read back after 800 commits of a process", "1-hop, last fifth against second"
+    return [
+        Figure(writers, _p50(many), _p50(few), "cpu ms", "<= 1.3"),
+        Figure(reader, _p50(last), _p50(second), "cpu ms", "<= 1.3"),
+    ]
+
+
+def _p50(values: list[float]) -> float:
+    return p50(values) if values else float("nan")
 
 
 def _disk(done: SoakReport) -> list[Figure]:

@@ -27,6 +27,7 @@ from omnigraph_testing.soak_roles import (
     KEPT_COMMITS,
     SoakModel,
     counts_of,
+    first_edits,
     soak_catalog,
     soak_settings,
 )
@@ -70,6 +71,10 @@ class SoakReport:
     seconds: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
     measurements: list[Medians] = field(default_factory=list)
+    reads_back: list[tuple[int, int, float]] = field(default_factory=list)
+    """(operation of its branch, commits of its process, CPU milliseconds) of writers' reads."""
+    head_reads: list[tuple[int, float]] = field(default_factory=list)
+    """(commits so far, CPU milliseconds) of queries of heads by the one reader."""
     disk: list[tuple[int, int, int]] = field(default_factory=list)
     """(commits, bytes of the graph, bytes of its commit log)."""
 
@@ -82,6 +87,7 @@ class _RoleProcess:
     child: Child
     arguments: dict[str, Any]
     dies_at: float | None
+    commits: int = 0
 
 
 class Soak:
@@ -98,6 +104,7 @@ class Soak:
         self._acknowledged = dict.fromkeys(BRANCHES, 0)
         self._last_commit_time = time.monotonic()
         self._graph: Graph = init(uri, soak_catalog(), settings=soak_settings(plan.minimum_age))
+        self._graph.apply(first_edits())
         for branch in BRANCHES[1:]:
             self._graph.branches.create(branch)
 
@@ -170,6 +177,8 @@ class Soak:
     def _take_report(self, process: _RoleProcess, report: Any) -> None:
         if process.role != "writer":
             self._report.done[report if isinstance(report, str) else report[0]] += 1
+            if process.role == "reader" and not isinstance(report, str):
+                self._report.head_reads.append((self._report.commits, report[1]))
             return
         branch = process.arguments["branch"]
         if isinstance(report, int):
@@ -178,7 +187,9 @@ class Soak:
             assert report - self._acknowledged[branch] in (0, 1), (branch, report)
             self._acknowledged[branch] = report
             return
-        number, _ = report
+        number, spent = report
+        process.commits += 1
+        self._report.reads_back.append((number, process.commits, spent))
         assert number == self._acknowledged[branch] + 1, (branch, number)
         self._acknowledged[branch] = number
         self._report.commits += 1

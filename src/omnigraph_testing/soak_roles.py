@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow.compute as pc
+
 from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
 from omnigraph.errors import ExpectedVersionMismatch, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
@@ -36,8 +38,13 @@ query q($n: String) {
   return { $p.age as count, $f.name as name, $f.age as age }
 }
 """
+VISIT = "query q($n: String) { match { $p: Place { name: $n } } return { $p.visit as visit } }"
 _SLOTS = 150
 _DELETES = 0.2
+# A table of this size is not read again after a commit: its new state is derived from an older one.
+_PLACES = 6_000
+_VISIT_EVERY = 10
+_VISITED = 10
 
 Counts = dict[str, int]
 """Branch -> number of its operations that a snapshot has."""
@@ -50,8 +57,19 @@ def soak_catalog() -> Catalog:
         (Property("name", ScalarType(ScalarKind.STRING)), Property("age", number)),
         (Key(("name",)),),
     )
+    places = NodeType(
+        "Place",
+        (Property("name", ScalarType(ScalarKind.STRING)), Property("visit", number)),
+        (Key(("name",)),),
+    )
     knows = EdgeType("Knows", "Person", "Person", (Property("since", number),))
-    return Catalog(nodes=(people,), edges=(knows,))
+    return Catalog(nodes=(people, places), edges=(knows,))
+
+
+def first_edits() -> dict[str, Any]:
+    """The first commit of a soak graph: a large table, of which few rows are written later."""
+    rows = [{"name": f"place-{number}", "visit": 0} for number in range(_PLACES)]
+    return {"Place": {"insert": rows}}
 
 
 def counter(branch: str) -> str:
@@ -63,13 +81,22 @@ def edits_of(branch: str, number: int) -> dict[str, Any]:
     slot, deletes = _operation(branch, number)
     person = f"{branch}-{slot}"
     count = {"name": counter(branch), "age": number}
+    edits: dict[str, Any] = {}
+    if number % _VISIT_EVERY == 0:
+        edits["Place"] = {"upsert": [{"name": visited(branch, number), "visit": number}]}
     if deletes:
-        return {"Person": {"upsert": [count], "delete": [person]}}
+        return {**edits, "Person": {"upsert": [count], "delete": [person]}}
     edge = {"id": f"{branch}-k{slot}", "from": counter(branch), "to": person, "since": number}
     return {
+        **edits,
         "Person": {"upsert": [count, {"name": person, "age": number}]},
         "Knows": {"upsert": [edge]},
     }
+
+
+def visited(branch: str, number: int) -> str:
+    """The place that every tenth operation of a branch writes."""
+    return f"{branch}-{number // _VISIT_EVERY % _VISITED}"
 
 
 def counts_of(graph: Graph, branch: str) -> Counts:
@@ -106,10 +133,23 @@ class SoakModel:
         counts = {b: ages.pop(counter(b)) for b in BRANCHES if counter(b) in ages}
         wanted = self._all_people(counts)
         assert ages == wanted, _difference(snapshot, ages, wanted)
+        self._check_places(graph, snapshot, counts)
         known = {row["id"]: (row["src"], row["dst"], row["since"]) for row in edges}
         assert len(known) == len(edges), "an edge occurs twice"
         assert known == dict(_edges(wanted)), _difference(snapshot, known, dict(_edges(wanted)))
         return counts
+
+    def _check_places(self, graph: Graph, snapshot: Snapshot, counts: Counts) -> None:
+        table = read_type(graph.engine, snapshot, "Place", None, ["name", "visit"])
+        untouched = pc.starts_with(table.column("name"), "place-")
+        # Only the commit that made the graph has no places.
+        assert pc.sum(untouched).as_py() == _PLACES or (not len(table) and not counts)
+        found = {r["name"]: r["visit"] for r in table.filter(pc.invert(untouched)).to_pylist()}
+        wanted: dict[str, int] = {}
+        for branch, count in counts.items():
+            for number in range(_VISIT_EVERY, count + 1, _VISIT_EVERY):
+                wanted[visited(branch, number)] = number
+        assert found == wanted, _difference(snapshot, found, wanted)
 
     def check_hop(self, origin: str, rows: Iterable[Mapping[str, Any]]) -> int | None:
         """Compare one hop, from a counter to all people of its branch. Returns the count."""
@@ -165,14 +205,30 @@ def soak_settings(minimum_age: float) -> Settings:
 
 
 def writer(report: Report, uri: str, branch: str, commits: int, minimum_age: float) -> None:
-    """Apply the next operations of one branch. Reports the number and milliseconds of each."""
+    """Apply the next operations of one branch, and read each back, by turns in two handles.
+
+    Reports the number of each operation and the CPU milliseconds of its read.
+    """
     graph = open_graph(uri, actor=f"writer of {branch}", settings=soak_settings(minimum_age))
+    handles = (graph, open_graph(uri, read_only=True, settings=soak_settings(minimum_age)))
+    model = SoakModel()
     done = counts_of(graph, branch).get(branch, 0)
     report(done)
     for number in range(done + 1, done + 1 + commits):
-        began = time.perf_counter()
         _insist(graph.apply, edits_of(branch, number), branch)
-        report([number, (time.perf_counter() - began) * 1000])
+        report([number, _insist(_read_back, handles[number % 2], model, branch, number)])
+
+
+def _read_back(graph: Graph, model: SoakModel, branch: str, number: int) -> float:
+    began = time.process_time()
+    rows = graph.query(HOP, params={"n": counter(branch)}, branch=branch).to_pylist()
+    spent = (time.process_time() - began) * 1000
+    assert model.check_hop(branch, rows) in (number, None), (branch, number)
+    if number % _VISIT_EVERY == 0:
+        place = visited(branch, number)
+        found = graph.query(VISIT, params={"n": place}, branch=branch).to_pylist()
+        assert found == [{"visit": number}], (branch, number, found)
+    return spent
 
 
 def merger(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
@@ -202,7 +258,10 @@ def keeper(report: Report, uri: str, seed: int, pause: float, minimum_age: float
 
 
 def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
-    """Read heads, older commits and older snapshots without end, and check them."""
+    """Read heads, older commits and older snapshots without end, and check them.
+
+    One handle sees all commits. Reports the CPU milliseconds of each query of a head.
+    """
     graph = open_graph(uri, read_only=True, settings=soak_settings(minimum_age))
     chance = random.Random(seed)
     model = SoakModel()
@@ -212,8 +271,11 @@ def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float
         choice = chance.random()
         try:
             if choice < 0.4:
+                began = time.process_time()
                 rows = graph.query(HOP, params={"n": counter(origin)}, branch=branch).to_pylist()
+                spent = (time.process_time() - began) * 1000
                 model.check_hop(origin, rows)
+                report(["1-hop", spent])
             elif choice < 0.6:
                 model.check_snapshot(graph, graph.snapshot(branch))
             elif choice < 0.8:
@@ -238,7 +300,7 @@ def measure(report: Report, uri: str, samples: int, minimum_age: float) -> None:
     old = open_graph(uri, actor="measure", settings=soak_settings(minimum_age))
     with tempfile.TemporaryDirectory(prefix="omnigraph-soak-") as folder:
         young = init(str(Path(folder) / "young"), soak_catalog(), settings=soak_settings(60))
-        for type_name in ("Person", "Knows"):
+        for type_name in ("Person", "Knows", "Place"):
             rows = _as_given(old.read(type_name).to_pylist())
             young.apply({type_name: {"insert": rows}})
         number = itertools.count(counts_of(old, "main").get("main", 0) + 1)

@@ -9,7 +9,7 @@ import pytest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph_testing.soak import Soak, SoakPlan
-from omnigraph_testing.soak_roles import SoakModel, edits_of, soak_catalog
+from omnigraph_testing.soak_roles import SoakModel, edits_of, first_edits, soak_catalog
 
 pytestmark = pytest.mark.crash
 
@@ -38,6 +38,7 @@ def test_a_long_soak(tmp_path: Path) -> None:
 @pytest.fixture
 def soaked(uri: str) -> Graph:
     graph = init(uri, soak_catalog())
+    graph.apply(first_edits())
     for number in range(1, 30):
         graph.apply(edits_of("main", number))
     return graph
@@ -49,6 +50,8 @@ def soaked(uri: str) -> Graph:
         {"Person": {"delete": ["main-count"]}},
         {"Person": {"upsert": [{"name": "main-count", "age": 28}]}},
         {"Person": {"insert": [{"name": "main-900", "age": 3}]}},
+        {"Place": {"upsert": [{"name": "main-1", "visit": 9}]}},
+        {"Place": {"delete": ["place-7"]}},
         {"Knows": {"insert": [{"id": "x", "from": "main-count", "to": "main-count", "since": 1}]}},
     ],
 )
