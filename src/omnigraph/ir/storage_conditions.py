@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.walk import conjuncts_of
-from omnigraph.values.conditions import Comparison, Condition, is_exact
+from omnigraph.values.conditions import LONGEST_LIST, Comparison, Condition, is_exact
 from omnigraph.values.scalars import INTEGER_KINDS, EnumType, ListType, ScalarKind, ScalarType
 
 _FLIPPED: dict[str, Comparison] = {
@@ -30,9 +30,6 @@ _FLIPPED: dict[str, Comparison] = {
 }
 _COMPARISONS: dict[str, Comparison] = {flipped: flipped for flipped in _FLIPPED.values()}
 
-LONGEST_LIST = 2000
-"""A longer `in` list is left to the executor, which probes a hash table."""
-
 Given = ex.Constant | ex.ParameterRef
 Plain = Callable[[Given], Any]
 """Gives the Python value of a constant or a parameter."""
@@ -43,8 +40,8 @@ def conditions_of(
 ) -> tuple[Condition, ...]:
     """Conditions that hold for every row for which all of the predicates are true.
 
-    A predicate of several entities needs a choice by the caller: the conditions do not say of which
-    entity a column is.
+    The predicates must be about one entity, because a condition does not say whose column it means.
+    A list that is longer than `longest_list` has no condition.
     """
     found = []
     for predicate in predicates:

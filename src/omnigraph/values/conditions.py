@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 from omnigraph.values.scalars import INTEGER_BOUNDS, EnumType, ScalarKind, ScalarType
 
+LONGEST_LIST = 2000
+"""With more values, a scan that probes a hash table is faster than an index (as measured)."""
+
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
 
 

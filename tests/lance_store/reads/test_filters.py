@@ -22,11 +22,11 @@ import pytest
 
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.storage_conditions import LONGEST_LIST, conditions_of, may_have_condition
+from omnigraph.ir.storage_conditions import conditions_of, may_have_condition
 from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
 from omnigraph.mutate.row_search import over_rows
 from omnigraph.values.arrow_types import arrow_type
-from omnigraph.values.conditions import Condition
+from omnigraph.values.conditions import LONGEST_LIST, Condition
 from omnigraph.values.scalars import (
     BlobType,
     EnumType,

@@ -24,7 +24,7 @@ STRANGE = ["plain", "it's", "''", '"quoted"', "a\\b", "`tick`", "x') OR ('1'='1"
 def test_strange_ids_are_data(
     store: Store, rows, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
-    monkeypatch.setattr(row_lookup, "_LARGEST_IN_LIST", largest)
+    monkeypatch.setattr(row_lookup, "LONGEST_LIST", largest)
     at = rows.create(**{i: n for n, i in enumerate(STRANGE)})
     for number, entity_id in enumerate(STRANGE):
         found = find_rows(store.open(at), pa.array([entity_id]), ["n"])
@@ -37,7 +37,7 @@ def test_strange_ids_are_data(
 def test_lookup_gives_place_and_columns(
     store: Store, rows, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
-    monkeypatch.setattr(row_lookup, "_LARGEST_IN_LIST", largest)
+    monkeypatch.setattr(row_lookup, "LONGEST_LIST", largest)
     at = rows.create(a=1, b=2)
     found = find_rows(store.open(at), pa.array(["b", "none", "b"]), ["n", "id"])
     assert found.column_names == ["id", "n", "_rowid", "_rowaddr"]

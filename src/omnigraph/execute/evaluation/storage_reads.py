@@ -20,6 +20,7 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.search.indexes import uncovered_rows
 from omnigraph.plan.physical import Find, LookUp
+from omnigraph.values.conditions import LONGEST_LIST
 from omnigraph.values.entity_ids import canonical_text
 
 # `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
@@ -29,8 +30,6 @@ _LOOKUP = 12_000
 _PER_ID = 100
 _PER_SCANNED_ROW = 0.3
 _SMALL = 20_000
-# Above this many ids a lookup is a scan (`find_rows`).
-_MOST_IDS = 2_000
 
 
 def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView | None:
@@ -55,7 +54,7 @@ def rows_by_id(
 ) -> PartialView | None:
     """The rows that have these ids; None when the table had better be in memory."""
     wanted = sorted(set(ids))
-    if len(wanted) > _MOST_IDS:
+    if len(wanted) > LONGEST_LIST:
         return None
     scanned = uncovered(table, "id") * _PER_SCANNED_ROW
     if not _pays(table, _LOOKUP + len(wanted) * _PER_ID + scanned):

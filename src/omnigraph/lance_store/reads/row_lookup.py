@@ -14,13 +14,11 @@ from omnigraph.lance_store.blobs import as_scanned, scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
 from omnigraph.lance_store.store import Dataset
-from omnigraph.values.conditions import Condition
+from omnigraph.values.conditions import LONGEST_LIST, Condition
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 
-# For more keys, one scan that probes a hash table is faster than the index (as measured).
-_LARGEST_IN_LIST = 2000
 
 # More rows in new fragments come from a compaction or a load; then the index is faster.
 _MOST_RECENT_ROWS = 200_000
@@ -50,7 +48,7 @@ def find_rows(
         **scan_options(dataset),
     }
     with snapshot_errors("looking up ids"):
-        if len(ids) <= _LARGEST_IN_LIST:
+        if len(ids) <= LONGEST_LIST:
             return dataset.scanner(filter=any_of(key, ids), **options).to_table()
         probe = pc.unique(ids)
         scan = dataset.scanner(batch_size=_PROBE_BATCH, **options)
@@ -104,7 +102,7 @@ def find_sorted(
     wanted = list(columns)
     if len(ids) == 0 or dataset.count_rows() == 0:
         return _empty(dataset, wanted)
-    if len(ids) <= _LARGEST_IN_LIST:
+    if len(ids) <= LONGEST_LIST:
         if since is None:
             return find_rows(dataset, ids, wanted)
         return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
@@ -130,7 +128,7 @@ def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence
 
     A row that holds wanted texts in two columns may come twice.
     """
-    if any(len(values) > _LARGEST_IN_LIST for values in wanted.values()):
+    if any(len(values) > LONGEST_LIST for values in wanted.values()):
         names = ["id", *columns, ROW_ID, ROW_ADDRESS]
         parts = [
             find_rows(dataset, values, ["id", *columns], key=name).select(names)
@@ -158,7 +156,7 @@ def find_candidates(
     filters = [
         any_of(name, values)
         for name, values in wanted.items()
-        if len(values) <= _LARGEST_IN_LIST and have_literals(values)
+        if len(values) <= LONGEST_LIST and have_literals(values)
     ]
     with snapshot_errors("looking up values"):
         scan = dataset.scanner(
