@@ -15,13 +15,12 @@ from typing import Any, TextIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from omnigraph.catalog.arrow_schema import default_column
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.input_files import DataFile, file_errors, open_unpacked
-from omnigraph.load.json_columns import either, one_array, parse_type, typed_column
+from omnigraph.load.json_columns import either, one_array, parse_type, read_json, typed_column
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
@@ -202,15 +201,10 @@ def _lists(texts: pa.Array, kind: ValueType) -> tuple[pa.Array, Mask | None]:
     lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
     data = "".join(lines.to_pylist()).encode()
     schema = pa.schema([pa.field("v", parse_type(kind))])
-    try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    table = read_json(data, schema)
+    if table is None or table.num_rows != len(texts):
         return unread
-    if table.num_rows != len(texts) or pc.any(pc.match_substring(texts, "\n")).as_py():
+    if pc.any(pc.match_substring(texts, "\n")).as_py():
         return unread
     return typed_column(kind, one_array(table.column("v")))
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 
 from omnigraph.values.arrow_types import arrow_type
 from omnigraph.values.scalars import (
@@ -58,6 +59,18 @@ def parse_type(kind: ValueType) -> pa.DataType:
             return _scalar_parse_type(scalar)
         case EnumType() | BlobType():
             return pa.string()
+
+
+def read_json(lines: pa.Buffer | bytes, schema: pa.Schema) -> pa.Table | None:
+    """JSON lines as a table; None if Arrow finds a line that does not fit the schema."""
+    try:
+        return pj.read_json(
+            pa.BufferReader(lines),
+            pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def typed_column(kind: ValueType, raw: pa.Array) -> tuple[pa.Array, Mask | None]:

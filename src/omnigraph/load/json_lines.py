@@ -21,11 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from omnigraph.catalog.arrow_schema import default_values
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
-from omnigraph.load.json_columns import either, one_array, parse_type, typed_column
+from omnigraph.load.json_columns import either, one_array, parse_type, read_json, typed_column
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
@@ -186,15 +185,8 @@ def _read(schema: pa.Schema, lines: pa.Array) -> pa.Table | None:
     offsets = np.frombuffer(lines.buffers()[1], dtype=np.int64)
     first, last = offsets[lines.offset], offsets[lines.offset + len(lines)]
     data = lines.buffers()[2].slice(first, last - first)
-    try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return table if table.num_rows == len(lines) else None
+    table = read_json(data, schema)
+    return table if table is not None and table.num_rows == len(lines) else None
 
 
 def _parse_schema(entity: EntityType) -> pa.Schema:
