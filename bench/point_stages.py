@@ -10,8 +10,7 @@ import pyarrow as pa
 import omnigraph
 from bench.query import QUERIES
 from omnigraph.execute import query_runner
-from omnigraph.execute.query_request import QueryBounds, QueryText
-from omnigraph.execute.result import QueryResult
+from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import reads
 from omnigraph.plan.physical import with_input

@@ -17,7 +17,7 @@ from bench.harness import Figure, milliseconds, p50, report
 from bench.query import PERSONS, QUERIES, load
 from omnigraph import Edit
 from omnigraph.execute.evaluation import storage_reads
-from omnigraph.execute.traversal import index_expand
+from omnigraph.execute.traversal import expand
 
 HOP, WHOLE = QUERIES["a"][1], QUERIES["f"][1]
 COMMITS = 5
@@ -81,7 +81,7 @@ def worker(root: Path, task: str, *, files: bool, whole: bool = False) -> dict[s
 def main(path: str, task: str, whole: str) -> None:
     if task == "read":
         storage_reads._SMALL = 10**12
-        index_expand._FEW_SOURCES = -1
+        expand._FEW_SOURCES = -1
     graph = omnigraph.open(path, read_only=task != "commits")
     params = {"id": graph.snapshot().to_dict()["datasets"][-1]["entity_count"] // 3}
     graph.explain(HOP)

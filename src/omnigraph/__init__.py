@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         ValidationFailed,
         WriterFenced,
     )
-    from omnigraph.execute.result import QueryResult
+    from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import (
         FeedBlock,
@@ -163,7 +163,7 @@ _CLASSES = {
         "ChangePage",
         "ChangedType",
     ),
-    "omnigraph.execute.result": ("QueryResult",),
+    "omnigraph.execute.query_types": ("QueryResult",),
     "omnigraph.export.export_graph": ("ExportReceipt",),
     "omnigraph.feed": (
         "FeedBlock",

@@ -10,10 +10,9 @@ from typing import Any
 from omnigraph.catalog.model import EdgeType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import ValidationFailed
-from omnigraph.execute.query_request import QueryText
 from omnigraph.execute.query_runner import QueryRunner
-from omnigraph.execute.topology.cache_files import CacheFiles
-from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.query_types import QueryText
+from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph

@@ -17,7 +17,7 @@ import lance
 import pytest
 
 from omnigraph.commit import queues, staging
-from omnigraph.execute.topology import lineage
+from omnigraph.execute.topology import table_states
 from omnigraph.lance_store import store
 from omnigraph.maintain import reconciler
 from omnigraph.manifest import publisher, reader
@@ -42,7 +42,7 @@ def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_BRANCHES", _FEW)
     monkeypatch.setattr(staging, "_MOST_TABLES", _FEW)
     monkeypatch.setattr(reconciler, "_MOST_TABLES", _FEW)
-    monkeypatch.setattr(lineage, "_STEPS", 64)
+    monkeypatch.setattr(table_states, "_STEPS", 64)
 
 
 def alive() -> Counter[str]:

@@ -12,7 +12,7 @@ from omnigraph.cli.session import Session
 from omnigraph.cli.tables import cell_text, print_records, print_table
 
 if TYPE_CHECKING:
-    from omnigraph.execute.result import QueryResult
+    from omnigraph.execute.query_types import QueryResult
 
 _BATCH_ROWS = 8192
 

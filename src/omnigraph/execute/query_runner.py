@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.local_executor import LocalExecutor
-from omnigraph.execute.operators.operator_binding import Run, Step
-from omnigraph.execute.operators.spill import SpillSpace
-from omnigraph.execute.query_request import QueryBounds, QueryText
-from omnigraph.execute.result import LateRows, QueryResult
+from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
+from omnigraph.execute.operators.beyond_memory import SpillSpace
+from omnigraph.execute.operators.operator_binding import Binder, Run, Step
+from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
+from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
+from omnigraph.execute.views.frame import ONE_ROW, Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
-from omnigraph.ir.reads import ReadOp
+from omnigraph.ir import reads
+from omnigraph.ir.reads import Project, ReadOp
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.plan.analysis import may_fail
 from omnigraph.plan.estimates import Statistics, rounded
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.plan_text import explained, plan_lines
@@ -28,6 +32,73 @@ from omnigraph.plan.planner import plan_read
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
 from omnigraph.values.clock import Clock
+
+# Below this many rows making the columns at once is cheaper than making them in parts.
+_LARGE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UnprojectedRows:
+    """Rows of a frame whose returned columns are evaluated a few rows at a time."""
+
+    frame: Frame
+    project: Project
+    evaluator: Evaluator
+    limits: QueryLimits
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.project.columns]
+
+    @property
+    def length(self) -> int:
+        return self.frame.length
+
+    def values(self, start: int, end: int) -> pa.RecordBatch:
+        self.limits.check_cancelled()
+        whole = start == 0 and end == self.frame.length
+        part = self.frame if whole else self.frame.take(np.arange(start, end), ordered=True)
+        arrays = [self.evaluator.array(c.value, part) for c in self.project.columns]
+        return pa.RecordBatch.from_arrays(arrays, self.names)
+
+
+def worth_waiting(project: Project, frame: Frame) -> bool:
+    """Many rows, and no column that may still turn out to be an error."""
+    return frame.length > _LARGE and not any(may_fail(c.value) for c in project.columns)
+
+
+class LocalExecutor(Binder):
+    """Every operator of the language and of the planner."""
+
+    __slots__ = ()
+    operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS}
+
+    def table(self, plan: PhysicalOp, run: Run) -> pa.Table:
+        columns = self.bind(plan)(run, ONE_ROW).columns
+        return pa.Table.from_arrays(list(columns.values()), list(columns))
+
+    def answer(self, plan: PhysicalOp) -> Callable[[Run], pa.RecordBatch | UnprojectedRows]:
+        """The rows of a run; very many of them with their columns left to be read in parts."""
+        if not isinstance(plan, reads.Project):
+            operate = self.bind(plan)
+
+            def whole(run: Run) -> pa.RecordBatch:
+                columns = operate(run, ONE_ROW).columns
+                return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+            return whole
+        below = self.bind(plan.input)
+        names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
+
+        def projected(run: Run) -> pa.RecordBatch | UnprojectedRows:
+            frame = below(run, ONE_ROW)
+            if worth_waiting(plan, frame):
+                return UnprojectedRows(frame, plan, run.evaluator, run.limits)
+            array = run.evaluator.array
+            return pa.RecordBatch.from_arrays([array(value, frame) for value in values], names)
+
+        return projected
+
 
 _PLANS = 1024
 

@@ -87,7 +87,7 @@ class Engine:
     @built_once
     def queries(self) -> QueryRunner:
         from omnigraph.execute.query_runner import QueryRunner
-        from omnigraph.execute.topology.stored_topology import open_stored_topology
+        from omnigraph.execute.topology.cache_files import open_stored_topology
         from omnigraph.execute.views.snapshot_views import ViewCache
 
         read = self.settings.read

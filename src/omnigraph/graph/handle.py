@@ -25,7 +25,7 @@ from omnigraph.values.known_names import LOCAL, require_engine
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.diff.change import ChangePage
-    from omnigraph.execute.result import QueryResult
+    from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
     from omnigraph.graph.schema_changes import SchemaSource
@@ -134,7 +134,7 @@ class Graph:
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
-        from omnigraph.execute.query_request import QueryBounds, QueryText
+        from omnigraph.execute.query_types import QueryBounds, QueryText
 
         require_engine(engine, "query")
         runner = self._engine.queries if engine == LOCAL else self._engine.spark_queries
@@ -152,7 +152,7 @@ class Graph:
         at: str | None = None,
     ) -> str:
         """The plan, one operator a line, in the order rows flow; `params` are only checked."""
-        from omnigraph.execute.query_request import QueryText
+        from omnigraph.execute.query_types import QueryText
 
         snapshot = reads.snapshot(self._engine, branch, at)
         return self._engine.queries.explain(snapshot, QueryText(source, name, params))
@@ -169,7 +169,7 @@ class Graph:
         cancel: threading.Event | None = None,
     ) -> str:
         """Run a query; its plan with the rows and milliseconds of every operator."""
-        from omnigraph.execute.query_request import QueryBounds, QueryText
+        from omnigraph.execute.query_types import QueryBounds, QueryText
 
         text = QueryText(source, name, params)
         snapshot = reads.snapshot(self._engine, branch, at)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnigraph.execute.topology.cache_files import CacheFiles
-from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph

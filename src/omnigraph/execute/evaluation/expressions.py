@@ -12,23 +12,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.evaluation.entity_objects import entity_objects
-from omnigraph.execute.evaluation.ranked_search import match_column, match_text
-from omnigraph.execute.evaluation.scalar_functions import arithmetic, call_function
-from omnigraph.execute.evaluation.value_arrays import (
+from omnigraph.execute.evaluation.arrow_functions import (
     any_equal,
+    arithmetic,
     as_arrow_type,
     as_type,
+    call_function,
     comparable,
     contains,
     gather,
     membership,
     spread,
 )
-from omnigraph.execute.views.entity_view import MISSING
+from omnigraph.execute.evaluation.ranked_search import match_column, match_text
+from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.views.entity_view import EntityView, TableView
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
+from omnigraph.ir.expressions import Variable
 from omnigraph.values.entity_ids import canonical_text
+
+_EDGE_NAMES = {"src": "from", "dst": "to"}
+
+
+def entity_objects(frame: Frame, variable: Variable) -> pa.Array:
+    """`id` and every property but blobs and vectors; a path as the list of its ids."""
+    if variable.id in frame.paths:
+        return frame.paths[variable.id].ids
+    binding = frame.bindings[variable.id]
+    distinct, rows = np.unique(binding.positions, return_inverse=True)
+    objects = _objects(binding.view, distinct)
+    return objects.take(pa.array(rows))
+
+
+def _objects(view: EntityView, positions: Any) -> pa.Array:
+    tables = view.tables
+    names = list(dict.fromkeys(n for t in tables for n in t.plain_columns))
+    missing = pa.array(positions, mask=positions == MISSING)
+    arrays = [_column(view, tables, name).take(missing) for name in names]
+    labels = [_EDGE_NAMES.get(name, name) for name in names]
+    mask = pa.array(positions == MISSING)
+    return pa.StructArray.from_arrays(arrays, labels, mask=mask)
+
+
+def _column(view: EntityView, tables: tuple[TableView, ...], name: str) -> pa.Array:
+    if len(tables) == 1:
+        return view.column(name)
+    kind = next(t.column(name).type for t in tables if name in t.plain_columns)
+    return pa.concat_arrays(
+        [t.column(name) if name in t.plain_columns else pa.nulls(t.count, kind) for t in tables]
+    )
+
 
 Value = pa.Array | pa.Scalar
 

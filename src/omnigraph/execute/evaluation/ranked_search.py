@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.execute.views.entity_view import MISSING, EntityView, TableView
+from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView
 from omnigraph.execute.views.frame import Binding, Frame
-from omnigraph.execute.views.partial_view import PartialView
 from omnigraph.ir.reads import Fuse, Search
 from omnigraph.lance_store.search.text_search import Ranking, bm25, text_matches
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest

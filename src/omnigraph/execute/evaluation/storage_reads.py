@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.views.entity_view import EntityView, TableView
-from omnigraph.execute.views.partial_view import PartialView
+from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.lance_store.reads.row_lookup import find_rows

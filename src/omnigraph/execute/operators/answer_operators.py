@@ -14,7 +14,7 @@ from omnigraph.execute.evaluation.aggregates import aggregate_frame, distinct_ro
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.ordering import sort_frame
 from omnigraph.execute.evaluation.ranked_search import fuse_frame, score_frame
-from omnigraph.execute.operators.in_parts import can_be_counted, can_be_grouped
+from omnigraph.execute.operators.beyond_memory import can_be_counted, can_be_grouped
 from omnigraph.execute.operators.operator_binding import Binder, Operator, Run
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import reads

@@ -12,8 +12,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.operators.in_parts import InParts
-from omnigraph.execute.operators.spill import SpillSpace, frames_in_parts, steps_of
+from omnigraph.execute.operators.beyond_memory import InParts, SpillSpace, frames_in_parts, steps_of
 from omnigraph.execute.views.frame import Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews
 from omnigraph.plan.physical import PhysicalOp

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from omnigraph.execute.topology import kernels
-from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.topology.id_changes import MISSING, PositionPatch
 from omnigraph.execute.topology.kernels import Ints, Offsets, Rows
 from omnigraph.execute.topology.memory_cache import Held, counted
 
@@ -144,3 +145,233 @@ def _sorted_entries(
     words >>= np.uint64(edge_bits)
     words &= np.uint64((1 << node_bits) - 1)
     return words.astype(np.int32), taken
+
+
+# Above this many sources copying the arrays once is cheaper than looking through the layer.
+_FEW_SOURCES = 2000
+_LOOKS_BEFORE_COPY = 200
+# The objects of a layer without entries.
+_LAYER_BYTES = 1_500
+
+
+@dataclass(frozen=True)
+class EntryChanges:
+    """What happened to the entries of one direction; new ones sorted by (key, node, edge)."""
+
+    keys: PositionPatch
+    nodes: PositionPatch
+    edges: PositionPatch
+    removed_edges: npt.NDArray[np.int64]
+    """Old positions of edges that went or were rewritten, ascending."""
+    new_keys: Ints
+    new_nodes: Ints
+    new_edges: Ints
+
+
+class PatchedNeighbours(Held):
+    """Few sources are answered through the layer; who needs all arrays gets them copied once."""
+
+    def __init__(self, base: StoredNeighbours, changes: EntryChanges) -> None:
+        self._base = base
+        self._changes = changes
+        self._looks = 0
+
+    @counted
+    def offsets(self) -> Offsets:
+        """How many neighbours everybody has is known without copying them."""
+        counts = np.diff(self._old_starts)
+        counts += np.bincount(self._changes.new_keys, minlength=len(counts))
+        return _starts(counts)
+
+    @property
+    def nodes(self) -> Ints:
+        return self.whole.nodes
+
+    @property
+    def edges(self) -> Ints:
+        return self.whole.edges
+
+    @property
+    def pairs(self) -> Neighbours:
+        return self.whole.pairs if self._is_whole else PatchedPairs(self)
+
+    @property
+    def largest(self) -> int:
+        return self._base.largest + len(self._changes.new_keys)
+
+    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+        if self._prefers_whole(len(sources)):
+            return self.whole.follow(sources)
+        changes = self._changes
+        old = changes.keys.back(sources)
+        known = np.flatnonzero(old != MISSING)
+        rows, nodes, edges = self._base.follow(old[known])
+        kept = ~np.isin(edges, changes.removed_edges)
+        if len(changes.nodes.deleted):
+            kept &= ~changes.nodes.is_deleted(nodes)
+        rows = known[rows[kept]]
+        nodes, edges = changes.nodes.forward(nodes[kept]), changes.edges.forward(edges[kept])
+        new_rows, new_nodes, new_edges = self._new_entries(sources)
+        if len(new_rows) == 0:
+            return rows, nodes, edges
+        rows = np.concatenate([rows, new_rows])
+        nodes, edges = np.concatenate([nodes, new_nodes]), np.concatenate([edges, new_edges])
+        order = np.lexsort((edges, nodes, rows))
+        return rows[order], nodes[order], edges[order]
+
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
+        if self._prefers_whole(len(sources)):
+            return self.whole.meet(sources, wanted)
+        rows, nodes, edges = self.follow(sources)
+        hit = nodes == wanted[rows]
+        return rows[hit], edges[hit]
+
+    def degrees(self, sources: Ints) -> Rows:
+        if self._prefers_whole(len(sources)):
+            return kernels.degrees(self.offsets, sources)
+        return np.bincount(self.follow(sources)[0], minlength=len(sources))
+
+    @counted
+    def whole(self) -> StoredNeighbours:
+        """The arrays a fresh build would give."""
+        changes, base, gone = self._changes, self._base, self._gone
+        nodes = np.delete(base.nodes, gone) if len(gone) else base.nodes
+        edges = np.delete(base.edges, gone) if len(gone) else base.edges
+        nodes, edges = changes.nodes.forward(nodes), changes.edges.forward(edges)
+        if len(changes.new_keys):
+            entries = zip(changes.new_keys, changes.new_nodes, changes.new_edges, strict=True)
+            places = [_place(self._old_starts, nodes, edges, *entry) for entry in entries]
+            nodes = _with_inserted(nodes, places, changes.new_nodes)
+            edges = _with_inserted(edges, places, changes.new_edges)
+        return StoredNeighbours(self.offsets, nodes, edges)
+
+    @cached_property
+    def _gone(self) -> npt.NDArray[np.int64]:
+        return _removed_entries(self._base, self._changes)
+
+    @cached_property
+    def _old_starts(self) -> Offsets:
+        """Offsets of the old entries that stay, by the new keys."""
+        keys, offsets = self._changes.keys, self._base.offsets
+        if len(self._gone):
+            offsets = offsets - np.searchsorted(self._gone, offsets, side="left")
+        if not keys.moves:
+            return offsets
+        counts = np.delete(np.diff(offsets), keys.deleted)
+        at = keys.inserted - np.arange(len(keys.inserted))
+        return _starts(np.insert(counts, at, 0))
+
+    @property
+    def own_bytes(self) -> int:
+        found = _LAYER_BYTES + self._changes.new_keys.nbytes * 3
+        made = (self.__dict__.get(name) for name in ("offsets", "_old_starts", "_gone"))
+        return int(found + sum(array.nbytes for array in made if array is not None))
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (self._base, self.whole) if self._is_whole else (self._base,)
+
+    @property
+    def _is_whole(self) -> bool:
+        return "whole" in self.__dict__
+
+    def _prefers_whole(self, sources: int) -> bool:
+        self._looks += 1
+        return self._is_whole or sources > _FEW_SOURCES or self._looks > _LOOKS_BEFORE_COPY
+
+    def _new_entries(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+        changes = self._changes
+        first = np.searchsorted(changes.new_keys, sources, side="left")
+        counts = np.searchsorted(changes.new_keys, sources, side="right") - first
+        rows = np.repeat(np.arange(len(sources)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at = first[rows] + within
+        return rows, changes.new_nodes[at], changes.new_edges[at]
+
+
+class PatchedPairs:
+    """As `PatchedNeighbours` with each pair of ends once."""
+
+    def __init__(self, every: PatchedNeighbours) -> None:
+        self._every = every
+
+    @property
+    def offsets(self) -> Offsets:
+        return self._every.whole.pairs.offsets
+
+    @property
+    def nodes(self) -> Ints:
+        return self._every.whole.pairs.nodes
+
+    @property
+    def edges(self) -> Ints:
+        return self._every.whole.pairs.edges
+
+    @property
+    def largest(self) -> int:
+        return self._every.largest
+
+    @property
+    def pairs(self) -> Neighbours:
+        return self
+
+    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+        rows, nodes, edges = self._every.follow(sources)
+        first = np.ones(len(rows), bool)
+        first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
+        return rows[first], nodes[first], edges[first]
+
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
+        rows, nodes, edges = self.follow(sources)
+        hit = nodes == wanted[rows]
+        return rows[hit], edges[hit]
+
+    def degrees(self, sources: Ints) -> Rows:
+        return np.bincount(self.follow(sources)[0], minlength=len(sources))
+
+
+def _starts(counts: npt.NDArray[np.int64]) -> Offsets:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def _removed_entries(base: StoredNeighbours, changes: EntryChanges) -> npt.NDArray[np.int64]:
+    """Old entries whose edge or one of whose ends went, ascending."""
+    gone = np.zeros(0, np.int64)
+    if len(changes.removed_edges):
+        gone = _entries_with(base.edges, changes.removed_edges, changes.edges.count)
+    if len(changes.nodes.deleted):
+        at = _entries_with(base.nodes, changes.nodes.deleted, changes.nodes.count)
+        gone = np.union1d(gone, at)
+    if len(changes.keys.deleted):
+        starts, ends = (base.offsets[changes.keys.deleted + shift] for shift in (0, 1))
+        ranges = [np.arange(a, b) for a, b in zip(starts, ends, strict=True)]
+        gone = np.union1d(gone, np.concatenate(ranges))
+    return gone
+
+
+def _entries_with(values: Ints, wanted: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    marked = np.zeros(size, bool)
+    marked[wanted] = True
+    return np.flatnonzero(marked[values])
+
+
+def _place(starts: Offsets, nodes: Ints, edges: Ints, key: int, node: int, edge: int) -> int:
+    """Where a new entry belongs among the old ones."""
+    start, end = starts[key], starts[key + 1]
+    low = start + np.searchsorted(nodes[start:end], node, side="left")
+    high = start + np.searchsorted(nodes[start:end], node, side="right")
+    return int(low + np.searchsorted(edges[low:high], edge))
+
+
+def _with_inserted(values: Ints, places: list[int], new: Ints) -> Ints:
+    """As `np.insert`, which looks at every element; this copies the stretches between."""
+    result = np.empty(len(values) + len(new), np.int32)
+    start = 0
+    for number, (place, value) in enumerate(zip(places, new.tolist(), strict=True)):
+        result[start + number : place + number] = values[start:place]
+        result[place + number] = value
+        start = place
+    result[start + len(new) :] = values[start:]
+    return result

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.execute.views.entity_view import MISSING, EntityView, Positions
+from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.views.entity_view import EntityView, PartialView
 
 Index = npt.NDArray[np.int64]
 
@@ -139,6 +140,18 @@ def join_frames(parts: Sequence[Frame]) -> Frame:
 def _known(values: Index | None) -> Index:
     assert values is not None
     return values
+
+
+def settled(frame: Frame, *variables: int) -> Frame:
+    """The frame with positions of whole tables for these variables."""
+    found = frame
+    for variable in variables:
+        binding = frame.bindings.get(variable)
+        if binding is not None and isinstance(binding.view, PartialView):
+            positions = binding.view.in_whole(binding.positions)
+            whole = Binding(binding.view.whole, positions, binding.optional)
+            found = found.bind(variable, whole, *frame.sorted_by)
+    return found
 
 
 ONE_ROW = Frame(1)

@@ -10,11 +10,9 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.execute.topology.adjacency import Adjacency
-from omnigraph.execute.topology.cache_files import CacheFiles
-from omnigraph.execute.topology.lineage import ContentLineage
+from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.memory_cache import MemoryCache
-from omnigraph.execute.topology.stored_topology import StoredTopology
-from omnigraph.execute.topology.table_states import DeriveLimits, Topology
+from omnigraph.execute.topology.table_states import ContentLineage, DeriveLimits, Topology
 from omnigraph.execute.views.entity_view import EntityView, TableView, UnionView
 from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.lance_store.search.vector_columns import VectorColumns

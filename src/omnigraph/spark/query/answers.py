@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, spelled
 from omnigraph.errors import ResourceLimit
-from omnigraph.execute.evaluation.value_arrays import as_arrow_type
+from omnigraph.execute.evaluation.arrow_functions import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.spark.query.rows import Output, SparkRows, shown_columns
 from omnigraph.values.arrow_types import arrow_type

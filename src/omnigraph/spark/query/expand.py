@@ -12,7 +12,7 @@ from itertools import count
 
 from pyspark.sql import functions as F
 
-from omnigraph.execute.traversal.reach import HOP_CEILING, too_deep
+from omnigraph.execute.traversal.paths import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Expand, ExpandMode, HopRange
 from omnigraph.ir.storage_conditions import conditions_of

@@ -9,9 +9,8 @@ from __future__ import annotations
 from omnigraph.errors import EngineCannot
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.query_request import QueryBounds, QueryText
 from omnigraph.execute.query_runner import compile_read, statistics_of
-from omnigraph.execute.result import QueryResult
+from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
 from omnigraph.lance_store.store import Store

@@ -16,8 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from omnigraph.execute.evaluation.scalar_functions import call_function
-from omnigraph.execute.evaluation.value_arrays import as_arrow_type
+from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, call_function
 from omnigraph.ir import expressions as ex
 from omnigraph.spark.column_types import spark_arrow_schema, spark_type
 from omnigraph.spark.query.rows import SparkColumn

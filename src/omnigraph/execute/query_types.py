@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
@@ -11,6 +12,26 @@ import pyarrow as pa
 
 from omnigraph.errors import PackageMissing
 from omnigraph.values.json_values import finite, json_value
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """Which query of which text, with its parameters, and the state it is asked of."""
+
+    source: str
+    name: str | None = None
+    params: Mapping[str, object] | None = None
+    at: str | None = None
+    """As the caller spelt it; None is the head of a branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBounds:
+    """How long one run may take, and who may call it off."""
+
+    timeout: float | None = None
+    cancel: threading.Event | None = None
+
 
 _EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024

@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.execute.topology.adjacency import Adjacency
-from omnigraph.execute.topology.cache_files import CacheFiles
+from omnigraph.execute.topology.adjacency import Adjacency, PatchedAdjacency
+from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.neighbours import Neighbours
-from omnigraph.execute.topology.patched_adjacency import PatchedAdjacency
-from omnigraph.execute.topology.patched_content import PatchedContent
-from omnigraph.execute.topology.stored_topology import StoredTopology
+from omnigraph.execute.topology.table_content import PatchedContent
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import NO_FILES, SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph

@@ -1,10 +1,13 @@
+"""One id by a binary search, many ids by their numbers: both find what is there."""
+
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.execute.topology.integer_ids import find_integers
+from omnigraph.execute.topology.id_search import SortedIds, find_integers
 
 SPELLED = st.one_of(
     st.integers(-(2**63), 2**63 - 1).map(str),
@@ -42,3 +45,24 @@ def test_hexadecimal_ids_are_texts_too() -> None:
     found = find_integers(pa.array(["0XFFFF01", spelled[0], decimal[1]]), pa.array(decimal))
     assert found is not None
     assert found.tolist() == [-1, -1, 1]
+
+
+ids = st.lists(st.text(max_size=6), unique=True, max_size=20)
+
+
+@given(
+    ids, st.text(max_size=6), st.integers(0, 3), st.sampled_from([pa.string(), pa.large_string()])
+)
+def test_rank_is_the_rank_among_sorted_texts(
+    texts: list[str], wanted: str, skipped: int, kind: pa.DataType
+) -> None:
+    array = pa.array(sorted(texts), kind).slice(skipped)
+    kept = sorted(texts)[skipped:]
+    for text in [*kept, wanted]:
+        smaller = sum(other < text for other in kept)
+        assert SortedIds(array).rank(text) == (smaller, text in kept)
+
+
+@pytest.mark.parametrize("wanted", ["\ud800", "a\udfff"])
+def test_a_lone_surrogate_is_not_among_them(wanted: str) -> None:
+    assert SortedIds(pa.array(["a", "b"])).rank(wanted)[1] is False
