@@ -32,10 +32,6 @@ class _AggregateInput:
     distinct: bool
 
     @property
-    def present(self) -> SparkColumn:
-        return self.weight if self.weight is not None else F.lit(1).cast("bigint")
-
-    @property
     def is_integer(self) -> bool:
         return isinstance(self.kind, ScalarType) and self.kind.kind in INTEGER_KINDS
 
@@ -89,12 +85,12 @@ def _aggregated(
 ) -> SparkColumn:
     operand = call.operand
     values = _AggregateInput(
-        None if operand is None else F.col(f"{name}_in"),
-        call.type if operand is None else operand.type,
+        value=None if operand is None else F.col(f"{name}_in"),
+        kind=call.type if operand is None else operand.type,
         # The weight does not matter for distinct values.
-        F.col(_WEIGHT) if weighted and not call.distinct else None,
-        ties,
-        call.distinct,
+        weight=F.col(_WEIGHT) if weighted and not call.distinct else None,
+        ties=ties,
+        distinct=call.distinct,
     )
     return _FUNCTIONS[call.function](values).cast(as_spark_type(call.type))
 

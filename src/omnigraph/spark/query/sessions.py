@@ -54,7 +54,7 @@ class QuerySession:
 
 
 class QuerySessions:
-    """One session for small queries and one for large ones, for each Spark of this process."""
+    """One session for small queries and one for large ones, for the Spark that is used last."""
 
     def __init__(self) -> None:
         self._spark: Any = None
