@@ -146,4 +146,6 @@ def in_turns(
     for _ in range(ROUNDS):
         for uri, into in zip(stores, times, strict=True):
             into.append(milliseconds(lambda u=uri: action(u)))
-    return Figure(name, p50(times[0]), p50(times[1]), "ms", target)
+    return Figure(
+        name, p50(times[0]), p50(times[1]), "ms", target, against="our own, a fresh store"
+    )

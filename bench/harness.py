@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,12 @@ class Figure:
     unit: str
     target: str
     better: str = "lower"
+    against: str = field(kw_only=True)
+    """What the reference is. A name that begins with `our own` or `a bound` is no other engine."""
 
     def __post_init__(self) -> None:
+        if not self.against and not math.isnan(self.reference):
+            raise ValueError(f"{self.name}: the figure does not say what it is compared with")
         wanted = _TARGET.fullmatch(self.target)
         if self.target != STATED and (wanted is None or wanted[3] not in (None, self.unit)):
             raise ValueError(f"{self.name}: the target {self.target!r} judges nothing")

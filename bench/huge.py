@@ -29,7 +29,16 @@ def run(scale: str) -> None:
         for side, (heap, checks) in MEMORY.items():
             found = child(side, root, "parquet")
             peak = found.peak / _GIB
-            figures.append(Figure(f"{side}, peak / {MOST_GIB} GiB", peak, MOST_GIB, "GiB", "<= 1"))
+            figures.append(
+                Figure(
+                    f"{side}, peak / {MOST_GIB} GiB",
+                    peak,
+                    MOST_GIB,
+                    "GiB",
+                    "<= 1",
+                    against=f"a bound of {MOST_GIB} GiB",
+                )
+            )
             notes.append(
                 f"{side}: {nodes:,} nodes + {edges:,} edges, {size:.2f} GiB of Parquet, "
                 f"heap {heap}, {checks // 1024**2} MiB for the checks: {found}"

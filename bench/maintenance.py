@@ -18,6 +18,11 @@ from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph_testing.read_back import ReadBack
 from omnigraph_testing.workloads import small_catalog
 
+_YOUNG = "our own, a new graph with the same rows"
+_VALUES = "the bytes of the values"
+_LANCE = "Lance alone"
+_USUAL = "our own, default settings"
+
 AGES = {"small": (10, 400), "full": (10, 1000, 10_000)}
 SAMPLES = 60
 READ_BACK = {"tiny table": (64, 1), "large table": (20_000, 1), "two handles": (64, 2)}
@@ -71,7 +76,7 @@ def ages(graph: Graph, place: Path, age: int) -> list[Figure]:
             for taken, which in zip(times, (graph, young), strict=True):
                 taken.append(milliseconds(lambda a=action, g=which, n=number: a(g, n)))
         old, new = (p50(taken[SAMPLES // 2 :]) for taken in times)
-        found.append(Figure(f"{name} at {age} commits", old, new, "ms", "<= 1.5"))
+        found.append(Figure(f"{name} at {age} commits", old, new, "ms", "<= 1.5", against=_YOUNG))
     return found
 
 
@@ -89,7 +94,16 @@ def read_back(folder: Path, scale: str) -> list[Figure]:
                 old.cycle()
                 young.cycle()
             figure = f"read back at {age:,} commits, {name}"
-            found.append(Figure(figure, old.p50(samples), young.p50(samples), "cpu ms", "<= 1.3"))
+            found.append(
+                Figure(
+                    figure,
+                    old.p50(samples),
+                    young.p50(samples),
+                    "cpu ms",
+                    "<= 1.3",
+                    against="our own, new handles of a new graph",
+                )
+            )
     return found
 
 
@@ -122,11 +136,18 @@ def upkeep(graph: Graph, uri: str, commits: int) -> list[Figure]:
     cleanup = milliseconds(lambda: cleaner.cleanup(keep=10, confirm=True))
     after = cleaner.status()
     return [
-        Figure("size before cleanup", before, raw, "MB", "stated"),
-        Figure("size after cleanup, 10 commits kept", after.bytes / 1e6, raw, "MB", "stated"),
-        Figure("commit log in it", after.history_bytes / 1e6, raw, "MB", "stated"),
-        Figure("optimize", optimize, lance_optimize, "ms", "stated"),
-        Figure("cleanup", cleanup, lance_cleanup, "ms", "stated"),
+        Figure("size before cleanup", before, raw, "MB", "stated", against=_VALUES),
+        Figure(
+            "size after cleanup, 10 commits kept",
+            after.bytes / 1e6,
+            raw,
+            "MB",
+            "stated",
+            against=_VALUES,
+        ),
+        Figure("commit log in it", after.history_bytes / 1e6, raw, "MB", "stated", against=_VALUES),
+        Figure("optimize", optimize, lance_optimize, "ms", "stated", against=_LANCE),
+        Figure("cleanup", cleanup, lance_cleanup, "ms", "stated", against=_LANCE),
     ]
 
 
@@ -153,8 +174,22 @@ def thresholds(folder: Path, commits: int) -> list[Figure]:
         chosen = MaintenanceSettings(fragments=fragments, look_every_commits=min(8, fragments))
         commit, read = _cpu(folder / f"at{fragments}", commits, chosen)
         found += [
-            Figure(f"commit, compacted at {fragments}", commit, usual[0], "cpu ms", "stated"),
-            Figure(f"read, compacted at {fragments}", read, usual[1], "cpu ms", "stated"),
+            Figure(
+                f"commit, compacted at {fragments}",
+                commit,
+                usual[0],
+                "cpu ms",
+                "stated",
+                against=_USUAL,
+            ),
+            Figure(
+                f"read, compacted at {fragments}",
+                read,
+                usual[1],
+                "cpu ms",
+                "stated",
+                against=_USUAL,
+            ),
         ]
     return found
 

@@ -66,9 +66,23 @@ def scans(spark: Any, graph: Graph, root: Path) -> list[Figure]:
     parquet()
     scan, few = best(ours), best(lambda: ours(columns="id,age", filter="age < 9"))
     return [
-        Figure("scan, format / raw Lance", scan, best(raw), "s", "stated"),
-        Figure("scan, format / Parquet in Spark", scan, best(parquet), "s", "stated"),
-        Figure("two columns, a tenth of the rows / whole scan", few, scan, "s", "< 1"),
+        Figure("scan, format / raw Lance", scan, best(raw), "s", "stated", against="raw Lance"),
+        Figure(
+            "scan, format / Parquet in Spark",
+            scan,
+            best(parquet),
+            "s",
+            "stated",
+            against="Parquet in Spark",
+        ),
+        Figure(
+            "two columns, a tenth of the rows / whole scan",
+            few,
+            scan,
+            "s",
+            "< 1",
+            against="our own, the whole scan",
+        ),
     ]
 
 
@@ -96,8 +110,22 @@ def writes(spark: Any, root: Path) -> list[Figure]:
     local = timed(lambda g: g.load(file, engine="local", progress=False))
     on_spark = timed(lambda g: g.load(file, engine="spark", progress=False))
     return [
-        Figure("write, format / load local", format_write, local, "s", "stated"),
-        Figure("write, format / load on Spark", format_write, on_spark, "s", "stated"),
+        Figure(
+            "write, format / load local",
+            format_write,
+            local,
+            "s",
+            "stated",
+            against="our own, a local load",
+        ),
+        Figure(
+            "write, format / load on Spark",
+            format_write,
+            on_spark,
+            "s",
+            "stated",
+            against="our own, a load on Spark",
+        ),
     ]
 
 
@@ -128,7 +156,16 @@ def batches(spark: Any, root: Path) -> list[Figure]:
         query.stop()
         medians[name] = p50(taken[2:]) * 1000
     ours, parquet = medians["format"], medians["parquet"]
-    return [Figure("micro-batch of 100 rows, format / Parquet sink", ours, parquet, "ms", "stated")]
+    return [
+        Figure(
+            "micro-batch of 100 rows, format / Parquet sink",
+            ours,
+            parquet,
+            "ms",
+            "stated",
+            against="Spark's Parquet sink",
+        )
+    ]
 
 
 def best(action: Callable[[], object]) -> float:

@@ -36,7 +36,9 @@ def compare(graph: Graph, persons: int) -> None:
         local, expected = measured(lambda text=text, g=fresh: g.query(text).to_pylist())
         spark, found = measured(lambda text=text: graph.query(text, engine="spark").to_pylist())
         assert found == expected, name
-        figures.append(Figure(f"{name} {what}", spark, local, "s", "stated"))
+        figures.append(
+            Figure(f"{name} {what}", spark, local, "s", "stated", against="the local engine")
+        )
     notes = [f"{persons:,} persons; reference = the local engine, its first query of the process"]
     report("spark_query", figures, notes)
     stop_session()

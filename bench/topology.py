@@ -19,6 +19,8 @@ from omnigraph import Edit
 from omnigraph.execute.evaluation import storage_reads
 from omnigraph.execute.traversal import expand
 
+_READ = "our own, tables read and sorted"
+
 HOP, WHOLE = QUERIES["a"][1], QUERIES["f"][1]
 COMMITS = 5
 
@@ -37,14 +39,47 @@ def run(scale: str) -> None:
         derived = worker(root, "first", files=True, whole=True)
         size = sum(f.stat().st_size for f in (root / "cache").rglob("*.topology"))
     figures = [
-        Figure("first hop from a point, by indexes", cold["hop"], read["hop"], "ms", "< 1"),
-        Figure("first hop from a point, files", mapped["hop"], read["hop"], "ms", "< 500 ms"),
         Figure(
-            "first count of all 2-hop paths, files", mapped["whole"], read["whole"], "ms", "< 1"
+            "first hop from a point, by indexes",
+            cold["hop"],
+            read["hop"],
+            "ms",
+            "< 1",
+            against=_READ,
         ),
-        Figure("hop after a one-row commit", after["hop"], read["hop"], "ms", "< 1"),
-        Figure("count after a one-row commit", after["whole"], read["whole"], "ms", "< 1"),
-        Figure("new process after the commits, hop", derived["hop"], read["hop"], "ms", "< 1"),
+        Figure(
+            "first hop from a point, files",
+            mapped["hop"],
+            read["hop"],
+            "ms",
+            "< 500 ms",
+            against=_READ,
+        ),
+        Figure(
+            "first count of all 2-hop paths, files",
+            mapped["whole"],
+            read["whole"],
+            "ms",
+            "< 1",
+            against=_READ,
+        ),
+        Figure("hop after a one-row commit", after["hop"], read["hop"], "ms", "< 1", against=_READ),
+        Figure(
+            "count after a one-row commit",
+            after["whole"],
+            read["whole"],
+            "ms",
+            "< 1",
+            against=_READ,
+        ),
+        Figure(
+            "new process after the commits, hop",
+            derived["hop"],
+            read["hop"],
+            "ms",
+            "< 1",
+            against=_READ,
+        ),
     ]
     notes = [
         f"{persons:,} persons, 10 friendships each; reference: views and adjacency read from the "
