@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections import Counter
@@ -31,6 +32,16 @@ def test_names_of_test_files_are_unique() -> None:
     """Without packages pytest knows a file by its name alone, and runs only one of two."""
     names = Counter(path.name for path in Path(__file__).parents[1].rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """A name that occurs in two modules sends a reader to the wrong one."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(SRC)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_import_is_light() -> None:

@@ -16,7 +16,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
-from omnigraph.execute.operators.operator_binding import Binder, Run, Step
+from omnigraph.execute.operators.operator_binding import Binder, OperatorMeasure, Run
 from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
 from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
 from omnigraph.execute.views.frame import ONE_ROW, Frame
@@ -193,14 +193,14 @@ class QueryRunner:
     def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
         """The plan with the rows and milliseconds of every operator."""
         compiled = compile_read(snapshot, text)
-        steps: dict[int, Step] = {}
+        steps: dict[int, OperatorMeasure] = {}
         head = self._at(snapshot)
         plan = self._planned(compiled, head.statistics)
         measured = replace(head.executor, steps=steps)
         measured.table(plan, self._run(compiled.bind(text.params), bounds))
         lines = []
         for op, line in plan_lines(plan):
-            step = steps.get(id(op), Step())
+            step = steps.get(id(op), OperatorMeasure())
             lines.append(f"{step.rows:>12,} rows {step.milliseconds:>10.2f} ms  {line}")
         return "\n".join(lines)
 

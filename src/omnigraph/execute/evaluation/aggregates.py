@@ -324,7 +324,7 @@ def running_total(call: ex.AggregateCall, evaluator: Evaluator) -> RunningTotal:
         if call.distinct:
             return _Entities(call)
         if call.operand is None or isinstance(call.operand, ex.Whole):
-            return _Rows(call)
+            return _RowCount(call)
     return _Values(call, evaluator)
 
 
@@ -348,7 +348,7 @@ def distinct_operands(
     return replace(rows.take(first), weights=None), values.take(pa.array(first))
 
 
-class _Rows:
+class _RowCount:
     """How many rows, or how many in which an entity or path is bound."""
 
     def __init__(self, call: ex.AggregateCall) -> None:

@@ -19,7 +19,7 @@ from omnigraph.plan.physical import PhysicalOp
 
 
 @dataclass(slots=True)
-class Step:
+class OperatorMeasure:
     """What one operator did, its inputs not counted."""
 
     rows: int = 0
@@ -47,7 +47,7 @@ class Binder:
     views: SnapshotViews
     provider: EmbeddingProvider
     space: SpillSpace
-    steps: dict[int, Step] | None = None
+    steps: dict[int, OperatorMeasure] | None = None
     """Filled per operator when somebody wants a profile."""
 
     def bind(self, op: PhysicalOp) -> Operator:
@@ -56,7 +56,9 @@ class Binder:
             raise InvalidArgument(f"{type(op).__name__} cannot run on the local executor yet")
         operate = make(self, op)
         if self.steps is not None:
-            operate = _measured(operate, self.steps.setdefault(id(op), Step()), self.steps)
+            operate = _measured(
+                operate, self.steps.setdefault(id(op), OperatorMeasure()), self.steps
+            )
 
         def checked(run: Run, start: Frame) -> Frame:
             run.limits.check()
@@ -74,7 +76,9 @@ class Binder:
         return InParts(frames, run.evaluator, run.limits, self.space)
 
 
-def _measured(operate: Operator, step: Step, steps: dict[int, Step]) -> Operator:
+def _measured(
+    operate: Operator, step: OperatorMeasure, steps: dict[int, OperatorMeasure]
+) -> Operator:
     def measured(run: Run, start: Frame) -> Frame:
         inner = sum(s.milliseconds for s in steps.values())
         began = time.perf_counter()

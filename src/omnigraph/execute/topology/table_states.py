@@ -28,7 +28,7 @@ _STEP_IDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OlderState:
     """The state before one commit, and what the commit changed."""
 
     before: TablePin
@@ -40,9 +40,9 @@ class ContentLineage:
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
-        self._steps: BoundedCache[tuple[str, str], Step] = BoundedCache(_STEPS, _STEP_IDS)
+        self._steps: BoundedCache[tuple[str, str], OlderState] = BoundedCache(_STEPS, _STEP_IDS)
 
-    def step(self, pin: TablePin, most_ids: int) -> Step | None:
+    def step(self, pin: TablePin, most_ids: int) -> OlderState | None:
         """None when the commit is not at hand, does not say what it did to the rows, or did more.
 
         The ids of a commit that changed more than `most_ids` are not even read.
@@ -59,7 +59,7 @@ class ContentLineage:
             self._steps.put(name, found, found.changes.size)
         return found
 
-    def back(self, pin: TablePin, most_ids: int) -> Iterator[Step]:
+    def back(self, pin: TablePin, most_ids: int) -> Iterator[OlderState]:
         """Older states with everything that changed from each to `pin`, nearest first."""
         changed = IdChanges()
         while (step := self.step(pin, most_ids - changed.size)) is not None:
@@ -67,9 +67,9 @@ class ContentLineage:
             if changed.size > most_ids:
                 return
             pin = step.before
-            yield Step(pin, changed)
+            yield OlderState(pin, changed)
 
-    def _find(self, pin: TablePin, most_ids: int) -> Step | None:
+    def _find(self, pin: TablePin, most_ids: int) -> OlderState | None:
         commit = self._reader.recent_commit(pin.content_epoch, pin.owner)
         if commit is None:
             return None
@@ -93,7 +93,7 @@ class ContentLineage:
         if ids is None:
             return None
         changes = IdChanges(*ids)
-        return Step(before, changes) if _adds_up(before, after, recorded, changes) else None
+        return OlderState(before, changes) if _adds_up(before, after, recorded, changes) else None
 
 
 def _adds_up(before: TablePin, after: TablePin, recorded: TableChanges, changes: IdChanges) -> bool:
