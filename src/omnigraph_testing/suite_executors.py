@@ -84,7 +84,7 @@ class SparkGraphs(LocalGraphs):
         return result.columns, result.to_pylist()
 
 
-class PiecemealGraphs(LocalGraphs):
+class DerivedGraphs(LocalGraphs):
     """Graphs in two commits: cache files hold the first state, the second is derived from it."""
 
     def write(self, graph: GraphData, place: Path) -> Graph:

@@ -7,7 +7,7 @@ import pytest
 from omnigraph.execute.evaluation import storage_reads
 from omnigraph.execute.topology import adjacency
 from omnigraph.execute.traversal import expand
-from omnigraph_testing.suite_executors import ColdGraphs, LocalGraphs, PiecemealGraphs, TightGraphs
+from omnigraph_testing.suite_executors import ColdGraphs, DerivedGraphs, LocalGraphs, TightGraphs
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +16,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalGraphs:
 
 
 @pytest.fixture(scope="module")
-def piecemeal(tmp_path_factory: pytest.TempPathFactory) -> PiecemealGraphs:
-    return PiecemealGraphs(tmp_path_factory.mktemp("piecemeal"))
+def derived(tmp_path_factory: pytest.TempPathFactory) -> DerivedGraphs:
+    return DerivedGraphs(tmp_path_factory.mktemp("derived"))
 
 
 @pytest.fixture(scope="module")

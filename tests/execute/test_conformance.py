@@ -13,7 +13,7 @@ from omnigraph_testing.executor_suite import (
     read_suite,
     run_reference,
 )
-from omnigraph_testing.suite_executors import ColdGraphs, LocalGraphs, PiecemealGraphs
+from omnigraph_testing.suite_executors import ColdGraphs, DerivedGraphs, LocalGraphs
 
 CASES = read_suite(Path(__file__).parent.parent / "fixtures" / "conformance")
 
@@ -43,8 +43,8 @@ def test_local(case: ConformanceCase, local: LocalGraphs) -> None:
 
 
 @pytest.mark.parametrize("case", cases_for("local"))
-def test_local_derived(case: ConformanceCase, piecemeal: PiecemealGraphs) -> None:
-    check_conformance(case, piecemeal.run)
+def test_local_derived(case: ConformanceCase, derived: DerivedGraphs) -> None:
+    check_conformance(case, derived.run)
 
 
 @pytest.mark.parametrize("case", cases_for("local"))

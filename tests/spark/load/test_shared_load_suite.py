@@ -1,4 +1,4 @@
-"""The shared cases of `testing.load_suite` and `testing.good_loads`, on Spark, in small pieces."""
+"""The shared cases of `omnigraph_testing.load_suite`, on Spark, in small pieces."""
 
 from __future__ import annotations
 
