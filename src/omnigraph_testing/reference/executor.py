@@ -28,6 +28,7 @@ from omnigraph_testing.reference.rows import (
     EntityPath,
     Evaluation,
     Row,
+    RowKey,
     Tables,
     comparable,
     identity,
@@ -176,15 +177,11 @@ def _call(column: reads.Column, rows: Sequence[Row], evaluation: Evaluation) -> 
 
 
 def _order(op: reads.OrderBy, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:
-    keys = [(key.value, key.descending, key.nulls_last) for key in op.keys]
-    ties = [(tie, False, False) for tie in op.ties]
-    return sorted_by(
-        rows,
-        [
-            (partial(value_of, expression, evaluation=evaluation), descending, nulls_last)
-            for expression, descending, nulls_last in (*keys, *ties)
-        ],
-    )
+    keys = [
+        RowKey(partial(value_of, key.value, evaluation=evaluation), key.descending, key.nulls_last)
+        for key in (*op.keys, *map(reads.SortKey, op.ties))
+    ]
+    return sorted_by(rows, keys)
 
 
 def _limit(op: reads.Limit, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:

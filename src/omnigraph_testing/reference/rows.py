@@ -129,24 +129,31 @@ def identity(value: Any) -> Any:
     return None if value is None else (comparable(value),)
 
 
-def sorted_by(
-    rows: Sequence[Row], keys: Sequence[tuple[Callable[[Row], Any], bool, bool]]
-) -> list[Row]:
-    """Rows by (value, descending, nulls last) keys, the first one weighing most.
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """What rows are sorted by."""
+
+    value_of: Callable[[Row], Any]
+    descending: bool = False
+    nulls_last: bool = False
+
+
+def sorted_by(rows: Sequence[Row], keys: Sequence[RowKey]) -> list[Row]:
+    """Rows by several keys, the most important one first.
 
     NULLs come first ascending and last descending, or last both ways when asked.
     """
     result = list(rows)
-    for value_of, descending, nulls_last in reversed(keys):
-        null = _NULL_LAST if nulls_last and not descending else _NULL_FIRST
+    for key in reversed(keys):
+        null = _NULL_LAST if key.nulls_last and not key.descending else _NULL_FIRST
         # Keys are computed before sorting: an error must not depend on which rows are compared.
-        decorated = [(_key(value_of(row), null), row) for row in result]
-        decorated.sort(key=lambda pair: pair[0], reverse=descending)
+        decorated = [(_sort_value(key.value_of(row), null), row) for row in result]
+        decorated.sort(key=lambda pair: pair[0], reverse=key.descending)
         result = [row for _, row in decorated]
     return result
 
 
-def _key(value: Any, null: tuple[int, ...]) -> tuple[Any, ...]:
+def _sort_value(value: Any, null: tuple[int, ...]) -> tuple[Any, ...]:
     return null if value is None else (1, comparable(value))
 
 
@@ -156,7 +163,7 @@ def in_tie_order(rows: Sequence[Row]) -> list[Row]:
         return []
     named = [v for v in rows[0].bindings if v.name != "_"]
     named.sort(key=lambda v: (v.kind is VariableKind.PATH, v.id))
-    return sorted_by(rows, [(partial(_bound, variable), False, False) for variable in named])
+    return sorted_by(rows, [RowKey(partial(_bound, variable)) for variable in named])
 
 
 def _bound(variable: Variable, row: Row) -> Any:
