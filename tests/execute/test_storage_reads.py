@@ -64,7 +64,7 @@ def test_nothing_is_read_for_a_point(graph: Graph, text: str) -> None:
         assert found == graph.query(text, params={"n": name}).to_pylist()
     views = SnapshotViews(graph.snapshot(), cache)
     assert not views.table(TableKey.parse("node:P")).is_built
-    assert not views.adjacency("Knows").is_at_hand
+    assert not views.adjacency("Knows").is_ready
 
 
 @pytest.mark.usefixtures("eager")
@@ -84,7 +84,7 @@ def test_whoever_keeps_asking_gets_the_whole(
     cold = with_cache(graph, cache)
     for _ in range(5):
         cold.query(HOP, params={"n": "p3"})
-    assert SnapshotViews(graph.snapshot(), cache).adjacency("Knows").is_at_hand
+    assert SnapshotViews(graph.snapshot(), cache).adjacency("Knows").is_ready
 
 
 TYPES = """

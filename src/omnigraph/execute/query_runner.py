@@ -1,4 +1,4 @@
-"""Run, explain and profile queries of the language on a snapshot."""
+"""QueryRun, explain and profile queries of the language on a snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
-from omnigraph.execute.operators.operator_binding import Binder, OperatorMeasure, Run
+from omnigraph.execute.operators.operator_binding import Binder, OperatorMeasure, QueryRun
 from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
 from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
 from omnigraph.execute.views.frame import ONE_ROW, Frame
@@ -73,16 +73,16 @@ class LocalExecutor(Binder):
     __slots__ = ()
     operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS}
 
-    def table(self, plan: PhysicalOp, run: Run) -> pa.Table:
+    def table(self, plan: PhysicalOp, run: QueryRun) -> pa.Table:
         columns = self.bind(plan)(run, ONE_ROW).columns
         return pa.Table.from_arrays(list(columns.values()), list(columns))
 
-    def answer(self, plan: PhysicalOp) -> Callable[[Run], pa.RecordBatch | UnprojectedRows]:
+    def answer(self, plan: PhysicalOp) -> Callable[[QueryRun], pa.RecordBatch | UnprojectedRows]:
         """The rows of a run; very many of them with their columns left to be read in parts."""
         if not isinstance(plan, reads.Project):
             operate = self.bind(plan)
 
-            def whole(run: Run) -> pa.RecordBatch:
+            def whole(run: QueryRun) -> pa.RecordBatch:
                 columns = operate(run, ONE_ROW).columns
                 return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
@@ -90,7 +90,7 @@ class LocalExecutor(Binder):
         below = self.bind(plan.input)
         names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
 
-        def projected(run: Run) -> pa.RecordBatch | UnprojectedRows:
+        def projected(run: QueryRun) -> pa.RecordBatch | UnprojectedRows:
             frame = below(run, ONE_ROW)
             if worth_waiting(plan, frame):
                 return UnprojectedRows(frame, plan, run.evaluator, run.limits)
@@ -118,7 +118,7 @@ class _Bound:
     """A plan ready to run; its key is the identity of the query, which is held for that."""
 
     compiled: CompiledQuery
-    answer: Callable[[Run], pa.RecordBatch | LateRows]
+    answer: Callable[[QueryRun], pa.RecordBatch | LateRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +204,14 @@ class QueryRunner:
             lines.append(f"{step.rows:>12,} rows {step.milliseconds:>10.2f} ms  {line}")
         return "\n".join(lines)
 
-    def _run(self, parameters: dict[str, Any], bounds: QueryBounds) -> Run:
+    def _run(self, parameters: dict[str, Any], bounds: QueryBounds) -> QueryRun:
         evaluator = Evaluator(parameters, self._clock.now_micros() // 1000)
         seconds = bounds.timeout if bounds.timeout is not None else self._settings.timeout_seconds
         if seconds is None and bounds.cancel is None:
-            return Run(evaluator, self._unbounded)
+            return QueryRun(evaluator, self._unbounded)
         deadline = None if seconds is None else self._clock.monotonic() + seconds
         memory = self._settings.memory_bytes
-        return Run(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
+        return QueryRun(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
 
     def _at(self, snapshot: Snapshot) -> _Head:
         """Queries on one head share what they found: its tables are one object per state."""

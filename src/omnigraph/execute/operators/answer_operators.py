@@ -15,7 +15,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.ordering import sort_frame
 from omnigraph.execute.evaluation.ranked_search import fuse_frame, score_frame
 from omnigraph.execute.operators.beyond_memory import can_be_counted, can_be_grouped
-from omnigraph.execute.operators.operator_binding import Binder, Operator, Run
+from omnigraph.execute.operators.operator_binding import Binder, Operator, QueryRun
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import reads
 from omnigraph.plan.physical import Nearest
@@ -25,7 +25,7 @@ from omnigraph.values.scalars import VectorType
 def _project(binder: Binder, op: reads.Project) -> Operator:
     below = binder.bind(op.input)
 
-    def project(run: Run, start: Frame) -> Frame:
+    def project(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
         values = {c.name: run.evaluator.array(c.value, frame) for c in op.columns}
         return Frame(frame.length, columns=values, weights=frame.weights)
@@ -37,7 +37,7 @@ def _distinct(binder: Binder, op: reads.Distinct) -> Operator:
     below = binder.bind(op.input)
     pattern = op.input.input if isinstance(op.input, reads.Project) else None
 
-    def distinct(run: Run, start: Frame) -> Frame:
+    def distinct(run: QueryRun, start: Frame) -> Frame:
         try:
             frame = below(run, start)
         except ResourceLimit as error:
@@ -51,7 +51,7 @@ def _aggregate(binder: Binder, op: reads.Aggregate) -> Operator:
     below = binder.bind(op.input)
     possible = can_be_counted(op) or can_be_grouped(op)
 
-    def aggregate(run: Run, start: Frame) -> Frame:
+    def aggregate(run: QueryRun, start: Frame) -> Frame:
         try:
             frame = below(run, start)
         except ResourceLimit as error:
@@ -65,7 +65,7 @@ def _aggregate(binder: Binder, op: reads.Aggregate) -> Operator:
 def _order(binder: Binder, op: reads.OrderBy) -> Operator:
     below = binder.bind(op.input)
 
-    def order(run: Run, start: Frame) -> Frame:
+    def order(run: QueryRun, start: Frame) -> Frame:
         try:
             frame = below(run, start)
         except ResourceLimit as error:
@@ -81,10 +81,10 @@ def _limit(binder: Binder, op: reads.Limit) -> Operator:
     else:
         everything = binder.bind(op.input)
 
-        def first_of(run: Run, start: Frame, wanted: int | None) -> Frame:
+        def first_of(run: QueryRun, start: Frame, wanted: int | None) -> Frame:
             return everything(run, start)
 
-    def limit(run: Run, start: Frame) -> Frame:
+    def limit(run: QueryRun, start: Frame) -> Frame:
         first, skip = _bounds(run.evaluator, op.count, op.offset)
         wanted = None if first is None else first + skip
         frame = first_of(run, start, wanted)
@@ -96,18 +96,20 @@ def _limit(binder: Binder, op: reads.Limit) -> Operator:
     return limit
 
 
-def _first_of(binder: Binder, order: reads.OrderBy) -> Callable[[Run, Frame, int | None], Frame]:
+def _first_of(
+    binder: Binder, order: reads.OrderBy
+) -> Callable[[QueryRun, Frame, int | None], Frame]:
     """Only the first so many are put in order; a ranking may ask its index for just those."""
     pattern: Any = order.input
     ranked = isinstance(pattern, Nearest)
     below = binder.bind(pattern.input if ranked else pattern)
 
-    def nearest_of(run: Run, start: Frame, wanted: int | None) -> Frame:
+    def nearest_of(run: QueryRun, start: Frame, wanted: int | None) -> Frame:
         sought = _sought(binder, run, pattern.search)
         rows = score_frame(pattern.search, below(run, start), sought, wanted)
         return sort_frame(order, rows, run.evaluator, wanted)
 
-    def first_of(run: Run, start: Frame, wanted: int | None) -> Frame:
+    def first_of(run: QueryRun, start: Frame, wanted: int | None) -> Frame:
         try:
             rows = below(run, start)
         except ResourceLimit as error:
@@ -140,7 +142,7 @@ def _fuse(binder: Binder, op: reads.Fuse) -> Operator:
     )
 
 
-def _sought(binder: Binder, run: Run, search: reads.Search) -> Any:
+def _sought(binder: Binder, run: QueryRun, search: reads.Search) -> Any:
     """What a search looks for; a text for `nearest` becomes a vector of the recorded model."""
     query = run.evaluator.scalar(search.query)
     if search.function != "nearest" or not isinstance(query, str):

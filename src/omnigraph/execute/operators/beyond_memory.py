@@ -57,7 +57,7 @@ _STEPS = (
     reads.Search,
 )
 
-Run = Callable[[Frame], Frame]
+PatternStep = Callable[[Frame], Frame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def steps_of(op: Any) -> list[Any] | None:
     return steps[::-1]
 
 
-def frames_in_parts(steps: Sequence[Run], frame: Frame) -> Iterator[Frame]:
+def frames_in_parts(steps: Sequence[PatternStep], frame: Frame) -> Iterator[Frame]:
     """What the steps make of a frame, in parts that fit and in order.
 
     Where it does not fit they are done for some of the rows at a time; where that is a single row,

@@ -27,14 +27,14 @@ class OperatorMeasure:
 
 
 @dataclass(slots=True)
-class Run:
+class QueryRun:
     """What one run of a plan has of its own."""
 
     evaluator: Evaluator
     limits: QueryLimits
 
 
-Operator = Callable[[Run, Frame], Frame]
+Operator = Callable[[QueryRun, Frame], Frame]
 """An operator of a plan bound to a snapshot; a sub-pattern begins with the rows it is given."""
 
 
@@ -60,13 +60,13 @@ class Binder:
                 operate, self.steps.setdefault(id(op), OperatorMeasure()), self.steps
             )
 
-        def checked(run: Run, start: Frame) -> Frame:
+        def checked(run: QueryRun, start: Frame) -> Frame:
             run.limits.check()
             return operate(run, start)
 
         return checked
 
-    def in_parts(self, op: Any, run: Run, start: Frame, error: ResourceLimit) -> InParts:
+    def in_parts(self, op: Any, run: QueryRun, start: Frame, error: ResourceLimit) -> InParts:
         """How to go on when the rows of `op` do not fit; the error itself when there is no way."""
         steps = steps_of(op) if error.limit == "memory" else None
         if steps is None:
@@ -79,7 +79,7 @@ class Binder:
 def _measured(
     operate: Operator, step: OperatorMeasure, steps: dict[int, OperatorMeasure]
 ) -> Operator:
-    def measured(run: Run, start: Frame) -> Frame:
+    def measured(run: QueryRun, start: Frame) -> Frame:
         inner = sum(s.milliseconds for s in steps.values())
         began = time.perf_counter()
         frame = operate(run, start)

@@ -13,7 +13,7 @@ from omnigraph.execute.evaluation.aggregates import distinct_on
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.storage_reads import read_found, wanted_ids
 from omnigraph.execute.limits import QueryLimits
-from omnigraph.execute.operators.operator_binding import Binder, Operator, Run
+from omnigraph.execute.operators.operator_binding import Binder, Operator, QueryRun
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.traversal.expand import (
     count_edges,
@@ -138,7 +138,7 @@ def _find(binder: Binder, op: Find) -> Operator:
     below, view = binder.bind(op.input), binder.views.of(op.variable)
     anywhere = replace(op, look_up=None)
 
-    def find(run: Run, start: Frame) -> Frame:
+    def find(run: QueryRun, start: Frame) -> Frame:
         frame, evaluator, limits = below(run, start), run.evaluator, run.limits
         few = read_found(op, view, evaluator)
         if few is not None:
@@ -152,7 +152,7 @@ def _find(binder: Binder, op: Find) -> Operator:
 def _filter(binder: Binder, op: reads.Filter) -> Operator:
     below = binder.bind(op.input)
 
-    def keep(run: Run, start: Frame) -> Frame:
+    def keep(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
         return frame.keep(run.evaluator.mask(op.predicate, frame))
 
@@ -183,7 +183,7 @@ def _edges(
     route = route_of(expand, binder.views)
     hop = indexed_hop(expand, binder.views)
 
-    def follow(run: Run, start: Frame) -> Frame:
+    def follow(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
         judge = None if judged is None else judge_entries(judged, run.evaluator)
         if hop is not None:
@@ -218,14 +218,14 @@ def _anti_join(binder: Binder, op: reads.AntiJoin) -> Operator:
         ) <= set(pattern.target.types):
             route = route_of(pattern, binder.views)
 
-            def without_edges(run: Run, start: Frame) -> Frame:
+            def without_edges(run: QueryRun, start: Frame) -> Frame:
                 frame = below(run, start)
                 return frame.keep(count_edges(route, frame) == 0)
 
             return without_edges
     inside = binder.bind(pattern)
 
-    def without_match(run: Run, start: Frame) -> Frame:
+    def without_match(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
         matched = inside(run, replace(frame, origin=np.arange(frame.length))).origin
         assert matched is not None
@@ -248,7 +248,7 @@ def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:
 def _optional(binder: Binder, op: reads.Optional) -> Operator:
     below, pattern = binder.bind(op.input), binder.bind(op.pattern)
 
-    def optional(run: Run, start: Frame) -> Frame:
+    def optional(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
         found = pattern(run, replace(frame, origin=np.arange(frame.length)))
         return _with_unmatched(op, frame, found)

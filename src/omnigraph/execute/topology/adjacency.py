@@ -1,4 +1,8 @@
-"""Who is connected to whom: both directions of one edge type between two node tables."""
+"""Which nodes an edge type connects: both directions between two node tables.
+
+An adjacency is built from the tables, mapped from the cache directory, or derived from an older
+adjacency and the ids that commits changed (`PatchedAdjacency`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,25 +35,46 @@ from omnigraph.execute.topology.neighbours import (
 )
 from omnigraph.execute.topology.table_content import TableContent, one_chunk
 
-Contents = tuple[TableContent, TableContent, TableContent]
-"""Of the edge table, of its sources, of its targets."""
-
 OUT, INTO = "out", "into"
 
-# The objects of an adjacency of which no direction is made.
+# The bytes of the objects of an adjacency before a direction is built.
 _EMPTY_BYTES = 1_000
-# Below this many edges starting a thread costs more than it saves.
+# For fewer edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
-# A hop by index, in edges of a build: `python -m bench crossovers`, 1M edges: a build takes 0.27 us
-# an edge, a hop 3 ms and 0.4 ms a source.
+# What a hop by index costs, counted in edges of a build. Measured by `python -m bench crossovers`
+# with 1M edges: a build takes 0.27 us an edge, a hop 3 ms and 0.4 ms a source.
 _HOP = 11_000
 _PER_SOURCE = 1_500
 
 
-class Adjacency(Held, ABC):
-    """Both directions of one state of three tables, each made when first followed."""
+class EdgeContents(NamedTuple):
+    """Contents of an edge table and of the node tables at its two ends."""
 
-    def __init__(self, contents: Contents) -> None:
+    edges: TableContent
+    sources: TableContent
+    targets: TableContent
+
+
+class EdgeChanges(NamedTuple):
+    """What changed in each of the three tables."""
+
+    edges: IdChanges
+    sources: IdChanges
+    targets: IdChanges
+
+
+class EdgePatches(NamedTuple):
+    """How positions in each of the three tables changed."""
+
+    edges: PositionPatch
+    sources: PositionPatch
+    targets: PositionPatch
+
+
+class Adjacency(Held, ABC):
+    """Both directions of one state of three tables; each is built when it is first followed."""
+
+    def __init__(self, contents: EdgeContents) -> None:
         self.contents = contents
         self._spent = 0
 
@@ -78,51 +104,53 @@ class Adjacency(Held, ABC):
             self.__dict__.pop(way, None)
 
     @property
-    def is_at_hand(self) -> bool:
-        """Some direction can be followed without reading the tables."""
+    def is_ready(self) -> bool:
+        """Whether some direction can be followed without reading the tables."""
         return True
 
-    def is_better_made(self, sources: int) -> bool:
-        """Asked by whoever could do without: when it is there, or hops have cost as much."""
-        if self.is_at_hand:
+    def is_worth_building(self, sources: int) -> bool:
+        """Whether a hop from so many nodes should use the adjacency instead of indexes.
+
+        True when the adjacency is ready, or when all hops by index have cost as much as a build.
+        """
+        if self.is_ready:
             return True
         self._spent += _HOP + sources * _PER_SOURCE
-        return self._spent > self.contents[0].count
+        return self._spent > self.contents.edges.count
 
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...
 
     @abstractmethod
-    def moved(self, contents: Contents) -> Adjacency:
-        """The same edges of the same nodes, which are stored elsewhere now."""
+    def moved(self, contents: EdgeContents) -> Adjacency:
+        """The same edges and nodes, which are in other versions of the tables now."""
 
 
 class StoredAdjacency(Adjacency):
     """Built from the columns of the three tables, or mapped from the cache directory."""
 
-    def __init__(self, contents: Contents, stored: StoredTopology) -> None:
+    def __init__(self, contents: EdgeContents, stored: StoredTopology) -> None:
         super().__init__(contents)
         self.stored = stored
-        self._names = (contents[0].name, contents[1].name, contents[2].name)
+        self._names = tuple(content.name for content in contents)
 
     @property
     def is_whole(self) -> bool:
-        """Every edge has both its ends."""
+        """Whether every edge has both its ends."""
         near = next(iter(self.made.values()), None) or self.out
-        return len(near.nodes) == self.contents[0].count
+        return len(near.nodes) == self.contents.edges.count
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_ready(self) -> bool:
         known = self.__dict__
         return OUT in known or INTO in known or self.stored.has_neighbours(self._names)
 
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
-        """Take a direction that somebody derived already."""
+        """Take a direction that was derived."""
         self.__dict__[direction] = neighbours
-        arrays = (neighbours.offsets, neighbours.nodes, neighbours.edges)
-        self.stored.keep_neighbours(self._names, direction, *arrays)
+        self._save(direction, neighbours)
 
-    def moved(self, contents: Contents) -> StoredAdjacency:
+    def moved(self, contents: EdgeContents) -> StoredAdjacency:
         found = StoredAdjacency(contents, self.stored)
         found.__dict__.update(self.made)
         return found
@@ -133,12 +161,14 @@ class StoredAdjacency(Adjacency):
             return mapped
         source, target, edges = self._ends()
         if direction == OUT:
-            built = group(source, target, edges, self.contents[1].count)
+            built = group(source, target, edges, self.contents.sources.count)
         else:
-            built = group(target, source, edges, self.contents[2].count)
-        arrays = (built.offsets, built.nodes, built.edges)
-        self.stored.keep_neighbours(self._names, direction, *arrays)
+            built = group(target, source, edges, self.contents.targets.count)
+        self._save(direction, built)
         return built
+
+    def _save(self, direction: str, near: StoredNeighbours) -> None:
+        self.stored.keep_neighbours(self._names, direction, near.offsets, near.nodes, near.edges)
 
     def _mapped(self, direction: str) -> StoredNeighbours | None:
         edges, sources, targets = self.contents
@@ -147,7 +177,7 @@ class StoredAdjacency(Adjacency):
         return None if found is None else StoredNeighbours(*found)
 
     def _ends(self) -> tuple[Ints, Ints, Ints]:
-        """(source, target, edge) positions; an edge without both its ends connects nothing."""
+        """(source, target, edge) positions of the edges that have both ends."""
         other = self.made
         if other:
             return _ends_of(*next(iter(other.items())))
@@ -169,14 +199,14 @@ class StoredAdjacency(Adjacency):
         if edges.count < _WORTH_THREADS:
             first, second = map(find, ends)
         else:
-            # Arrow and Lance release the interpreter: two ends take little longer than one.
+            # Arrow and Lance release the interpreter lock: two take little longer than one.
             with ThreadPoolExecutor(2) as threads:
                 first, second = threads.map(find, ends)
         return first, second
 
 
 def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
-    """The ends of every edge from one direction, in edge order."""
+    """(source, target, edge) positions of all entries of one direction, in edge order."""
     keys = np.repeat(np.arange(len(near.offsets) - 1, dtype=np.int32), np.diff(near.offsets))
     size = int(near.edges.max()) + 1 if len(near.edges) else 0
     first, second = np.full(size, MISSING, np.int32), np.empty(size, np.int32)
@@ -189,7 +219,7 @@ def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class NewEdges:
-    """Edges that came or were rewritten and have both ends: positions in the new state."""
+    """Inserted and updated edges that have both ends, as positions in the new state."""
 
     sources: Positions
     targets: Positions
@@ -197,13 +227,13 @@ class NewEdges:
 
 
 class PatchedAdjacency(Adjacency):
-    """Equal to a fresh build of its contents."""
+    """Derived from an older adjacency, and equal to a new build from its contents."""
 
     def __init__(
         self,
-        contents: Contents,
+        contents: EdgeContents,
         base: StoredAdjacency,
-        patches: tuple[PositionPatch, PositionPatch, PositionPatch],
+        patches: EdgePatches,
         new: NewEdges,
     ) -> None:
         super().__init__(contents)
@@ -221,7 +251,7 @@ class PatchedAdjacency(Adjacency):
         try:
             old = self.base.out if outward else self.base.into
         except (SnapshotReclaimed, StorageFailure):
-            # The versions our base was read from are gone; ours hold all rows too.
+            # The versions of the base are cleaned up. The versions of this state have all rows.
             return StoredAdjacency(self.contents, self.base.stored).make(direction)
         assert isinstance(old, StoredNeighbours)
         keys, nodes = (sources, targets) if outward else (targets, sources)
@@ -242,13 +272,13 @@ class PatchedAdjacency(Adjacency):
         )
         return PatchedNeighbours(old, changes)
 
-    def moved(self, contents: Contents) -> PatchedAdjacency:
+    def moved(self, contents: EdgeContents) -> PatchedAdjacency:
         found = PatchedAdjacency(contents, self.base, self._patches, self._new)
         found.__dict__.update(self.made)
         return found
 
     def settled(self, stored: StoredTopology) -> StoredAdjacency:
-        """The same adjacency standing alone, in the directions that were in memory."""
+        """A copy that needs no base, in the directions that the base has in memory."""
         alone = StoredAdjacency(self.contents, stored)
         for direction in self.base.made:
             derived = self.out if direction == OUT else self.into
@@ -258,28 +288,24 @@ class PatchedAdjacency(Adjacency):
 
 
 def patched_adjacency(
-    contents: Contents, base: StoredAdjacency, changes: tuple[IdChanges, IdChanges, IdChanges]
+    contents: EdgeContents, base: StoredAdjacency, changes: EdgeChanges
 ) -> PatchedAdjacency | None:
-    """None when only a fresh build is right."""
-    edge_changes, source_changes, target_changes = changes
-    if (source_changes.inserted or target_changes.inserted) and not base.is_whole:
-        # A node that came may be the missing end of an edge that was there all the time.
+    """None when only a new build is correct."""
+    if (changes.sources.inserted or changes.targets.inserted) and not base.is_whole:
+        # A new node may be the missing end of an old edge.
         return None
     found = [position_patch(old, c) for old, c in zip(base.contents, changes, strict=True)]
     edges, sources, targets = found
     if edges is None or sources is None or targets is None:
         return None
-    if any(
-        p.new_count != c.count for p, c in zip((edges, sources, targets), contents, strict=True)
-    ):
+    patches = EdgePatches(edges, sources, targets)
+    if any(p.new_count != c.count for p, c in zip(patches, contents, strict=True)):
         return None
-    new = _new_edges(contents, sorted(edge_changes.inserted | edge_changes.updated))
-    if new is None:
-        return None
-    return PatchedAdjacency(contents, base, (edges, sources, targets), new)
+    new = _new_edges(contents, sorted(changes.edges.inserted | changes.edges.updated))
+    return None if new is None else PatchedAdjacency(contents, base, patches, new)
 
 
-def _new_edges(contents: Contents, ids: list[str]) -> NewEdges | None:
+def _new_edges(contents: EdgeContents, ids: list[str]) -> NewEdges | None:
     edges, sources, targets = contents
     if not ids:
         nothing = np.empty(0, np.int32)
@@ -287,14 +313,8 @@ def _new_edges(contents: Contents, ids: list[str]) -> NewEdges | None:
     rows = edges.rows_of(pa.array(ids, pa.string()), ["src", "dst"])
     if rows.num_rows != len(ids):
         return None
-    source, target, edge = (
-        table.find(one_chunk(rows.column(name))) for table, name in _ends(sources, targets, edges)
-    )
+    source = sources.find(one_chunk(rows.column("src")))
+    target = targets.find(one_chunk(rows.column("dst")))
+    edge = edges.find(one_chunk(rows.column("id")))
     whole = (source != MISSING) & (target != MISSING)
     return NewEdges(source[whole], target[whole], edge[whole])
-
-
-def _ends(
-    sources: TableContent, targets: TableContent, edges: TableContent
-) -> tuple[tuple[TableContent, str], ...]:
-    return (sources, "src"), (targets, "dst"), (edges, "id")

@@ -1,8 +1,9 @@
-"""Arrays kept between processes: one immutable file per name, mapped, bounded in bytes.
+"""The cache directory: sorted ids, storage order and neighbours, kept for later processes.
 
-Everything here may fail or lie without changing an answer: a file is written aside and renamed, and
-read only when its name, length and checksums are right; a disk that is full or closed to us means
-slower, nothing else.
+`StoredTopology` knows the names and shapes. `CacheFiles` keeps one immutable file for each name,
+mapped into memory and bounded in bytes and number. No failure here changes an answer: a file is
+written under another name and then renamed, and it is used only when its name, length and checksums
+are right. With a full or read-only disk queries are slower.
 """
 
 from __future__ import annotations
@@ -39,12 +40,131 @@ _SUFFIX = ".topology"
 _LEFT_BEHIND_SECONDS = 3600.0
 _WORDS = 512
 _MOST_FILES = 16_384
-# How often the files are looked at while as much is saved as may be there.
+# The number of listings while as many bytes or files are saved as the limit allows.
 _LOOKS = 64
 
 
+# For fewer rows reading and sorting is as fast as mapping a file.
+SMALLEST_TABLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ContentName:
+    """Names the rows of a table as one commit left them, in any version.
+
+    The epoch is the unique id of a commit, so a new graph at the same place has other names.
+    """
+
+    graph: str
+    location: str
+    epoch: str
+
+    def __str__(self) -> str:
+        return f"{self.graph}#{self.location}#{self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOrder:
+    """Where the rows of a content are in one version."""
+
+    rows: pa.Array | None
+    """The storage row of each position; None when rows are stored in id order."""
+
+
+class StoredTopology:
+    """Reads and writes the files of large tables; small tables are not worth a file."""
+
+    def __init__(self, files: CacheFiles, smallest: int = SMALLEST_TABLE) -> None:
+        self._files = files
+        self._smallest = smallest
+
+    @property
+    def keeps_files(self) -> bool:
+        return self._files.enabled
+
+    def has_ids(self, name: ContentName) -> bool:
+        return self._files.has(f"ids#{name}")
+
+    def has_neighbours(self, names: tuple[ContentName, ...]) -> bool:
+        return any(self._files.has(_neighbours_name(names, way)) for way in ("out", "into"))
+
+    def ids(self, name: ContentName, count: int) -> pa.Array | None:
+        if count < self._smallest:
+            return None
+        arrays = self._files.load(f"ids#{name}")
+        if arrays is None or len(arrays["offsets"]) != count + 1:
+            return None
+        buffers = [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["text"])]
+        return pa.Array.from_buffers(pa.string(), count, buffers)
+
+    def keep_ids(self, name: ContentName, ids: pa.Array) -> None:
+        if len(ids) < self._smallest or not self._files.enabled or ids.type != pa.string():
+            return
+        _, offsets, text = ids.buffers()
+        starts = np.frombuffer(offsets, np.int32, len(ids) + 1, ids.offset * 4)
+        letters = np.frombuffer(text, np.uint8)[starts[0] : starts[-1]]
+        self._files.save(f"ids#{name}", {"offsets": starts - starts[0], "text": letters})
+
+    def order(self, name: ContentName, at: DatasetVersion, count: int) -> StorageOrder | None:
+        if count < self._smallest:
+            return None
+        arrays = self._files.load(f"order#{name}#{at}")
+        if arrays is None or len(arrays["order"]) not in (0, count):
+            return None
+        order = arrays["order"]
+        return StorageOrder(pa.array(order) if len(order) else None)
+
+    def keep_order(
+        self, name: ContentName, at: DatasetVersion, count: int, order: StorageOrder
+    ) -> None:
+        if count >= self._smallest and self._files.enabled:
+            rows: Ints = np.empty(0, np.int32) if order.rows is None else order.rows.to_numpy()
+            self._files.save(f"order#{name}#{at}", {"order": rows})
+
+    def neighbours(
+        self, names: tuple[ContentName, ...], direction: str, edges: int, nodes: int
+    ) -> tuple[Offsets, Ints, Ints] | None:
+        if edges < self._smallest:
+            return None
+        arrays = self._files.load(_neighbours_name(names, direction))
+        if arrays is None or len(arrays["offsets"]) != nodes + 1:
+            return None
+        return arrays["offsets"], arrays["nodes"], arrays["edges"]
+
+    def keep_neighbours(
+        self,
+        names: tuple[ContentName, ...],
+        direction: str,
+        offsets: Offsets,
+        nodes: Ints,
+        edges: Ints,
+    ) -> None:
+        if len(nodes) >= self._smallest and self._files.enabled:
+            arrays: dict[str, Array] = {"offsets": offsets, "nodes": nodes, "edges": edges}
+            self._files.save(_neighbours_name(names, direction), arrays)
+
+
+def open_stored_topology(settings: ReadSettings, environment: Mapping[str, str]) -> StoredTopology:
+    """In the directory of the settings or `OMNIGRAPH_CACHE_DIR`; an empty text means no files."""
+    chosen = settings.cache_directory
+    if chosen is None:
+        chosen = environment.get("OMNIGRAPH_CACHE_DIR")
+    if chosen is None:
+        home = environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        chosen = f"{home}/omnigraph"
+    directory = Path(chosen) / "topology" if chosen else None
+    return StoredTopology(CacheFiles(directory, settings.cache_file_bytes))
+
+
+def _neighbours_name(names: tuple[ContentName, ...], direction: str) -> str:
+    edges, sources, targets = names
+    return (
+        f"{direction}#{edges}#{sources.location}#{sources.epoch}#{targets.location}#{targets.epoch}"
+    )
+
+
 class CacheFiles:
-    """A directory shared by the processes of a user; what was used longest ago goes first."""
+    """A directory that the processes of a user share. The files used longest ago are removed."""
 
     def __init__(self, directory: Path | None, limit_bytes: int) -> None:
         self._directory = directory
@@ -57,17 +177,17 @@ class CacheFiles:
         return self._directory is not None
 
     def has(self, name: str) -> bool:
-        """There is a file; whether it can be trusted shows when it is loaded."""
+        """Whether there is a file. `load` checks whether it is intact."""
         return self._directory is not None and (self._directory / _file_name(name)).exists()
 
     def load(self, name: str) -> dict[str, Array] | None:
-        """The arrays of a name, mapped; None when there are none that can be trusted."""
+        """The mapped arrays of a name; None when there is no intact file."""
         if self._directory is None:
             return None
         path = self._directory / _file_name(name)
         try:
             with path.open("rb") as file:
-                # A private mapping: the arrays count as writable, as compiled kernels expect them.
+                # A private mapping is writable, as compiled kernels expect it.
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             os.utime(path)
         except (OSError, ValueError):
@@ -79,7 +199,7 @@ class CacheFiles:
         return arrays
 
     def save(self, name: str, arrays: Mapping[str, Array]) -> bool:
-        """False when the file could not be written; the arrays in hand are as good."""
+        """False when the file could not be written."""
         if self._directory is None:
             return False
         flat = {part: np.ascontiguousarray(array) for part, array in arrays.items()}
@@ -107,9 +227,9 @@ class CacheFiles:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Look at the files only when the room that was found the last time is used up.
+        """List the files only when the room that the last listing found is used up.
 
-        Other processes use the same room: together they may exceed the limit by a 64th each.
+        Other processes use the same room, so each may exceed the limit by a 64th of it.
         """
         if size > self._room_bytes or self._room_files < 1:
             held, files = self._remove_oldest(size)
@@ -119,7 +239,7 @@ class CacheFiles:
         self._room_files -= 1
 
     def _remove_oldest(self, size: int) -> tuple[int, int]:
-        """(bytes, files) that are left; where there was no room a 16th of the limit is free now.
+        """(bytes, files) that remain. If there was no room, a 16th of the limit is free now.
 
         Other processes may remove the same files at the same time.
         """
@@ -137,7 +257,7 @@ class CacheFiles:
         return held, files
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """(last use, bytes, path) of each file; what a killed process left behind is removed."""
+        """(last use, bytes, path) of each file. Removes unfinished files of killed processes."""
         assert self._directory is not None
         found = []
         for path in self._directory.iterdir():
@@ -195,122 +315,8 @@ def _unpack(name: str, mapped: mmap.mmap) -> dict[str, Array] | None:
 
 
 def _checksum(array: Array) -> int:
-    """Of all bytes, at the speed of memory: pages folded onto each other, then a CRC."""
+    """Covers all bytes at the speed of memory: pages are combined by XOR before the CRC."""
     data = array.view(np.uint8)
     whole = len(data) // (8 * _WORDS) * (8 * _WORDS)
     folded = np.bitwise_xor.reduce(data[:whole].view(np.uint64).reshape(-1, _WORDS), axis=0)
     return zlib.crc32(data[whole:].tobytes(), zlib.crc32(folded.tobytes(), len(data) & 0xFFFFFFFF))
-
-
-# Below this many rows reading and sorting is as fast as mapping a file.
-SMALLEST_TABLE = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class ContentName:
-    """Rows of one table as one commit left them, whatever version holds them on disk.
-
-    The epoch is the unique id of a commit, so a graph made anew at the same place has other names.
-    """
-
-    graph: str
-    location: str
-    epoch: str
-
-    def __str__(self) -> str:
-        return f"{self.graph}#{self.location}#{self.epoch}"
-
-
-class StoredTopology:
-    """Reads and keeps the large pieces; small ones are not worth a file."""
-
-    def __init__(self, files: CacheFiles, smallest: int = SMALLEST_TABLE) -> None:
-        self._files = files
-        self._smallest = smallest
-
-    @property
-    def keeps_files(self) -> bool:
-        return self._files.enabled
-
-    def has_ids(self, name: ContentName) -> bool:
-        return self._files.has(f"ids#{name}")
-
-    def has_neighbours(self, names: tuple[ContentName, ...]) -> bool:
-        return any(self._files.has(_neighbours_name(names, way)) for way in ("out", "into"))
-
-    def ids(self, name: ContentName, count: int) -> pa.Array | None:
-        if count < self._smallest:
-            return None
-        arrays = self._files.load(f"ids#{name}")
-        if arrays is None or len(arrays["offsets"]) != count + 1:
-            return None
-        buffers = [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["text"])]
-        return pa.Array.from_buffers(pa.string(), count, buffers)
-
-    def keep_ids(self, name: ContentName, ids: pa.Array) -> None:
-        if len(ids) < self._smallest or not self._files.enabled or ids.type != pa.string():
-            return
-        _, offsets, text = ids.buffers()
-        starts = np.frombuffer(offsets, np.int32, len(ids) + 1, ids.offset * 4)
-        letters = np.frombuffer(text, np.uint8)[starts[0] : starts[-1]]
-        self._files.save(f"ids#{name}", {"offsets": starts - starts[0], "text": letters})
-
-    def order(
-        self, name: ContentName, at: DatasetVersion, count: int
-    ) -> tuple[pa.Array | None] | None:
-        """(storage row of each position, None for id order); None when it is not known."""
-        if count < self._smallest:
-            return None
-        arrays = self._files.load(f"order#{name}#{at}")
-        if arrays is None or len(arrays["order"]) not in (0, count):
-            return None
-        order = arrays["order"]
-        return (pa.array(order) if len(order) else None,)
-
-    def keep_order(
-        self, name: ContentName, at: DatasetVersion, count: int, order: pa.Array | None
-    ) -> None:
-        if count >= self._smallest and self._files.enabled:
-            rows: Ints = np.empty(0, np.int32) if order is None else order.to_numpy()
-            self._files.save(f"order#{name}#{at}", {"order": rows})
-
-    def neighbours(
-        self, names: tuple[ContentName, ...], direction: str, edges: int, nodes: int
-    ) -> tuple[Offsets, Ints, Ints] | None:
-        if edges < self._smallest:
-            return None
-        arrays = self._files.load(_neighbours_name(names, direction))
-        if arrays is None or len(arrays["offsets"]) != nodes + 1:
-            return None
-        return arrays["offsets"], arrays["nodes"], arrays["edges"]
-
-    def keep_neighbours(
-        self,
-        names: tuple[ContentName, ...],
-        direction: str,
-        offsets: Offsets,
-        nodes: Ints,
-        edges: Ints,
-    ) -> None:
-        if len(nodes) >= self._smallest and self._files.enabled:
-            arrays: dict[str, Array] = {"offsets": offsets, "nodes": nodes, "edges": edges}
-            self._files.save(_neighbours_name(names, direction), arrays)
-
-
-def open_stored_topology(settings: ReadSettings, environment: Mapping[str, str]) -> StoredTopology:
-    """Where settings or `OMNIGRAPH_CACHE_DIR` say; an empty value of that turns files off."""
-    chosen = settings.cache_directory
-    if chosen is None:
-        chosen = environment.get("OMNIGRAPH_CACHE_DIR")
-    if chosen is None:
-        home = environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        chosen = f"{home}/omnigraph"
-    directory = Path(chosen) / "topology" if chosen else None
-    return StoredTopology(CacheFiles(directory, settings.cache_file_bytes))
-
-
-def _neighbours_name(names: tuple[ContentName, ...], direction: str) -> str:
-    edges, sources, targets = names
-    return (
-        f"{direction}#{edges}#{sources.location}#{sources.epoch}#{targets.location}#{targets.epoch}"
-    )

@@ -1,4 +1,4 @@
-"""The hot loops, compiled by numba; imported only by `kernels`, in the background."""
+"""The loops of `kernels`, compiled by numba. Only `kernels` imports them, in a thread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any
 
 @njit(**_OPTIONS)
 def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) -> Any:
-    """(how many each source meets, the nodes met, ascending per source, depth still open)."""
+    """(nodes met by each source, these nodes, whether the search ended at the depth limit).
+
+    The nodes of each source ascend.
+    """
     size = len(offsets) - 1
     stamp = np.zeros(size, np.int32)
     queue = np.empty(size + 1, np.int32)
@@ -78,7 +81,7 @@ def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) ->
                     if stamp[other] == i + 1:
                         continue
                     stamp[other] = i + 1
-                    # The source is at distance 0: only its own self-loop leads back to it.
+                    # The source is at distance 0, so only a self-loop leads back to it.
                     if other != sources[i]:
                         queue[end] = other
                         end += 1

@@ -1,4 +1,4 @@
-"""What happened to the rows of a table between two of its states, as ids and as positions."""
+"""What changed between two states of a table, as ids and as positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEW_SHIFTS = 4
 
 @dataclass(frozen=True, slots=True)
 class IdChanges:
-    """Ids that came, were rewritten and went, from an older state to a newer one."""
+    """Ids that were inserted, updated and deleted from an older state to a newer one."""
 
     inserted: frozenset[str] = frozenset()
     updated: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class IdChanges:
         return len(self.inserted) + len(self.updated) + len(self.deleted)
 
     def then(self, later: IdChanges) -> IdChanges:
-        """Both in a row; an id that goes and comes back is a rewritten one."""
+        """Both, one after the other. An id that is deleted and inserted again is updated."""
         inserted = (self.inserted - later.deleted) | (later.inserted - self.deleted)
         back = later.inserted & self.deleted
         updated = ((self.updated | later.updated | back) - later.deleted) - inserted
@@ -39,28 +39,28 @@ class IdChanges:
 
 
 class RankedIds(Protocol):
-    """A set of ids in order."""
+    """Ids in order."""
 
     @property
     def count(self) -> int: ...
 
     def rank(self, wanted: str) -> tuple[int, bool]:
-        """How many ids are smaller, and whether the id itself is there."""
+        """The number of smaller ids, and whether the id exists."""
 
 
 @dataclass(frozen=True)
 class PositionPatch:
-    """Positions of an older state as positions of a newer one, and back."""
+    """Maps positions of an older state to positions of a newer one, and back."""
 
     count: int
     new_count: int
     deleted: npt.NDArray[np.int64]
-    """Old positions that went, ascending."""
+    """Old positions of deleted rows, ascending."""
     insert_ranks: npt.NDArray[np.int64]
-    """For each id that came, ascending: how many old ids are smaller."""
+    """For each inserted id, ascending: the number of smaller old ids."""
     inserted_ids: pa.Array
     updated: npt.NDArray[np.int64]
-    """Old positions of rewritten rows, ascending."""
+    """Old positions of updated rows, ascending."""
     updated_ids: pa.Array
 
     @property
@@ -69,16 +69,16 @@ class PositionPatch:
 
     @cached_property
     def inserted(self) -> npt.NDArray[np.int64]:
-        """New positions of the ids that came, ascending."""
+        """New positions of the inserted ids, ascending."""
         gone = np.searchsorted(self.deleted, self.insert_ranks, side="left")
         return self.insert_ranks - gone + np.arange(len(self.insert_ranks))
 
     def forward(self, old: npt.NDArray[np.integer]) -> Positions:
-        """Old positions, none of them deleted, as new ones."""
+        """Old positions as new ones. None of them may be deleted."""
         if not self.moves:
             return old.astype(np.int32, copy=False)
         if len(old) * 4 > self.count and len(self.insert_ranks) + len(self.deleted) <= _FEW_SHIFTS:
-            # One after the other in memory order: far less than looking each one up.
+            # A few passes over the array are faster than one search for each position.
             shifted = old.astype(np.int32)
             for rank in self.insert_ranks:
                 shifted += old >= rank
@@ -93,14 +93,14 @@ class PositionPatch:
         return (old + came - went).astype(np.int32)
 
     def back(self, new: npt.NDArray[np.integer]) -> Positions:
-        """New positions as old ones, MISSING for those that came."""
+        """New positions as old ones, MISSING for inserted rows."""
         if not self.moves:
             return new.astype(np.int32, copy=False)
         before = np.searchsorted(self.inserted, new, side="left")
         came = before < len(self.inserted)
         came[came] = self.inserted[before[came]] == new[came]
         rest = np.asarray(new, np.int64) - before
-        # The k-th surviving row: each deleted row before it pushes it one further.
+        # Each deleted row before the k-th remaining row shifts it by one.
         survivors_before = self.deleted - np.arange(len(self.deleted))
         old = rest + np.searchsorted(survivors_before, rest, side="right")
         old[came] = MISSING
@@ -118,7 +118,7 @@ class PositionPatch:
 
 
 def position_patch(old: RankedIds, changes: IdChanges) -> PositionPatch | None:
-    """None when the changes do not fit the rows they are said to start from."""
+    """None when the changes do not fit the old rows."""
     came = sorted(changes.inserted)
     ranks = [old.rank(wanted) for wanted in came]
     went = [old.rank(wanted) for wanted in changes.deleted]
@@ -140,11 +140,11 @@ def position_patch(old: RankedIds, changes: IdChanges) -> PositionPatch | None:
 def patched_array(
     old: pa.Array, patch: PositionPatch, came: pa.Array, rewritten: pa.Array
 ) -> pa.Array:
-    """A column of the new state: slices of the old one with the changed values between them."""
+    """A column of the new state: slices of the old column with changed values between them."""
     cuts: list[tuple[int, int, pa.Array | None]] = [(int(at), 1, None) for at in patch.deleted]
     cuts += [(int(at), 1, rewritten.slice(i, 1)) for i, at in enumerate(patch.updated)]
     cuts += [(int(at), 0, came.slice(i, 1)) for i, at in enumerate(patch.insert_ranks)]
-    # At one place what came stands before the row that was there.
+    # An inserted row comes before the old row at the same place.
     cuts.sort(key=lambda cut: (cut[0], cut[1]))
     parts: list[pa.Array] = []
     start = 0

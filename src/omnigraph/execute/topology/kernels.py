@@ -1,7 +1,7 @@
-"""Integer kernels of traversal: numpy always, compiled ones for large work once they are loaded.
+"""The loops of traversal over integers: in numpy, and compiled by numba for large work.
 
-Loading numba takes a second, so it happens in the background when the first large piece of work
-shows up; short-lived processes and small graphs never pay for it.
+Loading numba takes a second. A thread loads it when the first large work comes, so short processes
+and small graphs do not wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 _LARGE = 20_000
 _COMPILED = "omnigraph.execute.topology.compiled_kernels"
@@ -34,7 +34,7 @@ def warm_up() -> bool:
     return _compiled is not None
 
 
-def compress(keys: Ints, count: int) -> tuple[Offsets, Rows]:
+def compress(keys: Ints, count: int) -> tuple[Offsets, RowNumbers]:
     """(row offsets, order): entries grouped by key, keeping their order within a key."""
     order = np.argsort(keys, kind="stable")
     offsets = np.zeros(count + 1, np.int64)
@@ -42,19 +42,21 @@ def compress(keys: Ints, count: int) -> tuple[Offsets, Rows]:
     return offsets, order
 
 
-def follow_all(offsets: Offsets, nodes: Ints, edges: Ints) -> tuple[Rows, Ints, Ints]:
-    """`follow` from every node there is: the entries as they stand."""
+def follow_all(offsets: Offsets, nodes: Ints, edges: Ints) -> tuple[RowNumbers, Ints, Ints]:
+    """`follow` from every node, which takes the entries unchanged."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), nodes, edges
 
 
-def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[Rows, Ints, Ints]:
+def follow(
+    offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints
+) -> tuple[RowNumbers, Ints, Ints]:
     """Every entry of every source: (row in `sources`, node, edge), in row order."""
     if len(sources) == 1:
         start, end = offsets[sources[0]], offsets[sources[0] + 1]
         return np.zeros(end - start, np.int64), nodes[start:end], edges[start:end]
     compiled = _for_work(len(sources))
     if compiled is not None:
-        result: tuple[Rows, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)
+        result: tuple[RowNumbers, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)
         return result
     rows, entries = _entries(offsets, sources)
     return rows, nodes[entries], edges[entries]
@@ -62,7 +64,7 @@ def follow(offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints) -> tuple[R
 
 def follow_single(
     entry_of: Ints, nodes: Ints, edges: Ints, sources: Ints
-) -> tuple[Rows, Ints, Ints]:
+) -> tuple[RowNumbers, Ints, Ints]:
     """`follow` where every source has at most one entry."""
     entries = entry_of[sources]
     rows = np.flatnonzero(entries >= 0)
@@ -72,11 +74,11 @@ def follow_single(
 
 def meet(
     offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints, wanted: Ints
-) -> tuple[Rows, Ints]:
-    """Entries of each source that lead to the node wanted in its row: (row, edge)."""
+) -> tuple[RowNumbers, Ints]:
+    """Entries of each source that lead to the wanted node of its row: (row, edge)."""
     compiled = _for_work(len(sources))
     if compiled is not None:
-        result: tuple[Rows, Ints] = compiled.meet(offsets, nodes, edges, sources, wanted)
+        result: tuple[RowNumbers, Ints] = compiled.meet(offsets, nodes, edges, sources, wanted)
         return result
     rows, entries = _entries(offsets, sources)
     hit = nodes[entries] == wanted[rows]
@@ -84,7 +86,7 @@ def meet(
 
 
 def compiled_reach() -> Any | None:
-    """The compiled breadth-first search, when it is there."""
+    """The compiled breadth-first search; None before it is loaded."""
     return _compiled.reach if _compiled is not None else None
 
 
@@ -93,7 +95,7 @@ def degrees(offsets: Offsets, sources: Ints) -> npt.NDArray[np.int64]:
 
 
 def unique_sorted(values: Ints, size: int) -> Ints:
-    """Distinct values ascending: by a bitmap when there are many, by sorting when few."""
+    """Distinct values ascending: many by a bitmap, few by sorting."""
     if len(values) * 16 < size:
         return np.unique(values)
     seen = np.zeros(size, bool)
@@ -101,7 +103,7 @@ def unique_sorted(values: Ints, size: int) -> Ints:
     return np.flatnonzero(seen).astype(np.int32)
 
 
-def _entries(offsets: Offsets, sources: Ints) -> tuple[Rows, Rows]:
+def _entries(offsets: Offsets, sources: Ints) -> tuple[RowNumbers, RowNumbers]:
     starts = offsets[sources]
     counts = offsets[sources + 1] - starts
     total = int(counts.sum())

@@ -1,4 +1,8 @@
-"""One direction of an edge type: who is next to whom, as offsets into sorted entries."""
+"""One direction of an edge type: the neighbours of each node, as offsets into sorted entries.
+
+An entry is a neighbour and the edge that leads to it. `StoredNeighbours` has all arrays.
+`PatchedNeighbours` is a small layer of changes over the arrays of an older state.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ import numpy.typing as npt
 
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.id_changes import MISSING, PositionPatch
-from omnigraph.execute.topology.kernels import Ints, Offsets, Rows
+from omnigraph.execute.topology.kernels import Ints, Offsets, RowNumbers
 from omnigraph.execute.topology.memory_cache import Held, counted
+
+Counts = npt.NDArray[np.int64]
 
 
 class Neighbours(Protocol):
@@ -30,24 +36,35 @@ class Neighbours(Protocol):
 
     @property
     def largest(self) -> int:
-        """At least the most neighbours any node has."""
+        """An upper bound of the number of neighbours of a node."""
 
-    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         """Every entry of every source: (row in `sources`, node, edge), in row order."""
 
-    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
-        """Entries of each source that lead to the node wanted in its row: (row, edge)."""
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
+        """Entries of each source that lead to the wanted node of its row: (row, edge)."""
 
-    def degrees(self, sources: Ints) -> Rows: ...
+    def degrees(self, sources: Ints) -> Counts: ...
 
     @property
     def pairs(self) -> Neighbours:
         """Each pair of ends once, by its first edge."""
 
 
+# The bytes of the objects of one direction, and of one layer, without entries.
+_EMPTY_BYTES = 500
+_LAYER_BYTES = 1_500
+# `entry_of` reads every offset once. For fewer sources that does not pay.
+_FEW = 1000
+# For more sources, or after more calls, one copy of the arrays is cheaper than using the layer.
+_FEW_SOURCES = 2000
+_CALLS_BEFORE_COPY = 200
+_WORD = 64
+
+
 @dataclass(eq=False)
 class StoredNeighbours(Held):
-    """The arrays themselves."""
+    """All arrays of one direction."""
 
     offsets: Offsets
     nodes: Ints
@@ -59,31 +76,31 @@ class StoredNeighbours(Held):
 
     @counted
     def entry_of(self) -> Ints | None:
-        """Where nobody has more than one neighbour: the entry of each node, MISSING for none."""
+        """The entry of each node, or MISSING; None when a node has several neighbours."""
         if len(self.nodes) == 0 or len(self.nodes) >= len(self.offsets) or self.largest > 1:
             return None
         entries = self.offsets[:-1].astype(np.int32)
         entries[np.diff(self.offsets) == 0] = MISSING
         return entries
 
-    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         if len(sources) > _FEW and self.entry_of is not None:
             return kernels.follow_single(self.entry_of, self.nodes, self.edges, sources)
         return kernels.follow(self.offsets, self.nodes, self.edges, sources)
 
-    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         if len(sources) > _FEW and self.entry_of is not None:
             rows, nodes, edges = self.follow(sources)
             hit = nodes == wanted[rows]
             return rows[hit], edges[hit]
         return kernels.meet(self.offsets, self.nodes, self.edges, sources, wanted)
 
-    def degrees(self, sources: Ints) -> Rows:
+    def degrees(self, sources: Ints) -> Counts:
         return kernels.degrees(self.offsets, sources)
 
     @counted
     def pairs(self) -> StoredNeighbours:
-        """Parallel edges once: entries are sorted by node, so repeats stand side by side."""
+        """Parallel edges are next to each other, because entries are sorted by node."""
         repeated = np.zeros(len(self.nodes), bool)
         if len(self.nodes):
             np.equal(self.nodes[1:], self.nodes[:-1], out=repeated[1:])
@@ -108,14 +125,8 @@ class StoredNeighbours(Held):
         return () if pairs is None or pairs is self else (pairs,)
 
 
-# The objects of one direction without entries.
-_EMPTY_BYTES = 500
-# Finding out that nobody has two neighbours reads every offset; a few sources do without.
-_FEW = 1000
-
-
 def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
-    """Entries sorted by (key, node, edge); `edges` ascends already."""
+    """Sort entries by (key, node, edge). `edges` must ascend."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
     if len(keys) == 0:
@@ -128,13 +139,10 @@ def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
     return StoredNeighbours(offsets, nodes[order], edges[order])
 
 
-_WORD = 64
-
-
 def _sorted_entries(
     keys: Ints, nodes: Ints, edges: Ints, node_bits: int, edge_bits: int
 ) -> tuple[Ints, Ints]:
-    """All three in one word: sorting plain integers is ten times faster than sorting an index."""
+    """Pack key, node and edge into one word, because sorting integers is ten times faster."""
     words = keys.astype(np.uint64)
     words <<= np.uint64(node_bits)
     words |= nodes.view(np.uint32)
@@ -147,38 +155,31 @@ def _sorted_entries(
     return words.astype(np.int32), taken
 
 
-# Above this many sources copying the arrays once is cheaper than looking through the layer.
-_FEW_SOURCES = 2000
-_LOOKS_BEFORE_COPY = 200
-# The objects of a layer without entries.
-_LAYER_BYTES = 1_500
-
-
 @dataclass(frozen=True)
 class EntryChanges:
-    """What happened to the entries of one direction; new ones sorted by (key, node, edge)."""
+    """What changed in the entries of one direction; new entries are sorted by (key, node, edge)."""
 
     keys: PositionPatch
     nodes: PositionPatch
     edges: PositionPatch
     removed_edges: npt.NDArray[np.int64]
-    """Old positions of edges that went or were rewritten, ascending."""
+    """Old positions of deleted and updated edges, ascending."""
     new_keys: Ints
     new_nodes: Ints
     new_edges: Ints
 
 
 class PatchedNeighbours(Held):
-    """Few sources are answered through the layer; who needs all arrays gets them copied once."""
+    """A layer of changes over an older state; for many sources the arrays are copied once."""
 
     def __init__(self, base: StoredNeighbours, changes: EntryChanges) -> None:
         self._base = base
         self._changes = changes
-        self._looks = 0
+        self._calls = 0
 
     @counted
     def offsets(self) -> Offsets:
-        """How many neighbours everybody has is known without copying them."""
+        """Counting neighbours needs no copy of the entries."""
         counts = np.diff(self._old_starts)
         counts += np.bincount(self._changes.new_keys, minlength=len(counts))
         return _starts(counts)
@@ -199,7 +200,7 @@ class PatchedNeighbours(Held):
     def largest(self) -> int:
         return self._base.largest + len(self._changes.new_keys)
 
-    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         if self._prefers_whole(len(sources)):
             return self.whole.follow(sources)
         changes = self._changes
@@ -219,21 +220,21 @@ class PatchedNeighbours(Held):
         order = np.lexsort((edges, nodes, rows))
         return rows[order], nodes[order], edges[order]
 
-    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         if self._prefers_whole(len(sources)):
             return self.whole.meet(sources, wanted)
         rows, nodes, edges = self.follow(sources)
         hit = nodes == wanted[rows]
         return rows[hit], edges[hit]
 
-    def degrees(self, sources: Ints) -> Rows:
+    def degrees(self, sources: Ints) -> Counts:
         if self._prefers_whole(len(sources)):
             return kernels.degrees(self.offsets, sources)
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
     @counted
     def whole(self) -> StoredNeighbours:
-        """The arrays a fresh build would give."""
+        """The arrays that a new build would give."""
         changes, base, gone = self._changes, self._base, self._gone
         nodes = np.delete(base.nodes, gone) if len(gone) else base.nodes
         edges = np.delete(base.edges, gone) if len(gone) else base.edges
@@ -251,7 +252,7 @@ class PatchedNeighbours(Held):
 
     @cached_property
     def _old_starts(self) -> Offsets:
-        """Offsets of the old entries that stay, by the new keys."""
+        """Offsets of the old entries that remain, by new key."""
         keys, offsets = self._changes.keys, self._base.offsets
         if len(self._gone):
             offsets = offsets - np.searchsorted(self._gone, offsets, side="left")
@@ -276,10 +277,10 @@ class PatchedNeighbours(Held):
         return "whole" in self.__dict__
 
     def _prefers_whole(self, sources: int) -> bool:
-        self._looks += 1
-        return self._is_whole or sources > _FEW_SOURCES or self._looks > _LOOKS_BEFORE_COPY
+        self._calls += 1
+        return self._is_whole or sources > _FEW_SOURCES or self._calls > _CALLS_BEFORE_COPY
 
-    def _new_entries(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    def _new_entries(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         changes = self._changes
         first = np.searchsorted(changes.new_keys, sources, side="left")
         counts = np.searchsorted(changes.new_keys, sources, side="right") - first
@@ -290,7 +291,7 @@ class PatchedNeighbours(Held):
 
 
 class PatchedPairs:
-    """As `PatchedNeighbours` with each pair of ends once."""
+    """`PatchedNeighbours` with each pair of ends once."""
 
     def __init__(self, every: PatchedNeighbours) -> None:
         self._every = every
@@ -315,18 +316,18 @@ class PatchedPairs:
     def pairs(self) -> Neighbours:
         return self
 
-    def follow(self, sources: Ints) -> tuple[Rows, Ints, Ints]:
+    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         rows, nodes, edges = self._every.follow(sources)
         first = np.ones(len(rows), bool)
         first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
         return rows[first], nodes[first], edges[first]
 
-    def meet(self, sources: Ints, wanted: Ints) -> tuple[Rows, Ints]:
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         rows, nodes, edges = self.follow(sources)
         hit = nodes == wanted[rows]
         return rows[hit], edges[hit]
 
-    def degrees(self, sources: Ints) -> Rows:
+    def degrees(self, sources: Ints) -> Counts:
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
 
@@ -337,7 +338,7 @@ def _starts(counts: npt.NDArray[np.int64]) -> Offsets:
 
 
 def _removed_entries(base: StoredNeighbours, changes: EntryChanges) -> npt.NDArray[np.int64]:
-    """Old entries whose edge or one of whose ends went, ascending."""
+    """Old entries whose edge or end was deleted or whose edge was updated, ascending."""
     gone = np.zeros(0, np.int64)
     if len(changes.removed_edges):
         gone = _entries_with(base.edges, changes.removed_edges, changes.edges.count)
@@ -358,7 +359,7 @@ def _entries_with(values: Ints, wanted: npt.NDArray[np.int64], size: int) -> npt
 
 
 def _place(starts: Offsets, nodes: Ints, edges: Ints, key: int, node: int, edge: int) -> int:
-    """Where a new entry belongs among the old ones."""
+    """The place of a new entry among the old ones."""
     start, end = starts[key], starts[key + 1]
     low = start + np.searchsorted(nodes[start:end], node, side="left")
     high = start + np.searchsorted(nodes[start:end], node, side="right")
@@ -366,7 +367,7 @@ def _place(starts: Offsets, nodes: Ints, edges: Ints, key: int, node: int, edge:
 
 
 def _with_inserted(values: Ints, places: list[int], new: Ints) -> Ints:
-    """As `np.insert`, which looks at every element; this copies the stretches between."""
+    """Faster than `np.insert`, because whole stretches between the places are copied."""
     result = np.empty(len(values) + len(new), np.int32)
     start = 0
     for number, (place, value) in enumerate(zip(places, new.tolist(), strict=True)):

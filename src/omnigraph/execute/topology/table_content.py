@@ -1,8 +1,9 @@
-"""The rows of a table in id order: what does not change when rows only move on disk.
+"""The content of a table: ids and columns by position, in id order.
 
-One content belongs to one content epoch, so versions that compaction or index builds made, and
-branches that have not written, share it. It is read from storage, mapped from the cache directory,
-or derived from an older content and the ids that commits recorded (`patched_content`).
+A content is named by the commit that last changed its rows. Compaction and index builds move rows
+on disk but do not change the content, and branches that have not written share it. A content is
+read from storage, mapped from the cache directory, or derived from an older content and the ids
+that commits changed (`PatchedContent`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
-from omnigraph.execute.topology.cache_files import ContentName, StoredTopology
+from omnigraph.execute.topology.cache_files import ContentName, StorageOrder, StoredTopology
 from omnigraph.execute.topology.id_changes import (
     MISSING,
     PositionPatch,
@@ -34,15 +35,15 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion
 
 Addresses = npt.NDArray[np.uint64]
 
-# A content without rows: its objects and its share of the open dataset, as measured.
+# The bytes of a content without rows: its objects and its part of the open dataset, as measured.
 _EMPTY_BYTES = 3_000
 
-# A binary search for a key costs as much as hashing this many ids (2.5 us, 0.09 us each).
+# One binary search takes 2.5 us, hashing one id 0.09 us.
 _HASHED_PER_SEARCH = 28
 
 
 class TableContent(Held, ABC):
-    """Ids and columns by position; an entity's position is the rank of its id."""
+    """The position of an entity is the rank of its id."""
 
     def __init__(self, name: ContentName, at: DatasetVersion, dataset: Dataset) -> None:
         self.name = name
@@ -50,7 +51,7 @@ class TableContent(Held, ABC):
         self.dataset = dataset
         self.lock = threading.RLock()
         self.spent = 0.0
-        """What reads of single rows have cost while the content was not read, in rows of it."""
+        """The cost of reads of single rows while the content was not loaded, in rows of a load."""
         self.columns: dict[str, pa.Array] = {}
         self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
 
@@ -66,27 +67,27 @@ class TableContent(Held, ABC):
     @property
     @abstractmethod
     def is_built(self) -> bool:
-        """Positions can be asked for without reading the table."""
+        """Whether positions can be found without reading the table."""
 
     @abstractmethod
     def rank(self, wanted: str) -> tuple[int, bool]:
-        """How many ids are smaller, and whether the id itself is there."""
+        """The number of smaller ids, and whether the id exists."""
 
     @abstractmethod
     def addresses_at(self, dataset: Dataset) -> Addresses:
-        """Row address by position in a version that holds this content."""
+        """The row address of each position in a version that has this content."""
 
     @abstractmethod
     def load_column(self, name: str) -> pa.Array: ...
 
     @property
     @abstractmethod
-    def ids_at_hand(self) -> pa.Array | None:
-        """The ids, if nothing has to be read for them."""
+    def loaded_ids(self) -> pa.Array | None:
+        """The ids, if nothing has to be read; else None."""
 
     def moved(self, at: DatasetVersion, dataset: Dataset, stored: StoredTopology) -> StoredContent:
-        """The same rows in another version: what goes by position holds there too."""
-        content = StoredContent(self.name, at, dataset, stored, self.ids_at_hand)
+        """The same rows in another version. Values by position are valid there, too."""
+        content = StoredContent(self.name, at, dataset, stored, self.loaded_ids)
         content.columns = dict(self.columns)
         content._codes = dict(self._codes)  # noqa: SLF001 - of the same family
         content.spent = self.spent
@@ -105,21 +106,24 @@ class TableContent(Held, ABC):
         return found
 
     def ends_among(self, name: str, nodes: TableContent) -> Positions:
-        """Where the nodes that a column names are in their table, by position of the edge."""
+        """For each edge, the position of the node that a column names."""
         return nodes.find(self.column(name))
 
     def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """`id` and these columns of the rows that have these ids, in any order."""
+        """`id` and these columns of the rows with these ids, in any order."""
         return find_rows(self.dataset, ids, columns)
 
     def shed(self) -> None:
-        """Give the memory back; what is asked for again is read again."""
-        # No lock: whoever sheds may hold another content's; readers keep the arrays they have.
+        # Without the lock, because the calling thread may hold the lock of another content.
+        # Readers keep the arrays that they have.
         self.columns = {}
         self._codes = {}
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
-        """A text column as small integers by position, and how many; 0 and the last are NULL."""
+        """A text column as (codes by position, number of codes).
+
+        Code 0 is NULL. One more entry at the end is NULL, too: the one at MISSING.
+        """
         found = self._codes.get(name)
         if found is None:
             encoded = self.column(name).dictionary_encode()
@@ -131,7 +135,7 @@ class TableContent(Held, ABC):
         return found
 
     def find_one(self, wanted: str | None) -> int:
-        """By binary search: no hash of all ids is built for a single one."""
+        """By binary search, because hashing all ids does not pay for one."""
         if wanted is None:
             return MISSING
         rank, there = self.rank(wanted)
@@ -157,7 +161,7 @@ class TableContent(Held, ABC):
 
 
 class StoredContent(TableContent):
-    """Ids sorted once per content, or mapped from the cache directory."""
+    """A content with ids that were sorted once, or mapped from the cache directory."""
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class StoredContent(TableContent):
         super().__init__(name, at, dataset)
         self._stored = stored
         self._ids = ids
-        self._order: tuple[pa.Array | None] | None = None
+        self._order: StorageOrder | None = None
 
     @cached_property
     def count(self) -> int:
@@ -199,7 +203,7 @@ class StoredContent(TableContent):
         return found
 
     @property
-    def ids_at_hand(self) -> pa.Array | None:
+    def loaded_ids(self) -> pa.Array | None:
         return self._ids
 
     def rank(self, wanted: str) -> tuple[int, bool]:
@@ -215,7 +219,7 @@ class StoredContent(TableContent):
         return stored if order is None else stored.take(order)
 
     def ends_among(self, name: str, nodes: TableContent) -> Positions:
-        """Read once and not kept; numbers are put in order, not texts: that is ten times less."""
+        """Reads the column without keeping it. Sorting positions is ten times faster than texts."""
         if name in self.columns:
             return super().ends_among(name, nodes)
         found = nodes.find(one_chunk(read_table(self.dataset, [name]).column(name)))
@@ -231,16 +235,16 @@ class StoredContent(TableContent):
 
     @property
     def order(self) -> pa.Array | None:
-        """Storage row of each position in our version; None when rows are stored in id order."""
+        """The storage row of each position; None when rows are stored in id order."""
         found = self._order
         if found is None:
             with self.lock:
-                _ = self.ids  # sorting finds the order too
+                _ = self.ids  # sorting the ids also gives the order
                 found = self._order
                 if found is None:
-                    found = self._order = (self._find_order(),)
+                    found = self._order = self._find_order()
             self.grown()
-        return found[0]
+        return found.rows
 
     @property
     def own_bytes(self) -> int:
@@ -248,8 +252,8 @@ class StoredContent(TableContent):
         found = super().own_bytes
         if ids is not None:
             found += int(ids.nbytes)
-        if order is not None and order[0] is not None:
-            found += int(order[0].nbytes)
+        if order is not None and order.rows is not None:
+            found += int(order.rows.nbytes)
         signposts: SortedIds | None = self.__dict__.get("_sorted")
         return found if signposts is None else found + signposts.own_bytes
 
@@ -262,51 +266,33 @@ class StoredContent(TableContent):
         rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))
         order: pa.Array | None = None
         if not is_ascending(rows):
-            # Storage rows fit 32 bits as positions do: half the memory.
+            # Storage rows fit into 32 bits, as positions do.
             order = pc.sort_indices(rows).cast(pa.int32())
         ids = rows if order is None else rows.take(order)
-        self._order = (order,)
+        self._order = StorageOrder(order)
         self._stored.keep_ids(self.name, ids)
-        self._stored.keep_order(self.name, self.at, len(ids), order)
+        self._stored.keep_order(self.name, self.at, len(ids), self._order)
         return ids
 
-    def _find_order(self) -> pa.Array | None:
-        """The ids were mapped: the order of this version may be too, else rows say who they are."""
+    def _find_order(self) -> StorageOrder:
+        """For mapped ids: map the order of this version, too, or find each row by its id."""
         known = self._stored.order(self.name, self.at, self.count)
         if known is not None:
-            return known[0]
+            return known
         rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))
         order = np.empty(self.count, np.int32)
         order[self.find(rows)] = np.arange(self.count, dtype=np.int32)
         in_order = bool((np.diff(order) == 1).all())
-        found = None if in_order else pa.array(order)
+        found = StorageOrder(None if in_order else pa.array(order))
         self._stored.keep_order(self.name, self.at, self.count, found)
         return found
 
 
-def by_position(content: TableContent, dataset: Dataset, addresses: Addresses) -> Addresses:
-    """Rows of another version say by their ids which position they have."""
-    rows = one_chunk(read_table(dataset, ["id"]).column("id"))
-    placed = np.empty(content.count, np.uint64)
-    placed[content.find(rows)] = addresses
-    return placed
-
-
-def is_ascending(ids: pa.Array) -> bool:
-    return len(ids) < 2 or bool(pc.all(pc.less_equal(ids[:-1], ids[1:])).as_py())
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return (
-            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
-        )
-    return combined
-
-
 class PatchedContent(TableContent):
-    """Equal to the content a fresh read would give; arrays are copied only when asked for whole."""
+    """Derived from an older content, and equal to the content that a read would give.
+
+    Arrays are copied only when a caller needs a whole one.
+    """
 
     def __init__(
         self,
@@ -339,8 +325,8 @@ class PatchedContent(TableContent):
         )
 
     @property
-    def ids_at_hand(self) -> pa.Array | None:
-        return None if self.base.ids_at_hand is None else self.ids
+    def loaded_ids(self) -> pa.Array | None:
+        return None if self.base.loaded_ids is None else self.ids
 
     def rank(self, wanted: str) -> tuple[int, bool]:
         patch = self.patch
@@ -369,7 +355,7 @@ class PatchedContent(TableContent):
         try:
             old = self.base.column(name)
         except (SnapshotReclaimed, StorageFailure):
-            # The version our base was read from is gone; ours holds all rows too.
+            # The version of the base is cleaned up. The version of this content has all rows.
             rows = read_table(self.dataset, ["id", name])
             order = np.empty(self.count, np.int64)
             order[self.find(one_chunk(rows.column("id")))] = np.arange(self.count)
@@ -377,7 +363,7 @@ class PatchedContent(TableContent):
         return patched_array(old, self.patch, *self._changed_values(name))
 
     def addresses_at(self, dataset: Dataset) -> Addresses:
-        """Rows nobody touched stay where they are, unless a compaction moved them."""
+        """Unchanged rows keep their addresses, unless a compaction moved them."""
         stored = read_row_addresses(dataset)
         if dataset is self.dataset:
             try:
@@ -405,7 +391,7 @@ class PatchedContent(TableContent):
         self.__dict__.pop("ids", None)
 
     def matches_storage(self) -> bool:
-        """The rows that commits recorded are there; reads what a query will need of them anyway."""
+        """Whether the recorded rows exist. Reads the values of them that a query needs."""
         known = self.dataset.schema.names
         columns = [c for c in known if c in self.base.columns or c in ("src", "dst")]
         return self._read_changed(columns)
@@ -419,7 +405,7 @@ class PatchedContent(TableContent):
         return pa.table({"id": ids, **{c: self._changed[c].take(place) for c in columns}})
 
     def settled(self, stored: StoredTopology) -> StoredContent:
-        """The same content standing alone, with the columns that were in memory."""
+        """A copy that needs no base, with the columns that are in memory."""
         content = StoredContent(self.name, self.at, self.dataset, stored, self.ids)
         with self.base.lock:
             names = list(self.base.columns)
@@ -427,9 +413,9 @@ class PatchedContent(TableContent):
         return content
 
     def _changed_values(self, name: str) -> tuple[pa.Array, pa.Array]:
-        """(values of the rows that came, of those rewritten), each in id order."""
+        """(values of the inserted rows, values of the updated rows), each in id order."""
         if name not in self._changed and not self._read_changed([name]):
-            raise StorageFailure(f"{self.at}: rows that a commit recorded are not there")
+            raise StorageFailure(f"{self.at}: rows that a commit recorded are missing")
         values, cut = self._changed[name], len(self._inserted)
         return values.slice(0, cut), values.slice(cut)
 
@@ -446,3 +432,24 @@ class PatchedContent(TableContent):
         for column in (*columns, ROW_ADDRESS):
             self._changed[column] = one_chunk(rows.column(column)).take(place)
         return True
+
+
+def by_position(content: TableContent, dataset: Dataset, addresses: Addresses) -> Addresses:
+    """Addresses in another version: the ids there give the position of each row."""
+    rows = one_chunk(read_table(dataset, ["id"]).column("id"))
+    placed = np.empty(content.count, np.uint64)
+    placed[content.find(rows)] = addresses
+    return placed
+
+
+def is_ascending(ids: pa.Array) -> bool:
+    return len(ids) < 2 or bool(pc.all(pc.less_equal(ids[:-1], ids[1:])).as_py())
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return (
+            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
+        )
+    return combined

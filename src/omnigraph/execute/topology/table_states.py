@@ -1,15 +1,22 @@
-"""Contents and adjacency of table states: found in memory, derived, mapped, or read."""
+"""Which states of tables this process has: found in memory, derived, mapped from a file, or read.
+
+A content (`table_content`) is named by the commit that last changed its rows. When a query needs a
+new state, `Topology` follows the commits back (`ContentLineage`) to an older state that it has, and
+derives the new one from the ids that these commits changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.execute.topology.adjacency import (
     Adjacency,
-    Contents,
+    EdgeChanges,
+    EdgeContents,
     StoredAdjacency,
     patched_adjacency,
 )
@@ -23,29 +30,228 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TableChanges, TablePin
 from omnigraph.values.bounded_cache import BoundedCache
 
+_MOST_TABLES = 4096
 _STEPS = 4096
 _STEP_IDS = 200_000
 
 
+class EdgePins(NamedTuple):
+    """Pins of an edge table and of the node tables at its two ends."""
+
+    edges: TablePin
+    sources: TablePin
+    targets: TablePin
+
+
+@dataclass(frozen=True, slots=True)
+class DeriveLimits:
+    """When a new state is derived from an older one, measured by `python -m bench crossovers`."""
+
+    smallest_table: int = 5_000
+    """A smaller table is read again, because that is as fast: 2,000 rows take 2 ms either way."""
+
+    most_ids: int = 20_000
+    """With more changed ids the table is read again, because that is as fast ..."""
+
+    most_share: float = 0.01
+    """... and with a larger share of changed rows: at 1 in 100 both are equal at every size."""
+
+    settle_ids: int = 300
+    """With more changed ids a derived state is copied, so that later states are derived from it.
+
+    Each changed id costs every later state 0.08 ms. A copy costs 25 ms, and a file per million
+    edges.
+    """
+
+    steps_share: float = 1 / 4000
+    """How many commits are followed back: eight, and this share of the rows.
+
+    Following a commit takes 0.15 ms, reading a row 0.2 us. So a search without success costs at
+    most a fifth of reading the table, however many small commits made it.
+    """
+
+    def steps(self, rows: int) -> int:
+        return 8 + int(rows * self.steps_share)
+
+    def changed_ids(self, rows: int) -> int:
+        return min(self.most_ids, int(rows * self.most_share) + 1)
+
+
+class Topology:
+    """Makes the content of each table state and the adjacency of each edge state once."""
+
+    def __init__(
+        self,
+        store: Store,
+        memory: MemoryCache,
+        stored: StoredTopology,
+        lineage: ContentLineage,
+        limits: DeriveLimits,
+    ) -> None:
+        self._store = store
+        self._memory = memory
+        self._stored = stored
+        self._lineage = lineage
+        self._limits = limits
+        self._met: BoundedCache[str, bool] = BoundedCache(_MOST_TABLES)
+        """Tables of which this process has had a state."""
+
+    def content(self, pin: TablePin) -> TableContent:
+        name = self._name(pin)
+        dataset = self._store.open(pin.at)
+        found: TableContent | None = self._memory.peek(name)
+        if found is None:
+            made = self._new_content(name, pin, dataset)
+            found = self._memory.keep(name, made, _lineage(pin))
+        elif found.at != pin.at:
+            # The same rows in another version. Cleanup may remove the old version, and a schema
+            # change may have added or removed columns.
+            same = found.dataset.schema.equals(dataset.schema)
+            moved = found.moved(pin.at, dataset, self._stored) if same else None
+            found = moved or self._new_content(name, pin, dataset)
+            self._memory.replace(name, found, _lineage(pin))
+        return found
+
+    def adjacency(self, pins: EdgePins) -> Adjacency:
+        key = ("adjacency", *(self._name(pin) for pin in pins))
+        found: Adjacency | None = self._memory.peek(key)
+        if found is None:
+            found = self._memory.keep(key, self._new_adjacency(pins), _edge_lineage(pins))
+        elif any(c.at != pin.at for c, pin in zip(found.contents, pins, strict=True)):
+            found = found.moved(self._contents(pins))
+            self._memory.replace(key, found, _edge_lineage(pins))
+        return found
+
+    def _name(self, pin: TablePin) -> ContentName:
+        return ContentName(self._store.location.uri, pin.location, pin.content_epoch)
+
+    def _new_content(self, name: ContentName, pin: TablePin, dataset: Dataset) -> TableContent:
+        if self._may_derive(pin) and not self._stored.has_ids(name):
+            older = self._lineage.back(pin, self._limits.changed_ids(pin.row_count))
+            for step in islice(older, self._limits.steps(pin.row_count)):
+                base = self._base(step.before, dataset)
+                if base is not None:
+                    derived = self._derive(pin, dataset, base, step.changes)
+                    if derived is not None:
+                        return derived
+                    break
+        return StoredContent(name, pin.at, dataset, self._stored)
+
+    def _may_derive(self, pin: TablePin) -> bool:
+        """Whether an older state can be in memory or in files, and is worth a search."""
+        possible = pin.location in self._met or self._stored.keeps_files
+        self._met.put(pin.location, True)
+        return possible and pin.row_count >= self._limits.smallest_table
+
+    def _base(self, pin: TablePin, like: Dataset) -> StoredContent | None:
+        """A content with loaded ids, from which others can be derived."""
+        name = self._name(pin)
+        found = self._memory.peek(name)
+        if found is None and self._stored.has_ids(name):
+            try:
+                dataset = self._store.open(pin.at)
+            except SnapshotReclaimed:
+                return None
+            made = StoredContent(name, pin.at, dataset, self._stored)
+            found = self._memory.keep(name, made, _lineage(pin))
+        if not isinstance(found, StoredContent) or not found.is_built:
+            return None
+        return found if found.dataset.schema.equals(like.schema) else None
+
+    def _derive(
+        self, pin: TablePin, dataset: Dataset, base: StoredContent, changes: IdChanges
+    ) -> TableContent | None:
+        patch = position_patch(base, changes)
+        if patch is None or patch.new_count != pin.row_count:
+            return None
+        derived = PatchedContent(self._name(pin), pin.at, dataset, base, patch)
+        if not derived.matches_storage():
+            return None
+        return derived.settled(self._stored) if changes.size > self._limits.settle_ids else derived
+
+    def _new_adjacency(self, pins: EdgePins) -> Adjacency:
+        contents = self._contents(pins)
+        fresh = StoredAdjacency(contents, self._stored)
+        if pins.edges.row_count < self._limits.smallest_table or fresh.is_ready:
+            return fresh
+        steps = self._limits.steps(max(pin.row_count for pin in pins))
+        for older, changes in islice(self._older_states(pins), steps):
+            base = self._base_adjacency(older)
+            if base is not None:
+                derived = patched_adjacency(contents, base, changes)
+                if derived is None:
+                    break
+                settle = sum(c.size for c in changes) > self._limits.settle_ids
+                return derived.settled(self._stored) if settle else derived
+        return fresh
+
+    def _contents(self, pins: EdgePins) -> EdgeContents:
+        return EdgeContents(*(self.content(pin) for pin in pins))
+
+    def _base_adjacency(self, pins: EdgePins) -> StoredAdjacency | None:
+        names = tuple(self._name(pin) for pin in pins)
+        found = self._memory.peek(("adjacency", *names))
+        if isinstance(found, StoredAdjacency) and found.is_ready:
+            return found
+        if not self._stored.has_neighbours(names):
+            return None
+        try:
+            contents = self._contents(pins)
+        except SnapshotReclaimed:
+            return None
+        mapped = StoredAdjacency(contents, self._stored)
+        if not all(content.is_built for content in contents):
+            return None
+        kept: StoredAdjacency = self._memory.keep(
+            ("adjacency", *names), mapped, _edge_lineage(pins)
+        )
+        return kept
+
+    def _older_states(self, pins: EdgePins) -> Iterator[tuple[EdgePins, EdgeChanges]]:
+        """Undo the newest commit that wrote one of the three tables, then the one before, ..."""
+        at, changed = list(pins), [IdChanges()] * 3
+        most = self._limits.changed_ids(pins.edges.row_count)
+        while (left := most - sum(c.size for c in changed)) >= 0:
+            newest = max(pin.content_epoch for pin in at)
+            for number in range(3):
+                if at[number].content_epoch == newest:
+                    step = self._lineage.step(at[number], left)
+                    if step is None:
+                        return
+                    at[number] = step.before
+                    changed[number] = step.changes.then(changed[number])
+            yield EdgePins(*at), EdgeChanges(*changed)
+
+
+def _lineage(pin: TablePin) -> tuple[str, str, str | None]:
+    """Names the states of one table on one branch."""
+    return "content", pin.location, pin.branch
+
+
+def _edge_lineage(pins: EdgePins) -> tuple[str, str, str | None]:
+    return "adjacency", pins.edges.location, pins.edges.branch
+
+
 @dataclass(frozen=True, slots=True)
 class OlderState:
-    """The state before one commit, and what the commit changed."""
+    """An older state of a table, and what changed since then."""
 
     before: TablePin
     changes: IdChanges
 
 
 class ContentLineage:
-    """Commits of the branches this process has read, as far back as is worth following."""
+    """How the rows of a table came about: one commit back at a time, by what commits recorded."""
 
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
         self._steps: BoundedCache[tuple[str, str], OlderState] = BoundedCache(_STEPS, _STEP_IDS)
 
     def step(self, pin: TablePin, most_ids: int) -> OlderState | None:
-        """None when the commit is not at hand, does not say what it did to the rows, or did more.
+        """The state before the commit that made `pin`.
 
-        The ids of a commit that changed more than `most_ids` are not even read.
+        None when the commit is not found, when it does not record which rows it changed, or when
+        it changed more than `most_ids`: the ids of such a commit are not read.
         """
         name = (pin.location, pin.content_epoch)
         known = self._steps.get(name)
@@ -54,13 +260,13 @@ class ContentLineage:
         try:
             found = self._find(pin, most_ids)
         except (SnapshotReclaimed, FormatUnknown):
-            found = None  # only a shortcut: whoever needs that history says so
+            found = None  # deriving a state is only a shortcut
         if found is not None:
             self._steps.put(name, found, found.changes.size)
         return found
 
     def back(self, pin: TablePin, most_ids: int) -> Iterator[OlderState]:
-        """Older states with everything that changed from each to `pin`, nearest first."""
+        """Older states, each with all changes from it to `pin`, the newest first."""
         changed = IdChanges()
         while (step := self.step(pin, most_ids - changed.size)) is not None:
             changed = step.changes.then(changed)
@@ -97,205 +303,8 @@ class ContentLineage:
 
 
 def _adds_up(before: TablePin, after: TablePin, recorded: TableChanges, changes: IdChanges) -> bool:
-    """A record that does not explain the number of rows is not followed."""
+    """Whether the record explains the number of rows before and after the commit."""
     counts = (len(changes.inserted), len(changes.updated), len(changes.deleted))
     if counts != (recorded.inserted, recorded.updated, recorded.deleted):
         return False
     return before.row_count + counts[0] - counts[2] == after.row_count
-
-
-Pins = tuple[TablePin, TablePin, TablePin]
-"""Of an edge table, its sources and its targets."""
-
-_MOST_TABLES = 4096
-
-Changes = tuple[IdChanges, IdChanges, IdChanges]
-
-
-@dataclass(frozen=True, slots=True)
-class DeriveLimits:
-    """When an older state is used, by `python -m bench crossovers` (2,000 to 100,000 persons)."""
-
-    smallest_table: int = 5_000
-    """Rows below which reading a table anew is as fast: 2,000 rows take 2 ms, deriving too."""
-
-    most_ids: int = 20_000
-    """Changed ids above which reading a table anew is as fast, and ..."""
-
-    most_share: float = 0.01
-    """... as a share of its rows: at 1 in 100 both take the same at every size."""
-
-    settle_ids: int = 300
-    """Changed ids above which a derived state stands alone, so that the next one starts from it.
-
-    An id costs every later state 0.08 ms, standing alone 25 ms and a file per million edges.
-    """
-
-    steps_share: float = 1 / 4000
-    """Commits followed back, as a share of the rows, beyond the first eight.
-
-    Following one takes 0.15 ms, reading a row anew 0.2 us: a search that finds nothing to derive
-    from costs a fifth of reading at most, however many small commits made the table.
-    """
-
-    def steps(self, rows: int) -> int:
-        return 8 + int(rows * self.steps_share)
-
-    def changed_ids(self, rows: int) -> int:
-        return min(self.most_ids, int(rows * self.most_share) + 1)
-
-
-class Topology:
-    """One owner of what is known about table states; makes each of them once."""
-
-    def __init__(
-        self,
-        store: Store,
-        memory: MemoryCache,
-        stored: StoredTopology,
-        lineage: ContentLineage,
-        limits: DeriveLimits,
-    ) -> None:
-        self._store = store
-        self._memory = memory
-        self._stored = stored
-        self._lineage = lineage
-        self._limits = limits
-        self._met: BoundedCache[str, bool] = BoundedCache(_MOST_TABLES)
-        """Tables that this process has had a state of."""
-
-    def content(self, pin: TablePin) -> TableContent:
-        name = self._name(pin)
-        dataset = self._store.open(pin.at)
-        found: TableContent | None = self._memory.peek(name)
-        if found is None:
-            made = self._new_content(name, pin, dataset)
-            found = self._memory.keep(name, made, _lineage(pin))
-        elif found.at != pin.at:
-            # The version it was read from may be cleaned up; columns may have come or gone.
-            same = found.dataset.schema.equals(dataset.schema)
-            moved = found.moved(pin.at, dataset, self._stored) if same else None
-            found = moved or self._new_content(name, pin, dataset)
-            self._memory.replace(name, found, _lineage(pin))
-        return found
-
-    def adjacency(self, pins: Pins) -> Adjacency:
-        key = ("adjacency", *(self._name(pin) for pin in pins))
-        found: Adjacency | None = self._memory.peek(key)
-        if found is None:
-            found = self._memory.keep(key, self._new_adjacency(pins), _edge_lineage(pins))
-        elif any(c.at != pin.at for c, pin in zip(found.contents, pins, strict=True)):
-            found = found.moved(self._contents(pins))
-            self._memory.replace(key, found, _edge_lineage(pins))
-        return found
-
-    def _name(self, pin: TablePin) -> ContentName:
-        return ContentName(self._store.location.uri, pin.location, pin.content_epoch)
-
-    def _new_content(self, name: ContentName, pin: TablePin, dataset: Dataset) -> TableContent:
-        if self._may_derive(pin) and not self._stored.has_ids(name):
-            older = self._lineage.back(pin, self._limits.changed_ids(pin.row_count))
-            for step in islice(older, self._limits.steps(pin.row_count)):
-                base = self._base(step.before, dataset)
-                if base is not None:
-                    derived = self._derive(pin, dataset, base, step.changes)
-                    if derived is not None:
-                        return derived
-                    break
-        return StoredContent(name, pin.at, dataset, self._stored)
-
-    def _may_derive(self, pin: TablePin) -> bool:
-        """Whether an older state could be at hand, and is worth looking for."""
-        nothing = pin.location not in self._met and not self._stored.keeps_files
-        self._met.put(pin.location, True)
-        return pin.row_count >= self._limits.smallest_table and not nothing
-
-    def _base(self, pin: TablePin, like: Dataset) -> StoredContent | None:
-        """A content with its ids at hand that others can be derived from."""
-        name = self._name(pin)
-        found = self._memory.peek(name)
-        if found is None and self._stored.has_ids(name):
-            try:
-                dataset = self._store.open(pin.at)
-            except SnapshotReclaimed:
-                return None
-            made = StoredContent(name, pin.at, dataset, self._stored)
-            found = self._memory.keep(name, made, _lineage(pin))
-        if not isinstance(found, StoredContent) or not found.is_built:
-            return None
-        return found if found.dataset.schema.equals(like.schema) else None
-
-    def _derive(
-        self, pin: TablePin, dataset: Dataset, base: StoredContent, changes: IdChanges
-    ) -> TableContent | None:
-        patch = position_patch(base, changes)
-        if patch is None or patch.new_count != pin.row_count:
-            return None
-        derived = PatchedContent(self._name(pin), pin.at, dataset, base, patch)
-        if not derived.matches_storage():
-            return None
-        return derived.settled(self._stored) if changes.size > self._limits.settle_ids else derived
-
-    def _new_adjacency(self, pins: Pins) -> Adjacency:
-        contents = self._contents(pins)
-        fresh = StoredAdjacency(contents, self._stored)
-        if pins[0].row_count < self._limits.smallest_table or fresh.is_at_hand:
-            return fresh
-        for older, changes in islice(self._older_states(pins), self._steps(pins)):
-            base = self._base_adjacency(older)
-            if base is not None:
-                derived = patched_adjacency(contents, base, changes)
-                if derived is None:
-                    break
-                settle = sum(c.size for c in changes) > self._limits.settle_ids
-                return derived.settled(self._stored) if settle else derived
-        return fresh
-
-    def _steps(self, pins: Pins) -> int:
-        return self._limits.steps(max(pin.row_count for pin in pins))
-
-    def _contents(self, pins: Pins) -> Contents:
-        edges, sources, targets = pins
-        return self.content(edges), self.content(sources), self.content(targets)
-
-    def _base_adjacency(self, pins: Pins) -> StoredAdjacency | None:
-        edges, sources, targets = (self._name(pin) for pin in pins)
-        found = self._memory.peek(("adjacency", edges, sources, targets))
-        if isinstance(found, StoredAdjacency) and found.is_at_hand:
-            return found
-        if not self._stored.has_neighbours((edges, sources, targets)):
-            return None
-        try:
-            contents = self._contents(pins)
-        except SnapshotReclaimed:
-            return None
-        mapped = StoredAdjacency(contents, self._stored)
-        if not all(content.is_built for content in contents):
-            return None
-        key = ("adjacency", edges, sources, targets)
-        kept: StoredAdjacency = self._memory.keep(key, mapped, _edge_lineage(pins))
-        return kept
-
-    def _older_states(self, pins: Pins) -> Iterator[tuple[Pins, Changes]]:
-        """Undo the newest commit that touched one of the three, then the next, ..."""
-        at, changed = list(pins), [IdChanges()] * 3
-        most = self._limits.changed_ids(pins[0].row_count)
-        while (left := most - sum(c.size for c in changed)) >= 0:
-            newest = max(pin.content_epoch for pin in at)
-            for number in range(3):
-                if at[number].content_epoch == newest:
-                    step = self._lineage.step(at[number], left)
-                    if step is None:
-                        return
-                    at[number] = step.before
-                    changed[number] = step.changes.then(changed[number])
-            yield (at[0], at[1], at[2]), (changed[0], changed[1], changed[2])
-
-
-def _lineage(pin: TablePin) -> tuple[str, str, str | None]:
-    """The states of one table that follow each other."""
-    return "content", pin.location, pin.branch
-
-
-def _edge_lineage(pins: Pins) -> tuple[str, str, str | None]:
-    return "adjacency", pins[0].location, pins[0].branch

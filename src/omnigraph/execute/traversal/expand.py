@@ -403,7 +403,7 @@ def indexed_hop(op: Expand, views: SnapshotViews) -> IndexedHop | None:
 def follow_by_index(hop: IndexedHop, frame: Frame, judge: Judge | None) -> Frame | None:
     """Rows of a few nodes of tables not read yet; None when the adjacency is the better way."""
     op, edges, near = hop.op, hop.edges, hop.near
-    if frame.length > _FEW_SOURCES or hop.adjacency.is_better_made(frame.length):
+    if frame.length > _FEW_SOURCES or hop.adjacency.is_worth_building(frame.length):
         return None
     if uncovered(edges, near) > _MOST_UNCOVERED:
         return None

@@ -146,12 +146,12 @@ _PATH_CEILING = 1_000_000
 # An id in a path is a Python string: about so many words of memory.
 _ID_WORDS = 8
 
-_Node = tuple[str, int]
+_NodeAt = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
-    node: _Node
+class _Trail:
+    node: _NodeAt
     ids: tuple[str, ...]
     edges: frozenset[tuple[str, int]]
     length: int
@@ -165,11 +165,11 @@ class _Walker:
         self._views = route.views
         self._limits = limits
 
-    def node_id(self, node: _Node) -> str:
+    def node_id(self, node: _NodeAt) -> str:
         ids = self._views.table(node_table(node[0])).ids
         return str(ids[node[1]].as_py())
 
-    def steps(self, node: _Node) -> list[tuple[str, tuple[str, int], _Node]]:
+    def steps(self, node: _NodeAt) -> list[tuple[str, tuple[str, int], _NodeAt]]:
         """(edge id, edge, node) of everything one hop away, by node id, then edge id."""
         self._limits.check()
         found = []
@@ -232,7 +232,7 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
     )
 
 
-def _starts(source: Binding, route: Route) -> Iterator[tuple[int, _Node]]:
+def _starts(source: Binding, route: Route) -> Iterator[tuple[int, _NodeAt]]:
     starts = []
     for name in sorted({way.source_type for way in route.ways}):
         rows, positions = local_positions(source, name)
@@ -241,15 +241,15 @@ def _starts(source: Binding, route: Route) -> Iterator[tuple[int, _Node]]:
     yield from sorted(start for start in starts if start[1][1] != MISSING)
 
 
-def _trails(walker: _Walker, start: _Node, ceiling: int) -> Iterator[_Path]:
-    stack = [_Path(start, (walker.node_id(start),), frozenset(), 0)]
+def _trails(walker: _Walker, start: _NodeAt, ceiling: int) -> Iterator[_Trail]:
+    stack = [_Trail(start, (walker.node_id(start),), frozenset(), 0)]
     while stack:
         path = stack.pop()
         if path.length:
             yield path
         if path.length < ceiling:
             stack += [
-                _Path(
+                _Trail(
                     node,
                     (*path.ids, edge_id, walker.node_id(node)),
                     path.edges | {edge},
@@ -260,20 +260,20 @@ def _trails(walker: _Walker, start: _Node, ceiling: int) -> Iterator[_Path]:
             ]
 
 
-def _shortest(walker: _Walker, start: _Node, ceiling: int) -> Iterator[_Path]:
+def _shortest(walker: _Walker, start: _NodeAt, ceiling: int) -> Iterator[_Trail]:
     """Breadth first: of equally short paths the one with the smallest ids."""
-    best: dict[_Node, _Path] = {}
-    level = deque([_Path(start, (walker.node_id(start),), frozenset(), 0)])
+    best: dict[_NodeAt, _Trail] = {}
+    level = deque([_Trail(start, (walker.node_id(start),), frozenset(), 0)])
     depth = 0
     while level and depth < ceiling:
         depth += 1
-        reached: dict[_Node, _Path] = {}
+        reached: dict[_NodeAt, _Trail] = {}
         for path in level:
             for edge_id, edge, node in walker.steps(path.node):
                 # The start is at distance 0: only its own self-loop leads back to it.
                 if node in best or (node == start and depth > 1):
                     continue
-                longer = _Path(
+                longer = _Trail(
                     node, (*path.ids, edge_id, walker.node_id(node)), path.edges | {edge}, depth
                 )
                 if node not in reached or longer.ids < reached[node].ids:

@@ -211,7 +211,7 @@ class PartialContent(TableContent):
         return True
 
     @property
-    def ids_at_hand(self) -> pa.Array:
+    def loaded_ids(self) -> pa.Array:
         return self.ids
 
     def rank(self, wanted: str) -> tuple[int, bool]:

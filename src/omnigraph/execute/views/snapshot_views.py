@@ -1,7 +1,7 @@
-"""Views and adjacency of one snapshot, taken from a cache that all snapshots share.
+"""The views and the adjacency of one snapshot, taken from a cache that all snapshots share.
 
-Contents and adjacency are kept by content epoch (`topology`), so branches, snapshots and physical
-versions with the same rows share them; only where rows are on disk belongs to one version.
+Branches, snapshots and versions with the same rows share contents and adjacency. A view belongs to
+one version, because it knows where the rows are on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.execute.topology.adjacency import Adjacency
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.memory_cache import MemoryCache
-from omnigraph.execute.topology.table_states import ContentLineage, DeriveLimits, Topology
+from omnigraph.execute.topology.table_states import ContentLineage, DeriveLimits, EdgePins, Topology
 from omnigraph.execute.views.entity_view import EntityView, TableView, UnionView
 from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.lance_store.search.vector_columns import VectorColumns
@@ -23,12 +23,12 @@ from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
 NO_FILES = StoredTopology(CacheFiles(None, 0))
 
-# Vectors of the columns that are searched exactly, as a share of the memory for everything.
+# Vectors for exact search may take this part of the memory.
 _VECTOR_SHARE = 4
 
 
 class ViewCache:
-    """Bounded by bytes; shared by the queries of a process."""
+    """Shared by all queries of an open graph, and bounded in bytes."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ViewCache:
 
 
 class SnapshotViews:
-    """What one query sees."""
+    """The views of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, cache: ViewCache) -> None:
         self._snapshot = snapshot
@@ -69,7 +69,7 @@ class SnapshotViews:
         return found
 
     def of(self, variable: Variable) -> EntityView:
-        """The view of everything a variable may be bound to."""
+        """The view of all entities that a variable can be bound to."""
         name = (variable.kind, variable.types)
         found: EntityView | None = self._known.get(name)
         if found is None:
@@ -83,7 +83,7 @@ class SnapshotViews:
         if found is None:
             edge = self.catalog.edge_types[edge_name]
             tables = (edge_table(edge.name), node_table(edge.source), node_table(edge.target))
-            edges, sources, targets = (self._snapshot.pin(table) for table in tables)
-            found = self._cache.topology.adjacency((edges, sources, targets))
+            pins = EdgePins(*(self._snapshot.pin(table) for table in tables))
+            found = self._cache.topology.adjacency(pins)
             self._known["adjacency", edge_name] = found
         return found
