@@ -172,13 +172,18 @@ class SchemaRefused(OmnigraphError):
 
 
 class ValidationFailed(OmnigraphError):
-    """Data breaks the schema. `violations` lists the first ones, `total` counts all."""
+    """Data breaks the schema. `violations` lists the first ones, `total` counts all.
+
+    `counts` has the number by rule. `summary` has it by rule, type and property, the most frequent
+    first.
+    """
 
     code = "validation_failed"
 
     violations: Sequence[Mapping[str, Any]] = ()
     total: int
     counts: Mapping[str, int] | None = None
+    summary: Sequence[Mapping[str, Any]] | None = None
     type: str | None = None
     property: str | None = None
     row: int | None = None

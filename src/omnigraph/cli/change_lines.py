@@ -14,7 +14,6 @@ from omnigraph.cli.output import (
     RED,
     YELLOW,
     Paint,
-    counted,
     painter,
     plain,
     print_json,
@@ -22,6 +21,7 @@ from omnigraph.cli.output import (
 )
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import CELL_LIMIT, cell_text, folded
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.diff.change import Change, ChangePage

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import typer
@@ -17,14 +16,15 @@ from omnigraph.cli.output import (
     EXIT_CONFLICTS,
     EXIT_FAILED,
     EXIT_LOST_PRECONDITION,
-    counted,
     painter,
     print_json,
     print_note,
 )
-from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
+from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed, ValidationFailed
+from omnigraph.values.plurals import counted
 
 _SHOWN_DETAILS = 20
+_SHOWN_KINDS = 20
 DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
 
 
@@ -61,28 +61,45 @@ def _report(envelope: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 def _lines(error: OmnigraphError) -> Iterator[str]:
-    if not isinstance(error, MergeConflicts):
+    if isinstance(error, MergeConflicts):
+        found = counted(error.total, "conflict")
+        yield f"{error.source} into {error.target}: {found}, nothing was changed"
+        yield from conflict_lines(
+            error.conflicts, error.source, error.target, painter(sys.stderr), CONFLICTS_SHOWN
+        )
+        yield from way_out(error.total, CONFLICTS_SHOWN)
+    elif isinstance(error, ValidationFailed) and error.total > 1 and error.summary:
+        yield from _violations(error)
+    else:
         yield error.message
-        yield from _details(error)
-        return
-    found = counted(error.total, "conflict")
-    yield f"{error.source} into {error.target}: {found}, nothing was changed"
-    yield from conflict_lines(
-        error.conflicts, error.source, error.target, painter(sys.stderr), CONFLICTS_SHOWN
-    )
-    yield from way_out(error.total, CONFLICTS_SHOWN)
 
 
-def _details(error: OmnigraphError) -> Iterator[str]:
-    """One line for each violation after the first; the first is the message itself."""
-    for found in islice(error.fields.get("violations") or (), 1, _SHOWN_DETAILS):
-        known = found if isinstance(found, dict) else found.to_dict()
+def _violations(error: ValidationFailed) -> Iterator[str]:
+    """How often each column breaks each rule, then examples."""
+    headline, _, _ = error.message.partition(" (")
+    yield f"{headline}, nothing was changed"
+    kinds = error.summary or ()
+    width = max(len(f"{kind['count']:,}") for kind in kinds)
+    for kind in kinds[:_SHOWN_KINDS]:
+        yield f"  {kind['count']:>{width},} {_kind(kind)}"
+    if len(kinds) > _SHOWN_KINDS:
+        yield f"  … and {counted(len(kinds) - _SHOWN_KINDS, 'more kind')} (--json shows them)"
+    shown = error.violations[:_SHOWN_DETAILS]
+    yield "all of them:" if len(shown) == error.total else f"the first {len(shown)}:"
+    for known in shown:
         line = "" if known.get("line") is None else f":{known['line']}"
         place = f"{known['file']}{line}: " if known.get("file") else ""
         yield f"  {place}{_entity(known)}{known.get('message')}"
 
 
-def _entity(known: dict[str, Any]) -> str:
+def _kind(kind: Mapping[str, Any]) -> str:
+    if kind["type"] is None:
+        return str(kind["rule"])
+    column = "" if kind["property"] is None else f".{kind['property']}"
+    return f"{kind['rule']} of {kind['type']}{column}"
+
+
+def _entity(known: Mapping[str, Any]) -> str:
     """The type and id or ends of an entity; empty when not even its type is known."""
     if known.get("type") is None:
         return ""

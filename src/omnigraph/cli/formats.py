@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.options import ResultFormat
-from omnigraph.cli.output import WrongUsage, counted, json_text, print_result
+from omnigraph.cli.output import WrongUsage, json_text, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import cell_text, print_records, print_table
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.execute.query_types import QueryResult

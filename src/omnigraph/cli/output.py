@@ -50,12 +50,6 @@ def print_note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def counted(number: int, thing: str) -> str:
-    """`1 node`, `2,000 nodes`, `3 branches`."""
-    ending = "es" if thing.endswith(("ch", "x", "sh")) else "s"
-    return f"{number:,} {thing}{'' if number == 1 else ending}"
-
-
 def readable_bytes(count: int) -> str:
     """`512 B`, `1.5 MB`."""
     size = float(count)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, spelled
 from omnigraph.integrity.rules import (
     DistinctIds,
     EdgesPerSource,
@@ -25,6 +25,7 @@ from omnigraph.integrity.rules import (
 from omnigraph.integrity.stored_image import NO_IDS, Deltas, StoredImage, TableDelta
 from omnigraph.integrity.violations import Report, Violation, ends_of
 from omnigraph.values.identifiers import node_table
+from omnigraph.values.plurals import counted
 
 RowNumbers = npt.NDArray[np.int64]
 
@@ -86,6 +87,8 @@ def _check_distinct(delta: TableDelta, report: Report) -> None:
             )
             for row in rows.tolist()
         ),
+        delta.key,
+        ID,
     )
 
 
@@ -118,13 +121,13 @@ def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, repo
                 rule.name,
                 delta.key,
                 wanted.column(ID)[row].as_py(),
-                rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns),
+                ",".join(rule.columns),
                 f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already",
                 delta.places(int(rows[row])) if delta.places else None,
                 ends_of(written, int(rows[row])),
             )
 
-    report.add(rule.name, len(clashes), violations())
+    report.add(rule.name, len(clashes), violations(), delta.key, ",".join(rule.columns))
 
 
 def _check_endpoints(
@@ -138,7 +141,7 @@ def _check_endpoints(
         return
     written = delta.written
     rows = np.flatnonzero(pc.is_in(column, value_set=missing).to_numpy(zero_copy_only=False))
-    word = "from" if rule.column == SOURCE else "to"
+    word = spelled(rule.column)
     report.add(
         rule.name,
         len(rows),
@@ -154,6 +157,8 @@ def _check_endpoints(
             )
             for row in rows.tolist()
         ),
+        delta.key,
+        word,
     )
 
 
@@ -174,6 +179,7 @@ def _check_edges_left(
             left = left.filter(pc.invert(known))
         else:
             left = image.surviving(edge.table_key, rule.column, node.deleted, columns)
+        word = spelled(rule.column)
         report.add(
             rule.name,
             left.num_rows,
@@ -182,12 +188,14 @@ def _check_edges_left(
                     rule.name,
                     edge.table_key,
                     row[ID],
-                    "from" if rule.column == SOURCE else "to",
+                    word,
                     f"it would lose its {rule.node.type_name} {row[rule.column]!r}",
                 )
                 for batch in left.to_batches(max_chunksize=1000)
                 for row in batch.to_pylist()
             ),
+            edge.table_key,
+            word,
         )
 
 
@@ -202,13 +210,13 @@ def _check_cardinality(
     # A deleted source has no edges to count; the endpoint rule reports edges written for it.
     if len(missing):
         sources = sources.filter(pc.invert(pc.is_in(sources, value_set=missing)))
-    counted = _edges_per_source(rule, image, sources)
+    edge_counts = _edges_per_source(rule, image, sources)
     high = rule.maximum
     bounds = f"{rule.minimum}..{'' if high is None else high}"
-    broken = pc.less(counted, rule.minimum)
+    broken = pc.less(edge_counts, rule.minimum)
     if high is not None:
-        broken = pc.or_(broken, pc.greater(counted, high))
-    wrong, counts = sources.filter(broken), counted.filter(broken)
+        broken = pc.or_(broken, pc.greater(edge_counts, high))
+    wrong, counts = sources.filter(broken), edge_counts.filter(broken)
     report.add(
         rule.name,
         len(wrong),
@@ -218,11 +226,13 @@ def _check_cardinality(
                 rule.table,
                 wrong[row].as_py(),
                 None,
-                f"{rule.node.type_name} {wrong[row].as_py()!r} would have {counts[row].as_py()} "
-                f"edges of {rule.table.type_name}, @card({bounds})",
+                f"{rule.node.type_name} {wrong[row].as_py()!r} would have "
+                f"{counted(counts[row].as_py(), 'edge')} of {rule.table.type_name}, "
+                f"@card({bounds})",
             )
             for row in range(len(wrong))
         ),
+        rule.table,
     )
 
 

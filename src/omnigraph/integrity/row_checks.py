@@ -46,7 +46,13 @@ def check_rows(
     for rule in row_rules(entity):
         rows = failing_rows(rule, table)
         if len(rows):
-            report.add(rule.name, len(rows), _violations(entity, rule, table, rows, places))
+            first = _violations(entity, rule, table, rows, places)
+            report.add(rule.name, len(rows), first, entity.table_key, checked_property(rule))
+
+
+def checked_property(rule: RowRule) -> str:
+    """The property that a violation of this rule names."""
+    return ID if isinstance(rule, DerivedId) else spelled(rule.column)
 
 
 def failing_rows(rule: RowRule, table: pa.Table) -> RowNumbers:
@@ -77,15 +83,15 @@ def failing_rows(rule: RowRule, table: pa.Table) -> RowNumbers:
 def _violations(
     entity: EntityType, rule: RowRule, table: pa.Table, rows: RowNumbers, places: Places | None
 ) -> Iterator[Violation]:
-    name = None if isinstance(rule, DerivedId) else rule.column
+    column = ID if isinstance(rule, DerivedId) else rule.column
     for row in rows.tolist():
-        value = None if name not in table.column_names else _value(table.column(name)[row])
+        value = None if column not in table.column_names else _value(table.column(column)[row])
         identity = table.column(ID)[row].as_py() if ID in table.column_names else None
         yield Violation(
             rule.name,
             entity.table_key,
             identity,
-            name or ID,
+            spelled(column),
             _message(rule, value),
             places(row) if places else None,
             ends_of(table, row),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, spelled
 from omnigraph.commit.request import Claims
 from omnigraph.integrity.graph_checks import check_graph
 from omnigraph.integrity.row_checks import check_rows
@@ -22,7 +22,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 from omnigraph.writes.changeset import ChangeSet, EditRows, ReplaceRows
 
-_SYSTEM = frozenset({ID, SOURCE, TARGET})
+_SYSTEM = frozenset({ID, spelled(SOURCE), spelled(TARGET)})
 
 
 def claims(
@@ -87,7 +87,7 @@ def validate_changes(
     for effect in changes.effects:
         if isinstance(effect, EditRows | ReplaceRows):
             _check_effect(snapshot.catalog, effect, found)
-    if any(v.property in _SYSTEM for v in found.violations if v.rule == Required.name):
+    if any(b.rule == Required.name and b.property in _SYSTEM for b in found.tally):
         found.raise_if_any()  # graph rules need the id and the ends of every row
     validate_deltas(snapshot, store, deltas, cascaded=cascaded, report=found)
 

@@ -6,7 +6,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from omnigraph.errors import ValidationFailed
 from omnigraph.values.identifiers import TableKey
 
 FIRST_VIOLATIONS = 20
+_KINDS_IN_A_MESSAGE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,25 @@ class Violation:
         return found
 
 
+class BrokenRule(NamedTuple):
+    """A rule and the column that breaks it: what violations are counted by."""
+
+    rule: str
+    type_name: str | None
+    property: str | None
+
+    def __str__(self) -> str:
+        if self.type_name is None:
+            return self.rule
+        column = "" if self.property is None else f".{self.property}"
+        return f"{self.rule} of {self.type_name}{column}"
+
+
+Tally = Counter[BrokenRule]
+
+
 class Report:
-    """Collects violations: the first `limit` in input order are kept, all are counted by rule.
+    """Collects violations: the first `limit` in input order are kept, all are counted.
 
     Violations without a place come first. The others are in the order of `files` (which may still
     grow) and lines. So the report does not depend on how the input was split for checking.
@@ -91,27 +109,42 @@ class Report:
     def __init__(self, limit: int = FIRST_VIOLATIONS, files: Sequence[str] = ()) -> None:
         self.limit = limit
         self.violations: list[Violation] = []
-        self.counts: Counter[str] = Counter()
+        self.tally: Tally = Counter()
         self._files = files
         self._numbers: dict[str, int] = {}
 
     @property
     def total(self) -> int:
-        return self.counts.total()
+        return self.tally.total()
 
-    def add(self, rule: str, total: int, first: Iterable[Violation]) -> None:
-        """`total` violations of a rule; `first` yields the first ones, in order.
+    @property
+    def counts(self) -> Counter[str]:
+        """Violations by rule."""
+        found: Counter[str] = Counter()
+        for broken, count in self.tally.items():
+            found[broken.rule] += count
+        return found
+
+    def add(
+        self,
+        rule: str,
+        total: int,
+        first: Iterable[Violation],
+        table: TableKey | None = None,
+        property_name: str | None = None,
+    ) -> None:
+        """`total` violations of a rule by one column; `first` yields the first ones, in order.
 
         Pass a lazy iterable, so that messages are made only for violations that are kept.
         """
         if total == 0:
             return
-        self.counts[rule] += total
+        self.tally[BrokenRule(rule, table.type_name if table else None, property_name)] += total
         self._keep(first)
 
-    def merge(self, violations: Iterable[Violation], counts: Counter[str]) -> None:
+    def merge(self, violations: Iterable[Violation], tally: Tally) -> None:
         """Add the violations of another report, for example of a partition checked by a worker."""
-        self.counts.update(counts)
+        self.tally.update(tally)
         self._keep(violations)
 
     def _keep(self, ascending: Iterable[Violation]) -> None:
@@ -132,13 +165,37 @@ class Report:
         return (self._numbers.get(place.file, 0), place.line or 0)
 
     def raise_if_any(self) -> None:
-        if not self.total:
-            return
+        if self.total:
+            raise ValidationFailed(self.message(), **self.fields())
+
+    def message(self) -> str:
+        """The violation if there is one, else the counts by rule and column and the first one."""
         first = self.violations[0]
-        more = f" (and {self.total - 1} more)" if self.total > 1 else ""
-        raise ValidationFailed(
-            f"{first}{more}",
-            violations=[violation.to_dict() for violation in self.violations],
-            total=self.total,
-            counts=dict(self.counts),
-        )
+        if self.total == 1:
+            return str(first)
+        kinds = [f"{broken}: {count:,}" for broken, count in self._ranked()]
+        shown = ", ".join(kinds[:_KINDS_IN_A_MESSAGE])
+        more = len(kinds) - _KINDS_IN_A_MESSAGE
+        others = f", {more} more" if more > 0 else ""
+        return f"{self.total:,} violations ({shown}{others}); the first: {first}"
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of `ValidationFailed`."""
+        return {
+            "violations": [violation.to_dict() for violation in self.violations],
+            "total": self.total,
+            "counts": dict(self.counts),
+            "summary": [
+                {
+                    "rule": broken.rule,
+                    "type": broken.type_name,
+                    "property": broken.property,
+                    "count": count,
+                }
+                for broken, count in self._ranked()
+            ],
+        }
+
+    def _ranked(self) -> list[tuple[BrokenRule, int]]:
+        """The most frequent first; the names decide between equals."""
+        return sorted(self.tally.items(), key=lambda item: (-item[1], str(item[0])))

@@ -10,13 +10,13 @@ than a join. If a proof fails, a join finds out which rows break the rule, if an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, spelled
 from omnigraph.errors import KeyConflict
 from omnigraph.integrity.rules import (
     DistinctIds,
@@ -34,6 +34,7 @@ from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
+from omnigraph.values.plurals import counted
 
 PlaceOf = Callable[[int], Place]
 
@@ -88,7 +89,7 @@ class BulkChecks:
             )
             for identity, place, earlier in found
         )
-        report.add(DistinctIds.name, total, first)
+        report.add(DistinctIds.name, total, first, key, ID)
 
     def graph_rules(self, report: Report) -> None:
         for entity in self._catalog.entity_types():
@@ -159,7 +160,7 @@ class BulkChecks:
     def _endpoints(self, rule: EndpointExists, report: Report) -> None:
         if self._ends_exist(rule.table, rule.node):
             return
-        word = "from" if rule.column == SOURCE else "to"
+        word = spelled(rule.column)
         rows = self._index.input(rule.table)
         missing = f"FROM {rows} e WHERE {self._is_missing(rule.node, f'e.{rule.column}')}"
         total = self._index.count(f"SELECT count(*) {missing}")
@@ -182,7 +183,7 @@ class BulkChecks:
             )
             for identity, source, target, place in found
         )
-        report.add(rule.name, total, first)
+        report.add(rule.name, total, first, rule.table, word)
 
     def _is_unique(self, rule: UniqueTuple) -> bool:
         """Proven in memory, which is possible if no stored row takes part."""
@@ -219,7 +220,7 @@ class BulkChecks:
         found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.__place LIMIT {report.limit}")
         ends = self._ends_at(rule.table, [row[1] for row in found])
         first = (self._taken(rule, row, ends.get(row[1])) for row in found)
-        report.add(rule.name, total, first)
+        report.add(rule.name, total, first, rule.table, ",".join(rule.columns))
 
     def _ends_at(self, key: TableKey, places: Sequence[int]) -> dict[int, Ends]:
         """The two ends of the input edges at these places; empty for nodes."""
@@ -236,7 +237,7 @@ class BulkChecks:
         owner, place, other, *values = row
         pairs = zip(rule.columns, values, strict=True)
         shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
-        name = rule.columns[0] if len(rule.columns) == 1 else ",".join(rule.columns)
+        name = ",".join(rule.columns)
         message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already"
         return self._violation(rule.name, rule.table, owner, name, message, place, ends)
 
@@ -250,7 +251,7 @@ class BulkChecks:
             f"UNION ALL SELECT {SOURCE} FROM ({self._survivors(rule.table)})"
         )
         broken = f"n < {low}" if high is None else f"n < {low} OR n > {high}"
-        counted = (
+        per_source = (
             f"WITH touched AS (SELECT DISTINCT {SOURCE} FROM ({' UNION ALL '.join(touched)}) t "
             f"WHERE NOT ({self._is_missing(rule.node, f't.{SOURCE}')})), "
             f"n AS (SELECT {SOURCE}, count(*) AS n FROM ({image}) GROUP BY {SOURCE}), "
@@ -258,11 +259,11 @@ class BulkChecks:
             f"FROM touched LEFT JOIN n ON touched.{SOURCE} = n.{SOURCE}) "
             f"SELECT {{}} FROM c WHERE {broken}"
         )
-        total = self._index.count(counted.format("count(*)"))
+        total = self._index.count(per_source.format("count(*)"))
         if total == 0:
             return
         found = self._index.rows(
-            f"{counted.format('source, n')} ORDER BY source LIMIT {report.limit}"
+            f"{per_source.format('source, n')} ORDER BY source LIMIT {report.limit}"
         )
         bounds = f"{low}..{'' if high is None else high}"
         first = (
@@ -271,12 +272,12 @@ class BulkChecks:
                 rule.table,
                 source,
                 None,
-                f"{rule.node.type_name} {source!r} would have {n} "
-                f"edges of {rule.table.type_name}, @card({bounds})",
+                f"{rule.node.type_name} {source!r} would have {counted(n, 'edge')} "
+                f"of {rule.table.type_name}, @card({bounds})",
             )
             for source, n in found
         )
-        report.add(rule.name, total, first)
+        report.add(rule.name, total, first, rule.table)
 
     def _touched_sources(self, rule: EdgesPerSource) -> list[str]:
         """SQL queries for the nodes whose number of edges may change, and for new nodes."""
@@ -335,7 +336,7 @@ def refuse_existing(
     """Raise `KeyConflict` if the graph has an id of the input already."""
     index = prepared.index
     found: list[tuple[TableKey, str, int]] = []
-    total = 0
+    tally: dict[TableKey, int] = {}
     for key in sorted(prepared.given_ids):
         pin = snapshot.pin(key)
         if pin.row_count == 0:
@@ -352,13 +353,13 @@ def refuse_existing(
         clashes = index.count(f"SELECT count(*) {taken}")
         if clashes == 0:
             continue
-        total += clashes
+        tally[key] = clashes
         first = index.rows(
             f"SELECT r.{ID}, r.{PLACE} {taken} ORDER BY r.{PLACE} LIMIT {FIRST_VIOLATIONS}"
         )
         found += [(key, identity, place) for identity, place in first]
     if found:
-        raise _conflict(prepared, found, total)
+        raise _conflict(prepared, found, tally)
 
 
 def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
@@ -380,20 +381,22 @@ def _none_stored(index: KeyIndex, key: TableKey) -> bool:
 
 
 def _conflict(
-    prepared: PreparedInput, found: list[tuple[TableKey, str, int]], total: int
+    prepared: PreparedInput, found: list[tuple[TableKey, str, int]], tally: Mapping[TableKey, int]
 ) -> KeyConflict:
-    found = sorted(found, key=lambda entry: entry[2])[:FIRST_VIOLATIONS]
+    report = Report(files=prepared.files)
     message = "exists already; load with mode merge to replace it"
-    violations = [
-        Violation(_DUPLICATE_ID, key, identity, ID, message, prepared.place(place))
-        for key, identity, place in found
-    ]
-    more = f" (and {total - 1} more)" if total > 1 else ""
+    for key, total in tally.items():
+        first = (
+            Violation(_DUPLICATE_ID, key, identity, ID, message, prepared.place(place))
+            for each, identity, place in found
+            if each == key
+        )
+        report.add(_DUPLICATE_ID, total, first, key, ID)
+    ids = [violation.entity_id for violation in report.violations][:_NAMED_IDS]
+    first_type = report.violations[0].table
     return KeyConflict(
-        f"{violations[0]}{more}",
-        type=found[0][0].type_name,
-        ids=[identity for _, identity, _ in found][:_NAMED_IDS],
-        violations=[violation.to_dict() for violation in violations],
-        total=total,
-        counts={_DUPLICATE_ID: total},
+        report.message(),
+        type=first_type.type_name if first_type else None,
+        ids=ids,
+        **report.fields(),
     )

@@ -266,7 +266,8 @@ class _naming:
 def _refuse_null(entity: EntityType, name: str) -> None:
     report = Report()
     message = f"{name!r} is required"
-    report.add(Required.name, 1, [Violation(Required.name, entity.table_key, None, name, message)])
+    broken = Violation(Required.name, entity.table_key, None, name, message)
+    report.add(Required.name, 1, [broken], entity.table_key, name)
     report.raise_if_any()
 
 

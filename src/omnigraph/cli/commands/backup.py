@@ -8,8 +8,9 @@ import typer
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.output import counted, print_json, print_result, readable_bytes
+from omnigraph.cli.output import print_json, print_result, readable_bytes
 from omnigraph.cli.session import Session, open_to_write
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.maintain.backup import BackupReport

@@ -10,17 +10,11 @@ import typer
 from omnigraph.cli.change_lines import change_line, conflict_lines, print_changes, way_out
 from omnigraph.cli.command import command
 from omnigraph.cli.options import AutoEngine, Cursor, Deciding, Message, Page, Store, Types, Uri
-from omnigraph.cli.output import (
-    EXIT_CONFLICTS,
-    counted,
-    painter,
-    print_json,
-    print_report,
-    print_result,
-)
+from omnigraph.cli.output import EXIT_CONFLICTS, painter, print_json, print_report, print_result
 from omnigraph.cli.session import Session, address, open_to_read, open_to_write
 from omnigraph.cli.tables import folded, moment_text, print_table
 from omnigraph.errors import MergeConflicts
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph

@@ -23,9 +23,10 @@ from omnigraph.cli.options import (
     Uri,
     WorkEngine,
 )
-from omnigraph.cli.output import WrongUsage, already_done, counted, print_json, print_result
+from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
+from omnigraph.values.plurals import counted
 
 
 class Mode(StrEnum):

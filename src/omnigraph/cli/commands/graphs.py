@@ -10,10 +10,11 @@ import typer
 import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store, Uri
-from omnigraph.cli.output import counted, print_json, print_result
+from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.cli.tables import print_table
+from omnigraph.values.plurals import counted
 
 SchemaFile = Annotated[
     str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.output import EXIT_FAILED, counted, print_report, print_result
+from omnigraph.cli.output import EXIT_FAILED, print_report, print_result
 from omnigraph.cli.session import Session
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
@@ -20,6 +20,7 @@ from omnigraph.syntax.diagnostics import (
     render,
 )
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.query.compiler import LintReport

@@ -26,11 +26,12 @@ from omnigraph.cli.options import (
     Timeout,
     WorkEngine,
 )
-from omnigraph.cli.output import already_done, counted, print_json, print_result
+from omnigraph.cli.output import already_done, print_json, print_result
 from omnigraph.cli.query_text import QueryCall, prepare, require_mutation, require_read
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.plurals import counted
 
 DEFAULT_COMMAND = "run"
 

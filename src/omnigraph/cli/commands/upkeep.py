@@ -8,9 +8,10 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Engine, Store, Types, Uri, WorkEngine
-from omnigraph.cli.output import counted, print_json, print_note, print_result, readable_bytes
+from omnigraph.cli.output import print_json, print_note, print_result, readable_bytes
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.tables import print_table
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.maintain.cleanup import CleanupReport

@@ -11,7 +11,6 @@ from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import (
     EXIT_FAILED,
-    counted,
     print_json,
     print_note,
     print_report,
@@ -20,6 +19,7 @@ from omnigraph.cli.output import (
 )
 from omnigraph.cli.session import Session, address, open_to_read
 from omnigraph.cli.tables import moment_text, print_table
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.maintain.repair import RepairReport

@@ -26,7 +26,7 @@ from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import OmnigraphError
-from omnigraph.integrity.violations import Report, Violation
+from omnigraph.integrity.violations import Report, Tally, Violation
 from omnigraph.lance_store.staging.written_fragments import write_rows
 from omnigraph.lance_store.store import DatasetVersion, VersionAddress
 from omnigraph.load.input_files import file_errors, line_blocks, parquet_input
@@ -107,7 +107,7 @@ class TaskResult:
     lines: int = 0
     parts: list[WrittenRows] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Counter)
     error: OmnigraphError | None = None
     before: int = 0
     """The place before the first line of the piece; the driver sets it."""
@@ -165,7 +165,7 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
         # Reported instead of raised, because Spark would repeat the task and fail the same way.
         result.error = error
     result.violations = report.violations
-    result.counts = report.counts
+    result.tally = report.tally
 
 
 def _as_batch(result: TaskResult) -> pa.RecordBatch:

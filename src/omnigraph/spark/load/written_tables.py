@@ -82,7 +82,7 @@ def _raise_if_any(results: Sequence[TaskResult], files: Sequence[str]) -> None:
     report = Report(files=files)
     for result in results:
         _, before = file_and_line(result.before)
-        report.merge((_shifted(v, before) for v in result.violations), result.counts)
+        report.merge((_shifted(v, before) for v in result.violations), result.tally)
     report.raise_if_any()
 
 

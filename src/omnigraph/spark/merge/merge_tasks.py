@@ -23,7 +23,7 @@ from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.integrity.violations import Violation
+from omnigraph.integrity.violations import Tally, Violation
 from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import DatasetVersion, Store
@@ -63,7 +63,7 @@ class MergeReport:
     conflicts: list[Conflict] = field(default_factory=list)
     conflict_count: int = 0
     violations: list[Violation] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Counter)
     used: frozenset[int] = frozenset()
     """Resolutions that decided a conflict in this task."""
     error: OmnigraphError | None = None
@@ -158,7 +158,7 @@ class _MergeAttempt:
             found.conflicts,
             found.conflict_count,
             found.report.violations,
-            found.report.counts,
+            found.report.tally,
             self._plan.decisions.used,
             error,
         )

@@ -91,7 +91,7 @@ class _SparkRowMerger:
                 raise report.error
             decisions.note_used(report.used)
             findings.add(report.conflicts, report.conflict_count)
-            findings.report.merge(report.violations, report.counts)
+            findings.report.merge(report.violations, report.tally)
             output.add(report)
         return output
 
