@@ -5,6 +5,7 @@ Nothing that writes a graph is imported here, because reads must start quickly.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -19,6 +20,14 @@ from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
+
+_NULLABLE = {
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+    pa.uint32(): "UInt32",
+    pa.uint64(): "UInt64",
+}
+"""The types of pandas that hold integers and NULLs."""
 
 
 def snapshot(engine: Engine, branch: str, at: str | None) -> Snapshot:
@@ -42,8 +51,31 @@ def read_type(
         raise InvalidArgument(f"{type_name} has no {unknown[0]!r}; it has: {', '.join(known)}")
     dataset = engine.store.open(snapshot.pin(entity.table_key).at)
     if ids is None:
-        return read_table(dataset, wanted)
-    return find_rows(dataset, _id_array(ids), wanted).select(wanted)
+        return _for_pandas(read_table(dataset, wanted))
+    return _for_pandas(find_rows(dataset, _id_array(ids), wanted).select(wanted))
+
+
+def _for_pandas(table: pa.Table) -> pa.Table:
+    """The same table; its `to_pandas` keeps integers with NULLs as integers.
+
+    Without this note pandas would hold them as floats, which do not hold every 64-bit integer.
+    """
+    columns = [
+        {
+            "name": field.name,
+            "field_name": field.name,
+            "pandas_type": str(field.type),
+            "numpy_type": _NULLABLE[field.type],
+            "metadata": None,
+        }
+        for field in table.schema
+        if field.type in _NULLABLE and table.column(field.name).null_count
+    ]
+    if not columns:
+        return table
+    note = {"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": "2"}
+    metadata = table.schema.metadata or {}
+    return table.replace_schema_metadata({**metadata, b"pandas": json.dumps(note).encode()})
 
 
 def _id_array(ids: Sequence[str]) -> pa.Array:

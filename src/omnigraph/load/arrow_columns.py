@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column
 from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
@@ -99,10 +100,12 @@ def _fit_at_once(column: pa.Array, kind: ValueType, target: pa.DataType) -> pa.A
         return column.cast(target) if binary else None
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         return cut_to_millis(column)
+    if pa.types.is_timestamp(source) and pa.types.is_date(target):
+        return _days(column)
     if isinstance(kind, VectorType) and pa.types.is_fixed_size_list(source):
         column, source = _as_list(column)
     wanted = parse_type(kind)
-    if not _same_family(source, wanted) and not _is_whole(column, wanted):
+    if not _same_family(source, wanted) and not _may_be_whole(column, wanted):
         return None
     try:
         fitted, doubtful = typed_column(kind, column.cast(wanted))
@@ -127,11 +130,32 @@ def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_floating(wanted) and numbers)
 
 
-def _is_whole(column: pa.Array, wanted: pa.DataType) -> bool:
-    """Decimals without a fraction: Spark, for one, holds unsigned integers so."""
-    if not (pa.types.is_decimal(column.type) and pa.types.is_integer(wanted)):
+def _may_be_whole(column: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether a cast to `wanted` integers gives the same numbers or fails.
+
+    Spark holds unsigned integers as decimals without a fraction. pandas holds integers as floats
+    where one is missing; they are exact up to 2^53.
+    """
+    if not pa.types.is_integer(wanted):
         return False
-    return bool(column.type.scale == 0)
+    if pa.types.is_decimal(column.type):
+        return bool(column.type.scale == 0)
+    if not pa.types.is_floating(column.type):
+        return False
+    largest = pc.max(pc.abs(column)).as_py()
+    return largest is None or largest <= 2.0**53
+
+
+def _days(column: pa.Array) -> pa.Array | None:
+    """The days of moments, or None when a moment has a time or a zone."""
+    if column.type.tz is not None:
+        return None
+    try:
+        days = column.cast(pa.date32())
+        at_midnight = pc.equal(days.cast(column.type), column)
+    except pa.ArrowInvalid:
+        return None  # outside the calendar
+    return days if pc.all(at_midnight, min_count=0).as_py() else None
 
 
 def _one_by_one(

@@ -7,6 +7,7 @@ or cell at a time. Fast and slow reading give equal rows; property tests compare
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,14 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.values.coercion import coerce, describe
 from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
 from omnigraph.values.known_names import did_you_mean
-from omnigraph.values.scalars import BlobType, EnumType, ScalarKind, ScalarType, ValueType
+from omnigraph.values.scalars import (
+    INTEGER_KINDS,
+    BlobType,
+    EnumType,
+    ScalarKind,
+    ScalarType,
+    ValueType,
+)
 
 Lines = npt.NDArray[np.int64]
 Row = dict[str, Any]
@@ -32,6 +40,9 @@ Row = dict[str, Any]
 _NODE_KEYS = frozenset({"type", "data"})
 _EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
 _TEXT = ScalarType(ScalarKind.STRING)
+_DATE = ScalarType(ScalarKind.DATE)
+_LARGEST_EXACT = 2.0**53
+"""Above this number a float may stand for several integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +179,37 @@ def rows_to_table(entity: EntityType, rows: list[Row]) -> pa.Table:
 def value_reader(kind: ValueType, blobs: BlobBases) -> Callable[[Any], Any]:
     """A function from a JSON value to a value of this type; it raises `InvalidArgument`."""
     if isinstance(kind, BlobType):
-        return lambda value: blobs.read(coerce(value, _TEXT))
+        return lambda value: value if isinstance(value, bytes) else blobs.read(coerce(value, _TEXT))
     if isinstance(kind, EnumType):
         # `check_rows` judges whether the value is one of the enum, as it judges the other rules.
         return lambda value: _storable_text(coerce(value, _TEXT))
     if kind == _TEXT:
         return lambda value: _storable_text(coerce(value, kind))
+    if isinstance(kind, ScalarType) and kind.kind in INTEGER_KINDS:
+        return lambda value: coerce(_whole_number(value), kind)
+    if kind == _DATE:
+        return lambda value: coerce(_day_of_midnight(value), kind)
     return lambda value: _storable(coerce(value, kind))
+
+
+def _whole_number(value: Any) -> Any:
+    """1.0 as 1, because pandas holds integers as floats where a value is missing."""
+    if not isinstance(value, float) or not value.is_integer():
+        return value
+    if abs(value) > _LARGEST_EXACT:
+        raise InvalidArgument(
+            f"{describe(value)} is a float, and floats beyond 2^53 do not hold every integer; "
+            "give it as an integer"
+        )
+    return int(value)
+
+
+def _day_of_midnight(value: Any) -> Any:
+    """The day of a moment without a zone and a time, because pandas holds dates that way."""
+    moment = value.item() if isinstance(value, np.datetime64) else value
+    if isinstance(moment, dt.datetime) and moment.tzinfo is None and moment.time() == dt.time():
+        return moment.date()
+    return value
 
 
 def _typed(entity: EntityType, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> Any:
