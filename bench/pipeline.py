@@ -29,6 +29,7 @@ from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.settings.models import LoadSettings, PipelineSettings, Settings
 from omnigraph.spark import spark_session, stop_session
+from omnigraph.values.identifiers import EntityKind, TableKey
 
 _LOCAL = "the local engine"
 
@@ -168,7 +169,10 @@ def load(root: Path, kind: str, side: str) -> None:
     receipt = graph.load(files, engine="local" if side == "local" else "spark", progress=False)
     assert receipt.commit is not None
     stored = graph.snapshot()
-    assert all(stored.pin(key).row_count == count for key, count in receipt.counts)
+    kinds = {EntityKind.NODE: receipt.nodes, EntityKind.EDGE: receipt.edges}
+    for kind, types in kinds.items():
+        for counts in types:
+            assert stored.pin(TableKey(kind, counts.name)).row_count == counts.entities_loaded
     stop_session()
 
 

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.open import restore_graph as restore
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.lance_store.store import DatasetVersion
-    from omnigraph.load.options import LoadReceipt
+    from omnigraph.load.options import LoadReceipt, TypeCounts
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.maintain.cleanup import CleanupReport
     from omnigraph.maintain.garbage import Removal
@@ -179,7 +179,7 @@ _CLASSES = {
     "omnigraph.graph.handle": ("Graph",),
     "omnigraph.lance_store.reads.blob_reads": ("StoredBlob",),
     "omnigraph.lance_store.store": ("DatasetVersion",),
-    "omnigraph.load.options": ("LoadReceipt",),
+    "omnigraph.load.options": ("LoadReceipt", "TypeCounts"),
     "omnigraph.maintain.backup": ("BackupReport",),
     "omnigraph.maintain.cleanup": ("CleanupReport",),
     "omnigraph.maintain.garbage": ("Removal",),
@@ -347,6 +347,7 @@ __all__ = [
     "Tags",
     "Take",
     "TypeCheckError",
+    "TypeCounts",
     "ValidationFailed",
     "VerifyReport",
     "WriteReceipt",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def outcome(graph: Graph, engine: str, data: Any, mode: str, **options: Any) -> 
     assert_at_rest(graph)
     changes = receipt.commit.changes if receipt.commit else ()
     return {
-        "loaded": sorted((str(key), count) for key, count in receipt.counts),
+        "loaded": [asdict(counts) for counts in (*receipt.nodes, *receipt.edges)],
         "changed": sorted((str(c.key), c.inserted, c.updated, c.deleted) for c in changes),
         "content": exported(graph),
     }

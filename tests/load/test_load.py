@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 from omnigraph import init
 from omnigraph.errors import InvalidArgument, KeyConflict, NotFound, ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.load.options import TypeCounts
 from omnigraph.settings.models import LoadSettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
 
@@ -71,14 +73,16 @@ def test_receipt(graph: Graph, lines: Path) -> None:
         "engine": "local",
         "engine_reason": "",
         "nodes": [
-            {"name": "Note", "entities_loaded": 2},
-            {"name": "Person", "entities_loaded": 2},
+            asdict(TypeCounts("Note", entities_loaded=2, inserted=2)),
+            asdict(TypeCounts("Person", entities_loaded=2, inserted=2)),
         ],
         "edges": [
-            {"name": "Knows", "entities_loaded": 1},
-            {"name": "Wrote", "entities_loaded": 1},
+            asdict(TypeCounts("Knows", entities_loaded=1, inserted=1)),
+            asdict(TypeCounts("Wrote", entities_loaded=1, inserted=1)),
         ],
         "total_entities": 6,
+        "rejected": 0,
+        "dry_run": False,
         "commit": None,
         "repeated": False,
     }

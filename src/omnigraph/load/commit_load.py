@@ -31,7 +31,7 @@ from omnigraph.integrity.violations import Place, Report
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.bulk_checks import BulkChecks, drop_earlier_rows, refuse_existing
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt, load_counts
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.write_tables import LoadTableWriter
@@ -70,14 +70,19 @@ def commit_load(
     )
     receipt = transaction.run(request, build)
     # Counted after the build, because Spark reads its input during the build.
-    counts = sorted((key, table.rows) for key, table in prepared.tables.items())
+    counts = load_counts(
+        {key: table.rows for key, table in prepared.tables.items()},
+        receipt.commit.changes if receipt.commit else (),
+        prepared.nulled,
+    )
     return LoadReceipt(
         branch=options.branch,
         base_branch=None,
         branch_created=False,
         mode=options.mode.value,
         engine=engine,
-        counts=tuple(counts),
+        nodes=counts.nodes,
+        edges=counts.edges,
         commit=receipt.commit,
         repeated=receipt.repeated,
     )
@@ -230,7 +235,7 @@ class LoadBuild:
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(table)
-                case LoadMode.MERGE:
+                case LoadMode.MERGE | LoadMode.PATCH:
                     yield writer.merge(table)
                 case LoadMode.OVERWRITE:
                     yield writer.replace(table)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument
-from omnigraph.manifest.records import Commit, StreamBatch
+from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
 from omnigraph.values.identifiers import EntityKind, TableKey
 
 
@@ -22,14 +23,27 @@ class LoadMode(StrEnum):
     """Insert or replace by id. Of several lines with one id, the last wins."""
     OVERWRITE = "overwrite"
     """The types that occur in the input hold exactly the input afterwards."""
+    PATCH = "patch"
+    """As merge, but a property that the input leaves out keeps its stored value."""
 
     @staticmethod
     def parse(text: str) -> LoadMode:
-        try:
-            return LoadMode(text)
-        except ValueError:
-            known = ", ".join(mode.value for mode in LoadMode)
-            raise InvalidArgument(f"no load mode {text!r}; there is: {known}") from None
+        known = {mode.value: mode for mode in LoadMode if mode not in _NOT_YET}
+        if text not in known:
+            raise InvalidArgument(f"no load mode {text!r}; there is: {', '.join(known)}")
+        return known[text]
+
+
+_NOT_YET = frozenset({LoadMode.PATCH})
+
+
+class OnError(StrEnum):
+    """What a load does with rows that break a rule."""
+
+    FAIL = "fail"
+    """The load fails and changes nothing."""
+    SKIP = "skip"
+    """The load leaves these rows out, up to `LoadOptions.max_errors` of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,34 @@ class LoadOptions(CommitTerms):
     """CSV and Parquet: name in the file -> property."""
     stream_batch: StreamBatch | None = None
     """The batch of a stream. A batch that was committed before changes nothing."""
+    on_error: OnError = OnError.FAIL
+    max_errors: int | None = None
+    """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 no limit."""
+    rejects: str | os.PathLike[str] | None = None
+    """A file that gets the rejected rows as NDJSON."""
+    dry_run: bool = False
+    """Check everything and count the changes, but commit nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCounts:
+    """What a load did to the entities of one type.
+
+    `entities_loaded` are the rows of the input. Each of them was inserted, updated an entity, or
+    left the graph unchanged. Of several rows with one id, the last can change something.
+    """
+
+    name: str
+    entities_loaded: int = 0
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    """Stored entities that an overwrite removed because the input does not have them."""
+    cascaded: int = 0
+    """Edges of a type that the input does not have, removed with their nodes."""
+    properties_nulled: int = 0
+    """Values of updated entities that were set to NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +96,27 @@ class LoadReceipt:
     branch_created: bool
     mode: str
     engine: str
-    counts: tuple[tuple[TableKey, int], ...]
+    nodes: tuple[TypeCounts, ...]
+    edges: tuple[TypeCounts, ...]
     commit: Commit | None
     engine_reason: str = ""
     """Why this engine ran."""
     repeated: bool = False
     """The idempotency key or the batch had been committed before; nothing was written."""
-
-    @property
-    def nodes(self) -> list[dict[str, Any]]:
-        return self._loaded(EntityKind.NODE)
-
-    @property
-    def edges(self) -> list[dict[str, Any]]:
-        return self._loaded(EntityKind.EDGE)
+    rejected: int = 0
+    """Rows that the load left out because they break a rule."""
+    dry_run: bool = False
+    """The counts say what the load would do; nothing was committed."""
 
     @property
     def total_entities(self) -> int:
-        return sum(count for _, count in self.counts)
+        """The rows of the input."""
+        return sum(counts.entities_loaded for counts in (*self.nodes, *self.edges))
+
+    @property
+    def total_removed(self) -> int:
+        """Entities that the load removed, by itself or by cascade."""
+        return sum(counts.removed + counts.cascaded for counts in (*self.nodes, *self.edges))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -81,16 +126,46 @@ class LoadReceipt:
             "mode": self.mode,
             "engine": self.engine,
             "engine_reason": self.engine_reason,
-            "nodes": self.nodes,
-            "edges": self.edges,
+            "nodes": [asdict(counts) for counts in self.nodes],
+            "edges": [asdict(counts) for counts in self.edges],
             "total_entities": self.total_entities,
+            "rejected": self.rejected,
+            "dry_run": self.dry_run,
             "commit": self.commit.to_dict() if self.commit else None,
             "repeated": self.repeated,
         }
 
-    def _loaded(self, kind: EntityKind) -> list[dict[str, Any]]:
-        return [
-            {"name": key.type_name, "entities_loaded": count}
-            for key, count in self.counts
-            if key.kind is kind
-        ]
+
+@dataclass(frozen=True, slots=True)
+class LoadCounts:
+    """The counts of a load by type, as the two lists of a receipt."""
+
+    nodes: tuple[TypeCounts, ...]
+    edges: tuple[TypeCounts, ...]
+
+
+def load_counts(
+    loaded: Mapping[TableKey, int], changed: Iterable[TableChanges], nulled: Mapping[TableKey, int]
+) -> LoadCounts:
+    """Counts from the rows of the input and from what the load changed in each table."""
+    changes = {each.key: each for each in changed}
+    found: dict[EntityKind, list[TypeCounts]] = {kind: [] for kind in EntityKind}
+    for key in sorted({*loaded, *changes}):
+        change = changes.get(key)
+        rows = loaded.get(key, 0)
+        inserted, updated, deleted = (
+            (change.inserted, change.updated, change.deleted) if change else (0, 0, 0)
+        )
+        found[key.kind].append(
+            TypeCounts(
+                key.type_name,
+                entities_loaded=rows,
+                inserted=inserted,
+                updated=updated,
+                unchanged=max(rows - inserted - updated, 0),
+                removed=deleted if key in loaded else 0,
+                cascaded=0 if key in loaded else deleted,
+                properties_nulled=nulled.get(key, 0),
+            )
+        )
+    return LoadCounts(tuple(found[EntityKind.NODE]), tuple(found[EntityKind.EDGE]))

@@ -53,6 +53,8 @@ class PreparedInput:
     tables: dict[TableKey, PreparedTable] = field(default_factory=dict)
     given_ids: set[TableKey] = field(default_factory=set)
     """Types with rows that came with an id or a key. Ids that a load makes never clash."""
+    nulled: dict[TableKey, int] = field(default_factory=dict)
+    """How many values of updated rows the load set to NULL; known when the rows are written."""
     staged_since: int | None = None
     """Microseconds: no file that workers wrote for this load before its transaction is older."""
 

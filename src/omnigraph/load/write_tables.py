@@ -26,7 +26,7 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import AdoptRows
-from omnigraph.writes.row_compare import Mask, differing_rows
+from omnigraph.writes.row_compare import Mask, differing_rows, nulled_values
 
 _LOOKED_UP_ROWS = 2000
 """So many rows are looked up by the index of the table; more are compared in a pass over it."""
@@ -100,7 +100,7 @@ class LoadTableWriter:
         for chunk in table.chunks():
             rows = self._latest(key, chunk).drop_columns([PLACE])
             if compared:
-                rows = differing(dataset, rows, changes)
+                rows = self._differing(key, dataset, rows, changes)
             else:
                 changes.add(Op.INSERT, rows.column(ID))
             fragments += write_to(dataset, rows)
@@ -114,6 +114,7 @@ class LoadTableWriter:
         for rows in file.mapped(_COMPARED_ROWS):
             ids = self._latest_ids(file.entity.table_key, rows)
             found = _compare_with_stored(dataset, rows, ids, columns)
+            self._add_nulled(file.entity.table_key, found.nulled)
             wanted = {
                 Op.INSERT: ids.is_valid().to_numpy(zero_copy_only=False) & ~found.exists,
                 Op.UPDATE: found.differs,
@@ -136,6 +137,25 @@ class LoadTableWriter:
         is_kept = pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks())
         return pc.if_else(is_kept, ids, None).combine_chunks()
 
+    def _differing(
+        self, key: TableKey, dataset: Dataset, rows: pa.Table, changes: ChangeListWriter
+    ) -> pa.Table:
+        """The rows that are new or differ from the stored row of their id; they are listed too."""
+        ids = rows.column(ID)
+        stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
+        position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
+        exists = position.is_valid()
+        additions, rewrites = rows.filter(pc.invert(exists)), rows.filter(exists)
+        replaced = stored.take(position.drop_null())
+        self._add_nulled(key, nulled_values(replaced, rewrites))
+        rewrites = rewrites.filter(pa.array(differing_rows(replaced, rewrites)))
+        changes.add(Op.INSERT, additions.column(ID))
+        changes.add(Op.UPDATE, rewrites.column(ID))
+        return pa.concat_tables([additions, rewrites])
+
+    def _add_nulled(self, key: TableKey, values: int) -> None:
+        self._prepared.nulled[key] += values
+
     def _add_gone(self, key: TableKey, changes: ChangeListWriter) -> None:
         """List the stored rows that the input does not have as deleted."""
         if self._snapshot.pin(key).row_count == 0:
@@ -149,6 +169,7 @@ class LoadTableWriter:
 
     def _begin(self, key: TableKey) -> tuple[TablePin, Dataset, ChangeListWriter]:
         pin = self._snapshot.pin(key)
+        self._prepared.nulled[key] = 0
         path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
         return pin, self._store.open(pin.at), ChangeListWriter(path)
 
@@ -158,30 +179,18 @@ class LoadTableWriter:
         return self._index.without_dropped(key, chunk)
 
 
-def differing(dataset: Dataset, rows: pa.Table, changes: ChangeListWriter) -> pa.Table:
-    """The rows that are new or differ from the stored row of their id; they are listed too."""
-    ids = rows.column(ID)
-    stored = find_rows(dataset, ids.combine_chunks(), rows.column_names)
-    position = pc.index_in(ids, value_set=stored.column(ID).combine_chunks())
-    exists = position.is_valid()
-    additions, rewrites = rows.filter(pc.invert(exists)), rows.filter(exists)
-    replaced = stored.take(position.drop_null())
-    rewrites = rewrites.filter(pa.array(differing_rows(replaced, rewrites)))
-    changes.add(Op.INSERT, additions.column(ID))
-    changes.add(Op.UPDATE, rewrites.column(ID))
-    return pa.concat_tables([additions, rewrites])
-
-
 def adopt(pin: TablePin, fragments: tuple[str, ...], changes: ChangeList) -> AdoptRows:
     return AdoptRows(pin.key, pin.location, pin.branch, fragments, changes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _StoredMatches:
     """For every input row: is a row with its id stored, and does the stored row differ?"""
 
     exists: Mask
     differs: Mask
+    nulled: int = 0
+    """Values that are stored and are NULL in the input."""
 
 
 def _compare_with_stored(
@@ -202,7 +211,9 @@ def _compare_with_stored(
         order = pc.sort_indices(position)
         at = position.take(order).to_numpy()
         found.exists[at] = True
-        found.differs[at] = differing_rows(stored.take(order), given.take(at))
+        replaced, rewrites = stored.take(order), given.take(at)
+        found.differs[at] = differing_rows(replaced, rewrites)
+        found.nulled += nulled_values(replaced, rewrites)
     return found
 
 

@@ -18,6 +18,15 @@ def differing_rows(stored: pa.Table, written: pa.Table) -> Mask:
     return differs
 
 
+def nulled_values(stored: pa.Table, written: pa.Table) -> int:
+    """How many values of `stored` are NULL in the same row and column of `written`."""
+    return sum(
+        pc.sum(pc.and_(stored.column(name).is_valid(), written.column(name).is_null())).as_py() or 0
+        for name in written.column_names
+        if written.column(name).null_count
+    )
+
+
 def differing_values(a: pa.ChunkedArray, b: pa.ChunkedArray) -> Mask:
     """Value by value; NULL equals NULL and NaN equals NaN here."""
     if pa.types.is_fixed_size_list(a.type) and not a.null_count and not b.null_count:

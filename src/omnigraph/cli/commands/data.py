@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -27,6 +27,9 @@ from omnigraph.cli.output import WrongUsage, already_done, print_json, print_res
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
 from omnigraph.values.plurals import counted
+
+if TYPE_CHECKING:
+    from omnigraph.load.options import TypeCounts
 
 
 class Mode(StrEnum):
@@ -149,13 +152,28 @@ def load(
         return
     if receipt.engine == AutoEngine.SPARK:
         session.note(f"loaded by Spark: {receipt.engine_reason}")
-    for row in (*receipt.nodes, *receipt.edges):
-        print_result(f"{row['name']}: {row['entities_loaded']:,}")
+    for counts in (*receipt.nodes, *receipt.edges):
+        print_result(_told(counts))
     if receipt.commit is None:
         print_result(f"{receipt.total_entities:,} entities read, {receipt.branch} has them already")
         return
     made = f"commit {receipt.commit.graph_commit_id}"
     print_result(f"{receipt.total_entities:,} entities loaded into {receipt.branch}, {made}")
+
+
+def _told(counts: TypeCounts) -> str:
+    """`Person: 1 inserted, 2 unchanged`; counts of zero are left out."""
+    parts = {
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "unchanged": counts.unchanged,
+        "removed": counts.removed,
+        "removed with their nodes": counts.cascaded,
+    }
+    told = [f"{count:,} {what}" for what, count in parts.items() if count]
+    if counts.properties_nulled:
+        told.append(f"{counted(counts.properties_nulled, 'value')} set to NULL")
+    return f"{counts.name}: {', '.join(told) or 'no rows'}"
 
 
 def _inputs(given: list[str]) -> list[str | BinaryIO]:

@@ -27,7 +27,7 @@ from omnigraph.lance_store.staging.written_fragments import (
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.load.prepare_rows import PLACE, file_and_line, place_of
 from omnigraph.load.prepared import PreparedInput, PreparedTable
-from omnigraph.load.write_tables import LoadTableWriter, adopt, differing
+from omnigraph.load.write_tables import LoadTableWriter, adopt
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.spark.load.load_tasks import TaskResult, WrittenRows
@@ -165,7 +165,8 @@ class AdoptingWriter(LoadTableWriter):
                 changes.add(Op.INSERT, ids)
             else:
                 rows = self._latest(key, table.whole(part)).drop_columns([PLACE])
-                fragments += write_to(dataset, differing(dataset, rows, changes))
+                rows = self._differing(key, dataset, rows, changes)
+                fragments += write_to(dataset, rows)
         return fragments
 
     def _all_new(
