@@ -25,6 +25,7 @@ OmnigraphError
 │   └── InvariantViolation     a dataset is behind its pin: stop, look, restore from backup
 ├── FormatTooNew / FormatUnknown
 ├── ReadOnlyGraph              a write through a read-only handle
+├── GraphClosed                a call through a handle after its `close()`
 ├── StorageFailure             the disk or object store refused
 │   ├── StorageFull
 │   ├── StorageUnsafe          the store does not honour put-if-absent
@@ -107,6 +108,7 @@ class InvalidArgument(OmnigraphError):
     line: int | None = None
     column: int | None = None
     at: str | None = None
+    candidates: Sequence[str] | None = None
     type: str | None = None
     types: Sequence[str] | None = None
     tables: Sequence[str] | None = None
@@ -371,6 +373,14 @@ class ReadOnlyGraph(OmnigraphError):
     """A write through a handle opened with `read_only=True`."""
 
     code = "read_only"
+
+
+class GraphClosed(OmnigraphError):
+    """A call through a handle after its `close()`."""
+
+    code = "graph_closed"
+
+    uri: str
 
 
 class StorageFailure(OmnigraphError):

@@ -21,6 +21,7 @@ from omnigraph.diff.snapshot_diff import (
 )
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, SnapshotReclaimed
 from omnigraph.manifest.branch_state import BranchState
+from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, StoredCommit
@@ -157,6 +158,7 @@ class _Feed:
         if request.limit < 1:
             raise InvalidArgument(f"limit must be a positive number, not {request.limit!r}")
         self._request = request
+        self._reader = reader
         self._store = reader.store
         ref, state = reader.branch(request.branch)
         self._lineage = Lineage(reader, (state,))
@@ -171,7 +173,8 @@ class _Feed:
             return _FeedPosition(None)
         if not start.startswith(_AFTER):
             raise InvalidArgument(f"start {start!r} is not now, beginning or after:<commit id>")
-        commit_id = start.removeprefix(_AFTER)
+        name = start.removeprefix(_AFTER)
+        commit_id = CommitGraph(self._reader).resolve(name, self._request.branch)
         if not any(c.commit_id == commit_id for c in self._lineage.first_parents(self.head)):
             raise NotFound(
                 f"no commit {commit_id!r} on branch {self._request.branch!r}", commit=commit_id

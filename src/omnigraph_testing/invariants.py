@@ -43,7 +43,7 @@ def assert_at_rest(graph: Graph) -> None:
 
 def assert_linear_history(graph: Graph, branch: str) -> None:
     """First parents form one chain to the first commit. Each commit is later than its parent."""
-    commits = graph.commits.list(branch, limit=None)
+    commits = graph.commits.list(branch, limit=None, first_parent=True)
     for child, parent in itertools.pairwise(commits):
         assert child.parent_commit_id == parent.graph_commit_id
         assert child.created_at > parent.created_at
@@ -52,5 +52,5 @@ def assert_linear_history(graph: Graph, branch: str) -> None:
 
 
 def assert_history_readable(graph: Graph, branch: str = "main", limit: int = 20) -> None:
-    for commit in graph.commits.list(branch, limit=limit):
+    for commit in graph.commits.list(branch, limit=limit, first_parent=True):
         content(graph, branch, at=commit.graph_commit_id)

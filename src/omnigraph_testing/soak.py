@@ -232,7 +232,7 @@ class Soak:
         for branch in BRANCHES:
             count = counts_of(graph, branch).get(branch, 0)
             assert count - self._acknowledged[branch] in (0, 1), (branch, count)
-            for commit in graph.commits.list(branch, limit=KEPT_COMMITS):
+            for commit in graph.commits.list(branch, limit=KEPT_COMMITS, first_parent=True):
                 commit_id = commit.graph_commit_id
                 model.check_snapshot(graph, graph.snapshot(branch, at=commit_id))
         for source, target in permutations(BRANCHES, 2):

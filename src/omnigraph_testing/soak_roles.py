@@ -279,7 +279,7 @@ def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float
             elif choice < 0.6:
                 model.check_snapshot(graph, graph.snapshot(branch))
             elif choice < 0.8:
-                listed = graph.commits.list(branch, limit=2 * KEPT_COMMITS)
+                listed = graph.commits.list(branch, limit=2 * KEPT_COMMITS, first_parent=True)
                 commit = chance.choice(listed).graph_commit_id
                 model.check_snapshot(graph, graph.snapshot(branch, at=commit))
             else:

@@ -273,7 +273,7 @@ CASES = [
     Case("tag create 'a b' --store {g}", "is not allowed"),
     Case("tag delete nope --store {g}", "no tag 'nope'"),
     Case("commit show nope --store {g}", "'nope'"),
-    Case("commit show --store {g}", "ID", 2),
+    Case("commit show --store {g}", "COMMIT", 2),
     Case("commit changes nope --store {g}", "'nope'"),
     Case("commit list {g} --branch nope", "'nope'"),
     Case("commit list {g} --limit 0", "--limit", 2),

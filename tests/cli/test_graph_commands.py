@@ -231,7 +231,78 @@ def test_changes_of_a_commit_and_between_states(cli, people) -> None:
     assert (body["from"], body["to"]) == ("main", "side")
     assert body["changes"] == people.diff("main", "side").to_dict()["changes"]
     assert [c["op"] for c in body["changes"][:2]] == ["update", "delete"]
-    reverse = cli("branch", "diff", "side", "main", "--store", people.uri, "-n", "1", "--json").json
-    assert len(reverse["changes"]) == 1
-    more = ("--cursor", reverse["next_cursor"], "--store", people.uri, "--json")
-    assert len(cli("branch", "diff", "side", "main", *more).json["changes"]) >= 1
+    for form in (["--direct"], []):
+        words = ("branch", "diff", "main", "side", *form, "--store", people.uri, "--json")
+        first = cli(*words, "-n", "1").json
+        assert len(first["changes"]) == 1
+        rest = cli(*words, "--cursor", first["next_cursor"]).json["changes"]
+        assert [*first["changes"], *rest] == body["changes"]
+    reverse = cli("branch", "diff", "side", "main", "--direct", "--store", people.uri, "--json")
+    assert [c["op"] for c in reverse.json["changes"][:2]] == ["update", "insert"]
+
+
+def test_a_branch_is_compared_with_the_merge_base(cli, people) -> None:
+    people.branches.create("side")
+    people.apply({"Person": Edit(upsert=[{"name": "Ada", "age": 37}])}, "side")
+    people.apply({"Person": Edit(upsert=[{"name": "Dee", "age": 1}])})
+    store = ("--store", people.uri)
+    shown = cli("branch", "diff", "side", *store).out
+    assert "~ Person Ada" in shown
+    assert "Dee" not in shown
+    assert "- Person Dee" in cli("branch", "diff", "side", "--direct", *store).out
+    backwards = cli("branch", "diff", "side", "main", *store, "--json").json
+    assert [(c["op"], c["id"]) for c in backwards["changes"]] == [("insert", "Dee")]
+    assert (backwards["from"], backwards["to"], backwards["direct"]) == ("side", "main", False)
+
+
+def test_commits_that_a_merge_brought_are_listed(cli, people) -> None:
+    people.branches.create("side")
+    brought = people.apply({"Person": Edit(upsert=[{"name": "Dee"}])}, "side", message="on side")
+    people.apply({"Person": Edit(upsert=[{"name": "Eve"}])}, message="on main")
+    people.merge("side", delete_branch=True)
+    listed = cli("commit", "list", people.uri, "--json").json["commits"]
+    assert [c["message"] for c in listed][:3] == ["merge side into main", "on main", "on side"]
+    line = cli("commit", "list", people.uri, "--first-parent", "--json").json["commits"]
+    assert line == [c for c in listed if c["message"] != "on side"]
+    actor = ("--filter", "actor=maker")
+    assert len(cli("commit", "list", people.uri, *actor, "--json").json["commits"]) == len(listed)
+    shown = cli("commit", "show", brought.commit.graph_commit_id[:14], "--store", people.uri)
+    assert "on side" in shown.out
+
+
+def test_commits_go_by_short_names(cli, people) -> None:
+    people.apply({"Person": Edit(delete=["Bob"])}, message="bye")
+    people.branches.create("side")
+    people.apply({"Person": Edit(upsert=[{"name": "Dee"}])}, "side", message="hi")
+    bye = people.commits.list()[0]
+    store = ("--store", people.uri)
+    words = ["HEAD", "main", "main~0", "side~1", bye.graph_commit_id[:20], bye.created_at_rfc3339]
+    for name in words:
+        found = cli("commit", "show", name, *store, "--json").json
+        assert found == bye.to_dict(), name
+        changes = cli("commit", "changes", name, *store, "--json").json
+        assert changes["graph_commit_id"] == bye.graph_commit_id
+    on_side = cli("commit", "show", "HEAD", "--branch", "side", *store)
+    assert "message                  hi" in on_side.out
+    assert f"created_at               {people.commits.list('side')[0].created_at_rfc3339}" in (
+        on_side.out
+    )
+    assert cli("tag", "create", "before", "main~1", *store, "--json").json["graph_commit_id"] == (
+        bye.parent_commit_id
+    )
+    count = (
+        "-e",
+        "query q() { match { $p: Person } return { count($p) as n } }",
+        "--format",
+        "csv",
+    )
+    assert cli("query", *count, "--at", "HEAD~1", *store).out == "n\n3\n"
+    assert cli("query", *count, "--at", "HEAD~1", "--branch", "side", *store).out == "n\n2\n"
+    assert cli("commit", "revert", "HEAD", *store).code == 0
+    assert cli("query", *count, *store).out == "n\n3\n"
+    assert cli("commit", "cherry-pick", "side", "--onto", "main", *store).code == 0
+    guarded = ("mutate", "-e", 'query q() { delete Person where name = "Dee" }', *store)
+    assert cli(*guarded, "--if-commit", bye.graph_commit_id[:20]).code == 4
+    assert cli(*guarded, "--if-commit", people.snapshot().graph_commit_id[:20]).code == 0
+    unknown = cli("commit", "show", "HEAD~99", *store)
+    assert (unknown.code, "above the first commit" in unknown.err) == (1, True)

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.handle import Graph
-from omnigraph.values.clock import micros_to_rfc3339
+from omnigraph.values.temporal import write_micros
 
 
 def described(changes: list) -> list[tuple]:
@@ -53,7 +53,7 @@ def test_images_are_whole_entities_in_both_directions(review: Graph) -> None:
 def test_any_two_of_branch_commit_tag_and_moment(review: Graph) -> None:
     wanted = review.diff("main", "review")
     review.tags.create("then", "review")
-    at = micros_to_rfc3339(review.commits.show(head(review)).created_at)
+    at = write_micros(review.commits.show(head(review)).created_at)
     assert review.diff(head(review), "then") == wanted
     assert review.diff(at, head(review, "review")) == wanted
     assert review.commits.changes(head(review, "review")) == wanted

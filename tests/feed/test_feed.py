@@ -59,7 +59,7 @@ def test_now_beginning_and_after(graph: Graph) -> None:
         assert found.to_dict()["blocks"][0]["commit"]["message"] == "hi"
         assert graph.changes(cursor=found.cursor).blocks == ()
     assert replayed(drain(graph, graph.changes(start="beginning"))) == held(graph)
-    with pytest.raises(NotFound, match="no commit 'x'"):
+    with pytest.raises(NotFound, match="no commit, tag or branch 'x'"):
         graph.changes(start="after:x")
     with pytest.raises(InvalidArgument, match="beginning"):
         graph.changes(start="yesterday")

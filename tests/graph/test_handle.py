@@ -25,8 +25,8 @@ from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.store import head_version
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings
-from omnigraph.values.clock import micros_to_rfc3339
 from omnigraph.values.identifiers import node_table
+from omnigraph.values.temporal import write_micros
 from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph.writes.shape import Edit, shape_edits
 from omnigraph_testing import workloads
@@ -339,18 +339,18 @@ def test_time_travel(any_graph: Graph) -> None:
         states[receipt.commit.graph_commit_id] = (receipt.commit.created_at, note_ids(any_graph))
     first = next(iter(states))
     any_graph.tags.create("by/commit", first)
-    moment = micros_to_rfc3339(states[first][0])
+    moment = write_micros(states[first][0])
     any_graph.tags.create("by-moment", moment)
     for commit_id, (created_at, expected) in states.items():
         assert note_ids(any_graph, at=commit_id) == expected
-        assert note_ids(any_graph, at=micros_to_rfc3339(created_at)) == expected
-        just_before = micros_to_rfc3339(created_at - 1)
+        assert note_ids(any_graph, at=write_micros(created_at)) == expected
+        just_before = write_micros(created_at - 1)
         assert note_ids(any_graph, at=just_before) < expected
     for tag in ("by/commit", "by-moment"):
         assert note_ids(any_graph, at=tag) == states[first][1]
     head = any_graph.commits.list("b")[0].graph_commit_id
     assert note_ids(any_graph, at=head) == {"n0", "on-branch"}, "found on another branch"
-    late = micros_to_rfc3339(max(t for t, _ in states.values()) + 10**9)
+    late = write_micros(max(t for t, _ in states.values()) + 10**9)
     assert note_ids(any_graph, "b", at=late) == {"n0", "on-branch"}
     with pytest.raises(NotFound):
         any_graph.snapshot(at="2001-01-01T00:00:00Z")

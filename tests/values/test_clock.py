@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.values.clock import SystemClock, micros_to_rfc3339
+from omnigraph.values.clock import SystemClock
+from omnigraph.values.temporal import write_micros
 
 
 def test_ids_of_one_process_increase() -> None:
@@ -33,7 +34,7 @@ def test_time_moves_forward() -> None:
 
 @given(st.integers(-(2**50), 2**53))
 def test_rfc3339_keeps_every_microsecond(micros: int) -> None:
-    text = micros_to_rfc3339(micros)
+    text = write_micros(micros)
     assert text.endswith("Z")
     moment = dt.datetime.fromisoformat(text)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -35,7 +35,7 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="COMMIT|TAG|TIME|BRANCH",
-        help="Read the past instead of the head of --branch.",
+        help="Read the past instead of the head of --branch; HEAD~1 and main~3 count back.",
     ),
 ]
 Timeout = Annotated[

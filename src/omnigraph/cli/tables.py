@@ -9,6 +9,7 @@ from textwrap import TextWrapper
 from typing import Any, Literal
 
 from omnigraph.cli.output import json_text, print_result
+from omnigraph.values.temporal import write_micros
 
 CELL_LIMIT = 240
 _GAP = 3
@@ -36,10 +37,7 @@ def cell_text(value: Any) -> str:
 
 def moment_text(micros: int) -> str:
     """RFC 3339; `-` for 0, which is the creation time of the main branch."""
-    # Imported here, because the clock also makes ids and that library is slow to import.
-    from omnigraph.values.clock import micros_to_rfc3339
-
-    return micros_to_rfc3339(micros) if micros else "-"
+    return write_micros(micros) if micros else "-"
 
 
 def visible(text: str) -> str:

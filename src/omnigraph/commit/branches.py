@@ -27,7 +27,7 @@ from omnigraph.errors import (
 from omnigraph.lance_store.dataset_branches import create_branch, physical_name
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
-from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.commit_graph import CommitGraph, CommitName
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader, manifest_version
@@ -36,7 +36,7 @@ from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import WriteSettings
 from omnigraph.values.clock import Clock
-from omnigraph.values.identifiers import MAIN, check_ref_name
+from omnigraph.values.identifiers import HEAD, MAIN, check_ref_name
 
 _KEEPS_CLEANUP_AWAY = Resources(shared=frozenset({GC}))
 
@@ -207,15 +207,13 @@ class BranchLifecycle:
             failpoints.hit("branch.delete_after_unref")
         self._reader.forget(ref)
 
-    def create_tag(self, name: str, target: str, actor_id: str | None) -> Tag:
-        """Name a commit: by branch (its head), commit id, tag or moment."""
+    def create_tag(self, name: str, target: CommitName, actor_id: str | None) -> Tag:
+        """Give a commit, which has any other name, a permanent one."""
         checked = _new_name(name, "tag")
         with self._holding(IntentKind.HOLD, MAIN_REF, _KEEPS_CLEANUP_AWAY, actor_id):
-            try:
-                ref, state = self._reader.branch(target)
-                snapshot = self._reader.snapshot(ref, state)
-            except (NotFound, InvalidName):
-                snapshot = self._commits.snapshot_at(target)
+            place = self._commits.place(target)
+            snapshot = self._commits.snapshot_of(place)
+            if not place.is_head:
                 self._refuse_reclaimed(snapshot)
             commit = self._commits.find(snapshot.graph_commit_id, snapshot.graph_branch)
             tag = Tag(
@@ -285,4 +283,8 @@ class BranchLifecycle:
 def _new_name(name: str, what: str = "branch") -> str:
     if name == MAIN:
         raise InvalidName("every graph has a branch main: choose another name", name=name)
+    if name == HEAD:
+        raise InvalidName(
+            f"{HEAD} means the newest commit of a branch: choose another name", name=name
+        )
     return check_ref_name(name, what)

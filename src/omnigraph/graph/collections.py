@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
 from omnigraph.graph.engine import Access
+from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.temporal import moment_of, write_micros
 
 if TYPE_CHECKING:
     from omnigraph.diff.change import ChangePage
@@ -27,6 +30,16 @@ class Branch:
     head_commit_id: str
     forked_from: str | None
     created_at: int
+    """Microseconds since the epoch; 0 for main, whose time is that of the first commit."""
+
+    @property
+    def created(self) -> dt.datetime | None:
+        """`created_at` as a datetime in UTC; None for main."""
+        return moment_of(self.created_at) if self.created_at else None
+
+    @property
+    def created_at_rfc3339(self) -> str | None:
+        return write_micros(self.created_at) if self.created_at else None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -34,6 +47,7 @@ class Branch:
             "head_commit_id": self.head_commit_id,
             "forked_from": self.forked_from,
             "created_at": self.created_at,
+            "created_at_rfc3339": self.created_at_rfc3339,
         }
 
 
@@ -78,7 +92,8 @@ class Tags:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def create(self, name: str, target: str = MAIN) -> Tag:
+    def create(self, name: str, target: CommitName = MAIN) -> Tag:
+        """`target` is a branch, commit, tag or moment, as for `Graph.snapshot`."""
         return self._access.writable().lifecycle.create_tag(name, target, self._access.actor)
 
     def list(self) -> list[Tag]:
@@ -95,14 +110,25 @@ class Commits:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def list(self, branch: str = MAIN, limit: int | None = 50) -> list[Commit]:
-        """Newest first, including the commits from before the branch was forked."""
-        _, state = self._access.engine.reader.branch(branch)
-        walk = self._access.engine.commits.walk(state)
-        return [stored.commit for stored in islice(walk, limit)]
+    def list(
+        self, branch: str = MAIN, limit: int | None = 50, *, first_parent: bool = False
+    ) -> list[Commit]:
+        """Newest first, with the commits that merges brought and those from before the fork.
 
-    def show(self, commit_id: str) -> Commit:
-        return self._access.engine.commits.find(commit_id)
+        With `first_parent` a merge is one commit, without those that it brought.
+        """
+        engine = self._access.engine
+        _, state = engine.reader.branch(branch)
+        if first_parent:
+            found = islice(engine.commits.walk(state), limit)
+        else:
+            found = islice(engine.commits.newest(state), limit)
+        return [stored.commit for stored in found]
+
+    def show(self, commit_id: CommitName, branch: str = MAIN) -> Commit:
+        """One commit: by id or a unique prefix, tag, branch, moment of `branch`, or `HEAD~N`."""
+        commits = self._access.engine.commits
+        return commits.find(commits.resolve(commit_id, branch), branch)
 
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
@@ -114,20 +140,26 @@ class Commits:
 
     def changes(
         self,
-        commit_id: str,
+        commit_id: CommitName,
         types: Sequence[str] | None = None,
         *,
+        branch: str = MAIN,
         kinds: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ChangePage:
-        """What a commit changed against its first parent; pages like `Graph.diff`."""
+        """What a commit changed against its first parent; pages like `Graph.diff`.
+
+        The commit is named as for `show`.
+        """
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.commit_changes(self._access.engine, commit_id, wanted, limit, cursor)
+        return commit_history.commit_changes(
+            self._access.engine, commit_id, branch, wanted, limit, cursor
+        )
 
 
 class Schema:
@@ -136,7 +168,7 @@ class Schema:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def show(self, branch: str = MAIN, *, at: str | None = None) -> AcceptedSchema:
+    def show(self, branch: str = MAIN, *, at: CommitName | None = None) -> AcceptedSchema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
         snapshot = reads.snapshot(self._access.engine, branch, at)
         accepted = self._access.engine.reader.schemas.read(snapshot.schema_id)

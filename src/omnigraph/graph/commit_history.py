@@ -2,44 +2,82 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.diff.snapshot_diff import commits_of, diff_page
-from omnigraph.errors import InvalidName, NotFound
+from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
-from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.commit_graph import CommitName
+from omnigraph.manifest.lineage import Lineage, best_common_ancestors, require_common
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.identifiers import MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class DiffStates:
+    """The two states of a diff."""
+
+    before: Snapshot
+    after: Snapshot
+
+
+def diff_states(
+    engine: Engine,
+    a: CommitName | None,
+    b: CommitName | None,
+    base: CommitName | None,
+    branch: CommitName | None,
+    cursor: str | None,
+) -> DiffStates:
+    """The states that the arguments of `Graph.diff` name; a cursor names two commits itself."""
+    direct, against_base = (a, b) != (None, None), (base, branch) != (None, None)
+    if direct and against_base:
+        raise InvalidArgument("diff compares either `a` with `b`, or `branch` with `base`")
+    if cursor is not None:
+        a, b = commits_of(cursor)
+    elif against_base:
+        if branch is None:
+            raise InvalidArgument("diff(base=…) needs the branch to compare: branch=…")
+        return from_merge_base(engine, MAIN if base is None else base, branch)
+    if a is None or b is None:
+        raise InvalidArgument("diff needs two states: diff(a, b), or diff(base=…, branch=…)")
+    return DiffStates(engine.commits.snapshot_at(a), engine.commits.snapshot_at(b))
+
+
+def from_merge_base(engine: Engine, base: CommitName, branch: CommitName) -> DiffStates:
+    """From the newest commit that both have in common to `branch`."""
+    ours, theirs = engine.commits.snapshot_at(base), engine.commits.snapshot_at(branch)
+    graph = lineage(engine, ours, theirs)
+    heads = ours.graph_commit_id, theirs.graph_commit_id
+    common = require_common(best_common_ancestors(graph, heads[:1], heads[1]), *heads)
+    newest = max(common, key=lambda commit_id: graph.commit(commit_id).created_at)
+    return DiffStates(graph.snapshot(newest), theirs)
 
 
 def diff(
-    engine: Engine, a: str, b: str, wanted: ChangeFilter, limit: int | None, cursor: str | None
+    engine: Engine, states: DiffStates, wanted: ChangeFilter, limit: int | None, cursor: str | None
 ) -> ChangePage:
-    """`before` images are of `a`, `after` images of `b`."""
-    if cursor is not None:
-        a, b = commits_of(cursor)
-    before, after = _resolve(engine, a), _resolve(engine, b)
-    graph = lineage(engine, before, after)
-    return diff_page(engine.store, graph, before, after, wanted, limit, cursor)
+    """What turns one state into the other."""
+    graph = lineage(engine, states.before, states.after)
+    return diff_page(engine.store, graph, states.before, states.after, wanted, limit, cursor)
 
 
 def commit_changes(
-    engine: Engine, commit_id: str, wanted: ChangeFilter, limit: int | None, cursor: str | None
+    engine: Engine,
+    commit: CommitName,
+    branch: str,
+    wanted: ChangeFilter,
+    limit: int | None,
+    cursor: str | None,
 ) -> ChangePage:
     """What a commit changed against its first parent."""
-    graph = lineage(engine, _resolve(engine, commit_id))
-    before, after = graph.step(commit_id)
+    after = engine.commits.snapshot_at(commit, branch)
+    graph = lineage(engine, after)
+    before, after = graph.step(after.graph_commit_id)
     return diff_page(engine.store, graph, before, after, wanted, limit, cursor)
-
-
-def _resolve(engine: Engine, target: str) -> Snapshot:
-    """A branch (its head), commit id, tag or moment of main."""
-    try:
-        return engine.reader.snapshot(*engine.reader.branch(target))
-    except (NotFound, InvalidName):
-        return engine.commits.snapshot_at(target)
 
 
 def lineage(engine: Engine, *snapshots: Snapshot) -> Lineage:
@@ -65,23 +103,11 @@ class DrawnCommit:
 def newest_commits(engine: Engine, branch: str, limit: int) -> list[DrawnCommit]:
     """Commits of a branch and of what was merged into it, children before parents."""
     _, state = engine.reader.branch(branch)
-    graph = Lineage(engine.reader, (state,))
-    queue = [(-graph.commit(state.head_commit_id).created_at, state.head_commit_id)]
-    seen = {state.head_commit_id}
-    found: list[DrawnCommit] = []
-    while queue and len(found) < limit:
-        _, commit_id = heapq.heappop(queue)
-        stored = graph.find(commit_id)
-        if stored is None:
-            continue
+    found = []
+    for stored in islice(engine.commits.newest(state), limit):
         commit = stored.commit
-        words = [commit_id, f"({commit.graph_branch})", commit.message or commit.operation]
-        found.append(DrawnCommit(commit_id, stored.parents, " ".join(words)))
-        for parent in stored.parents:
-            above = graph.find(parent)
-            if above is not None and parent not in seen:
-                seen.add(parent)
-                heapq.heappush(queue, (-above.commit.created_at, parent))
+        words = [stored.commit_id, f"({commit.graph_branch})", commit.message or commit.operation]
+        found.append(DrawnCommit(stored.commit_id, stored.parents, " ".join(words)))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import InvalidArgument, ReadOnlyGraph
+from omnigraph.errors import GraphClosed, InvalidArgument, ReadOnlyGraph
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -83,6 +83,18 @@ class Engine:
     provider: EmbeddingProvider
     settings: Settings
     clock: Clock
+
+    def close(self) -> None:
+        """Stop the upkeep thread, and let go of all handles and caches.
+
+        Operations that still run in other threads finish with the parts that they hold.
+        """
+        with _making:
+            made = [name for name in self.__dict__ if name not in self.__dataclass_fields__]
+            parts = {name: self.__dict__.pop(name) for name in made}
+        if "reconciler" in parts:
+            parts["reconciler"].stop()
+        self.reader.release()
 
     @built_once
     def queries(self) -> QueryRunner:
@@ -283,19 +295,37 @@ class Engine:
         return SparkQueryRunner(self.store, self.settings, self.clock)
 
 
-@dataclass(frozen=True, slots=True)
 class Access:
-    """An engine as one handle uses it: under which name, and whether it may write."""
+    """An engine as one handle uses it: under which name, whether it may write, until `close`."""
 
-    engine: Engine
-    actor: str | None
-    read_only: bool
+    def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
+        self._engine: Engine | None = engine
+        self.uri = engine.store.location.uri
+        self.actor = actor
+        self.read_only = read_only
+
+    @property
+    def closed(self) -> bool:
+        return self._engine is None
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise GraphClosed(
+                f"this handle of {self.uri} is closed: open the graph again", uri=self.uri
+            )
+        return self._engine
 
     def writable(self) -> Engine:
+        engine = self.engine
         if self.read_only:
-            uri = self.engine.store.location.uri
-            raise ReadOnlyGraph(f"{uri} was opened with read_only=True")
-        return self.engine
+            raise ReadOnlyGraph(f"{self.uri} was opened with read_only=True")
+        return engine
+
+    def close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:

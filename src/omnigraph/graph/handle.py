@@ -11,13 +11,15 @@ import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import pyarrow as pa
 
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph import reads
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Access, Engine, open_store
+from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import LOCAL, require_engine
@@ -48,11 +50,46 @@ class Graph:
 
     def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
         self._access = Access(engine, actor, read_only=read_only)
-        self._engine = engine
         self.branches = Branches(self._access)
         self.tags = Tags(self._access)
         self.commits = Commits(self._access)
         self.schema = Schema(self._access)
+
+    def __repr__(self) -> str:
+        access = self._access
+        told = [access.uri]
+        if access.actor is not None:
+            told.append(f"actor {access.actor!r}")
+        if access.read_only:
+            told.append("read-only")
+        return f"<Graph {', '.join([*told, self._head_text()])}>"
+
+    def _head_text(self) -> str:
+        """The head for `repr`, which must not raise when the storage is out of reach."""
+        if self._access.closed:
+            return "closed"
+        try:
+            return f"{MAIN} at {self._engine.reader.branch(MAIN)[1].head_commit_id}"
+        except OmnigraphError as error:
+            return f"head unknown ({error.code})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the upkeep thread and let go of all handles and caches.
+
+        Results that were returned stay readable. Every later call raises `GraphClosed`, except
+        another `close`.
+
+        Example:
+            >>> with omnigraph.open("people.omni") as graph:
+            ...     graph.query("match { $p: Person } return { count($p) as people }")
+        """
+        self._access.close()
 
     @property
     def actor(self) -> str | None:
@@ -66,11 +103,15 @@ class Graph:
     @property
     def engine(self) -> Engine:
         """The parts behind this handle, for tests and tools that look below the operations."""
-        return self._engine
+        return self._access.engine
+
+    @property
+    def _engine(self) -> Engine:
+        return self._access.engine
 
     @property
     def uri(self) -> str:
-        return self._engine.store.location.uri
+        return self._access.uri
 
     @property
     def format_version(self) -> int:
@@ -79,8 +120,12 @@ class Graph:
 
     # Reading
 
-    def snapshot(self, branch: str = MAIN, *, at: str | None = None) -> Snapshot:
-        """One consistent state: the head of `branch`, or `at` a commit, tag, moment or branch."""
+    def snapshot(self, branch: str = MAIN, *, at: CommitName | None = None) -> Snapshot:
+        """One consistent state: the head of `branch`, or `at` a commit, tag, moment or branch.
+
+        `at` is a commit id or a unique prefix of one, a tag, a branch, a moment (a datetime or RFC
+        3339 text, of `branch`), `HEAD`, or `NAME~N`: N first parents above one of these.
+        """
         return reads.snapshot(self._engine, branch, at)
 
     def read(
@@ -88,7 +133,7 @@ class Graph:
         type_name: str,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
         ids: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
@@ -104,7 +149,7 @@ class Graph:
         property: str,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
     ) -> StoredBlob:
         """A stored blob: `size`, and `read(offset, length)` of any range.
 
@@ -121,7 +166,7 @@ class Graph:
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
         engine: str = LOCAL,
@@ -138,7 +183,7 @@ class Graph:
 
         require_engine(engine, "query")
         runner = self._engine.queries if engine == LOCAL else self._engine.spark_queries
-        text = QueryText(source, name, params, at)
+        text = QueryText(source, name, params, name_text(at))
         snapshot = reads.snapshot(self._engine, branch, at)
         return runner.run(snapshot, text, QueryBounds(timeout, cancel))
 
@@ -149,7 +194,7 @@ class Graph:
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
     ) -> str:
         """The plan, one operator a line, in the order rows flow; `params` are only checked."""
         from omnigraph.execute.query_types import QueryText
@@ -164,7 +209,7 @@ class Graph:
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
     ) -> str:
@@ -180,7 +225,7 @@ class Graph:
         path: str | os.PathLike[str] | BinaryIO | None = None,
         branch: str = MAIN,
         *,
-        at: str | None = None,
+        at: CommitName | None = None,
         types: Sequence[str] | None = None,
         format: str = "ndjson",
         engine: str = LOCAL,
@@ -220,7 +265,7 @@ class Graph:
             branch=branch,
             actor=self.actor,
             message=message,
-            if_commit=if_commit,
+            if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
             source=source,
             name=name,
@@ -249,7 +294,7 @@ class Graph:
             branch=branch,
             actor=self.actor,
             message=message,
-            if_commit=if_commit,
+            if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
         )
         return apply_edits(self._access.writable(), edits, terms)
@@ -300,7 +345,7 @@ class Graph:
             branch=branch,
             actor=self.actor,
             message=message,
-            if_commit=if_commit,
+            if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
             mode=LoadMode.parse(mode),
             type_name=type,
@@ -339,6 +384,15 @@ class Graph:
         from omnigraph.graph.schema_changes import extend_schema
 
         return extend_schema(self._access.writable(), schema, branch, self.actor)
+
+    def _expected(self, name: str | None, branch: str) -> str | None:
+        """The id that `if_commit` means. A name of no commit is left to fail as a precondition."""
+        if name is None or is_commit_id(name):
+            return name
+        try:
+            return self._engine.commits.resolve(name, branch)
+        except NotFound:
+            return name
 
     # Merging
 
@@ -400,7 +454,7 @@ class Graph:
 
     def revert(
         self,
-        commit_id: str,
+        commit_id: CommitName,
         branch: str = MAIN,
         *,
         strategy: str = "fail",
@@ -418,7 +472,7 @@ class Graph:
 
         context = self._access.writable().merge_context()
         request = PickRequest(
-            commit_id=commit_id,
+            commit_id=self._engine.commits.resolve(commit_id, branch),
             branch=branch,
             operation=REVERT,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -429,7 +483,7 @@ class Graph:
 
     def cherry_pick(
         self,
-        commit_id: str,
+        commit_id: CommitName,
         onto: str = MAIN,
         *,
         strategy: str = "fail",
@@ -442,7 +496,7 @@ class Graph:
 
         context = self._access.writable().merge_context()
         request = PickRequest(
-            commit_id=commit_id,
+            commit_id=self._engine.commits.resolve(commit_id, onto),
             branch=onto,
             operation=CHERRY_PICK,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -455,29 +509,37 @@ class Graph:
 
     def diff(
         self,
-        a: str,
-        b: str,
+        a: CommitName | None = None,
+        b: CommitName | None = None,
         types: Sequence[str] | None = None,
         *,
+        base: CommitName | None = None,
+        branch: CommitName | None = None,
         kinds: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ChangePage:
-        """What turns `a` into `b`: each a branch, commit, tag or moment of main.
+        """`diff(a, b)`: what turns `a` into `b`. `diff(base=…, branch=…)`: what `branch` changed.
+
+        The second form compares `branch` with the merge base: the newest commit that `base`
+        (default main) and `branch` have in common. So changes that only `base` has are not in it.
+        Each state is a branch, commit, tag or moment of main.
 
         A list of changes (nodes before edges, by type and id) with `before` and `after` images.
         With `limit` the list has a `next_cursor`: pass it to get the next page of the same two
         commits, even if the branches have moved since.
 
         Example:
-            >>> [(c.op, c.id) for c in graph.diff("main", "review", types=["Person"])]
+            >>> [(c.op, c.id) for c in graph.diff("v1", "main", types=["Person"])]
+            >>> [(c.op, c.id) for c in graph.diff(base="main", branch="review")]
         """
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.graph import commit_history
 
+        states = commit_history.diff_states(self._engine, a, b, base, branch, cursor)
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.diff(self._engine, a, b, wanted, limit, cursor)
+        return commit_history.diff(self._engine, states, wanted, limit, cursor)
 
     def changes(
         self,

@@ -17,6 +17,7 @@ from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
+from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
@@ -30,7 +31,7 @@ _NULLABLE = {
 """The types of pandas that hold integers and NULLs."""
 
 
-def snapshot(engine: Engine, branch: str, at: str | None) -> Snapshot:
+def snapshot(engine: Engine, branch: str, at: CommitName | None) -> Snapshot:
     if at is not None:
         return engine.commits.snapshot_at(at, branch)
     return engine.reader.snapshot(*engine.reader.branch(branch))

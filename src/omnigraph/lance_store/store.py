@@ -110,6 +110,11 @@ class Store:
         self._handles.pop(at)
         self._first_fragments.pop(at)
 
+    def release(self) -> None:
+        """Let go of all handles."""
+        self._handles.clear()
+        self._first_fragments.clear()
+
     def first_fragment(self, at: DatasetVersion) -> Any | None:
         """Metadata of the fragment with the lowest id, kept because listing thousands is slow."""
         dataset = self.open(at)

@@ -1,10 +1,18 @@
-"""The commits of a graph: list them, find one, and read the graph as a commit left it."""
+"""The commits of a graph: list them, resolve their names, read the graph as a commit left it.
+
+A commit is named by its id, a unique prefix of its id, a tag, a branch (its head), `HEAD`, a
+moment, or `NAME~N`: N first parents above another name. `CommitGraph.place` is the only reader of
+names.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import heapq
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from omnigraph.errors import InvalidArgument, InvalidName, NotFound
 from omnigraph.manifest.branch_state import BranchState
@@ -14,19 +22,44 @@ from omnigraph.manifest.records import BranchRef, Commit, HistorySegment, Stored
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import ulid_micros
-from omnigraph.values.identifiers import MAIN
+from omnigraph.values.identifiers import HEAD, MAIN
 from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.temporal import micros_of, write_micros
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+CommitName = str | dt.datetime
+"""How a caller names a commit; a datetime is a moment, in UTC if it has no zone."""
+
+SHORTEST_PREFIX = 8
+_PREFIX = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{7,24}")
+_ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
+_SHOWN_CANDIDATES = 8
+# An id is made before its commit is published. The clocks of two machines differ by less than this.
+_CLOCK_SLACK_MICROS = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _LocatedCommit:
-    """A commit, and the branch whose history has it."""
+class CommitPlace:
+    """What a name leads to: a commit, and the branch or the tag through which it was found."""
 
-    ref: BranchRef
-    state: BranchState
-    commit: Commit
+    commit_id: str
+    ref: BranchRef | None = None
+    state: BranchState | None = None
+    """The branch whose history has the commit; None when only a merge or a tag has it."""
+    tag: Tag | None = None
+
+    @property
+    def is_head(self) -> bool:
+        return self.state is not None and self.state.head_commit_id == self.commit_id
+
+
+def is_commit_id(name: str) -> bool:
+    """Whether a text has the form of a whole commit id."""
+    return ulid_micros(name) is not None
+
+
+def name_text(name: CommitName | None) -> str | None:
+    """The name as text, which `--at` takes too."""
+    return write_micros(micros_of(name)) if isinstance(name, dt.datetime) else name
 
 
 class CommitGraph:
@@ -42,10 +75,15 @@ class CommitGraph:
             yield from reversed(page.commits)
 
     def find(self, commit_id: str, prefer: str = MAIN) -> Commit:
-        """A commit by id: on branch `prefer`, on another branch, or brought in by a merge."""
-        located = self._locate(commit_id, prefer)
-        if located is not None:
-            return located.commit
+        """A commit by its whole id: on branch `prefer`, on another, or brought in by a merge."""
+        names = self._reader.branch_refs.names()
+        for name in [prefer, *(n for n in names if n != prefer)]:
+            try:
+                found = self.find_in(self._reader.branch(name)[1], commit_id)
+            except NotFound:
+                continue
+            if found is not None:
+                return found
         merged = Lineage(self._reader, ()).find(commit_id)
         if merged is None:
             raise NotFound(f"no commit {commit_id!r} on any branch", commit=commit_id)
@@ -76,65 +114,172 @@ class CommitGraph:
                     return stored.commit
         return None
 
-    def snapshot_at(self, target: str, branch: str = MAIN) -> Snapshot:
-        """The graph at a tag, a commit id, a branch's head or an RFC 3339 moment of `branch`."""
-        if not isinstance(target, str):
+    def newest(self, state: BranchState) -> Iterator[StoredCommit]:
+        """Commits of a branch and of everything merged into it: newest first, children first.
+
+        History is read as far back as the caller goes on.
+        """
+        lineage = Lineage(self._reader, (state,))
+        head = lineage.commit(state.head_commit_id)
+        waiting = [(-head.created_at, head.graph_commit_id)]
+        seen = {head.graph_commit_id}
+        while waiting:
+            _, commit_id = heapq.heappop(waiting)
+            stored = lineage.find(commit_id)
+            if stored is None:
+                continue  # the log is broken; `verify` reports it
+            yield stored
+            for parent in stored.parents:
+                above = lineage.find(parent) if parent not in seen else None
+                if above is not None:
+                    seen.add(parent)
+                    heapq.heappush(waiting, (-above.commit.created_at, parent))
+
+    def resolve(self, name: CommitName, branch: str = MAIN) -> str:
+        """The id of the commit with this name; moments and `HEAD` are those of `branch`."""
+        return self.place(name, branch).commit_id
+
+    def snapshot_at(self, name: CommitName, branch: str = MAIN) -> Snapshot:
+        """The graph as the commit with this name left it."""
+        return self.snapshot_of(self.place(name, branch))
+
+    def snapshot_of(self, place: CommitPlace) -> Snapshot:
+        if place.tag is not None:
+            return self._tag_snapshot(place.tag)
+        if place.ref is None or place.state is None:
+            return Lineage(self._reader, ()).snapshot(place.commit_id)
+        if place.is_head:
+            return self._reader.snapshot(place.ref, place.state)
+        # Under the name of the branch where the commit was found.
+        found = Lineage(self._reader, (place.state,)).snapshot(place.commit_id)
+        return replace(found, graph_branch=place.ref.name)
+
+    def place(self, name: CommitName, branch: str = MAIN) -> CommitPlace:
+        """Find the commit with this name. Exact names win over prefixes, and tags over branches."""
+        if isinstance(name, dt.datetime):
+            return self._at_moment(micros_of(name), write_micros(micros_of(name)), branch)
+        if not isinstance(name, str):
             raise InvalidArgument(
-                f"`at` is a commit id, a tag, a branch or a moment as text, got {target!r}"
+                "a commit is named by an id, a tag, a branch or a moment (text or datetime), "
+                f"got {name!r}"
             )
-        tag = self._reader.tag_refs.find(target)
+        start, *steps = name.split("~")
+        found = self._named(start, name, branch)
+        for step in steps:
+            if step and not (step.isdecimal() and step.isascii() and len(step) <= 9):
+                raise InvalidArgument(
+                    f"{name!r}: a number of commits follows `~`, like {start}~1", at=name
+                )
+            found = self._above(found, int(step or 1), name)
+        return found
+
+    def _named(self, text: str, whole: str, branch: str) -> CommitPlace:
+        if text == HEAD:
+            return self._head_of(branch)
+        tag = self._reader.tag_refs.find(text)
         if tag is not None:
-            return self._tag_snapshot(tag)
+            return CommitPlace(tag.graph_commit_id, tag=tag)
         # Only a text with the form of an id is searched for in the whole history.
-        may_be_commit = ulid_micros(target) is not None
-        found = self._snapshot_at_commit(target, branch) if may_be_commit else None
-        found = found or self._snapshot_of_head(target)
+        found = self._with_id(text, branch) if ulid_micros(text) is not None else None
         if found is not None:
             return found
-        moment = _parse_moment(target)
+        try:
+            return self._head_of(text)
+        except (NotFound, InvalidName):
+            pass
+        if _PREFIX.fullmatch(text):
+            found = self._with_prefix(text.upper(), branch)
+            if found is not None:
+                return found
+        moment = _parse_moment(text)
         if moment is not None:
-            return self._snapshot_at_moment(moment, target, branch)
+            return self._at_moment(moment, text, branch)
         names = [*self._reader.tag_refs.names(), *self._reader.branch_refs.names()]
-        hint = did_you_mean(target, names)
-        raise NotFound(f"no commit, tag or branch {target!r}; {hint}", at=target)
+        raise NotFound(f"no commit, tag or branch {text!r}; {did_you_mean(text, names)}", at=whole)
 
-    def _snapshot_at_commit(self, commit_id: str, prefer: str) -> Snapshot | None:
+    def _head_of(self, branch: str) -> CommitPlace:
+        ref, state = self._reader.branch(branch)
+        return CommitPlace(state.head_commit_id, ref, state)
+
+    def _with_id(self, commit_id: str, prefer: str) -> CommitPlace | None:
         located = self._locate(commit_id, prefer)
         if located is not None:
-            return self._snapshot_of(located)
-        lineage = Lineage(self._reader, ())
-        return lineage.snapshot(commit_id) if lineage.find(commit_id) is not None else None
+            return located
+        merged = Lineage(self._reader, ()).find(commit_id)
+        return CommitPlace(commit_id) if merged is not None else None
 
-    def _snapshot_of_head(self, name: str) -> Snapshot | None:
-        try:
-            return self._reader.snapshot(*self._reader.branch(name))
-        except (NotFound, InvalidName):
-            return None
-
-    def _locate(self, commit_id: str, prefer: str) -> _LocatedCommit | None:
+    def _locate(self, commit_id: str, prefer: str) -> CommitPlace | None:
         names = self._reader.branch_refs.names()
         for name in [prefer, *(n for n in names if n != prefer)]:
             try:
                 ref, state = self._reader.branch(name)
             except NotFound:
                 continue
-            commit = self.find_in(state, commit_id)
-            if commit is not None:
-                return _LocatedCommit(ref, state, commit)
+            if any(stored.commit_id == commit_id for stored in self.walk(state)):
+                return CommitPlace(commit_id, ref, state)
         return None
 
-    def _snapshot_at_moment(self, moment: int, text: str, branch: str) -> Snapshot:
+    def _with_prefix(self, prefix: str, branch: str) -> CommitPlace | None:
+        """The only commit whose id begins like this; None when there is none."""
+        earliest = prefix[:_ULID_TIME_LENGTH].ljust(_ULID_LENGTH, "0")
+        not_before = (ulid_micros(earliest) or 0) - _CLOCK_SLACK_MICROS
+        found = self._ids_with_prefix(prefix, not_before)
+        if len(found) > 1:
+            shown = sorted(found)[:_SHOWN_CANDIDATES]
+            more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
+            raise InvalidArgument(
+                f"{prefix!r} begins {len(found)} commits: {', '.join(shown)}{more}; "
+                "give more characters",
+                at=prefix,
+                candidates=shown,
+            )
+        return self._with_id(found.pop(), branch) if found else None
+
+    def _ids_with_prefix(self, prefix: str, not_before: int) -> set[str]:
+        """Of all commits that were made after `not_before`, on branches or brought in by merges."""
+        found: set[str] = set()
+        looked_at: set[str] = set()
+        merged: list[str] = []
+
+        def look_in(commits: Sequence[StoredCommit]) -> None:
+            found.update(s.commit_id for s in commits if s.commit_id.startswith(prefix))
+            for stored in commits:
+                if len(stored.parents) > 1 and stored.commit_id not in looked_at:
+                    looked_at.add(stored.commit_id)
+                    if stored.commit.merged_history is not None:
+                        merged.append(stored.commit.merged_history)
+
+        history = self._reader.history
+        for _, state in self._reader.live_branches():
+            look_in(state.commits)
+            for page in history.pages(state.history, lambda s: s.last_created_at >= not_before):
+                look_in(page.commits)
+        while merged:
+            look_in(history.page(merged.pop()).commits)
+        return found
+
+    def _above(self, place: CommitPlace, steps: int, name: str) -> CommitPlace:
+        """The commit that many first parents above another."""
+        state = place.state or self._state_of(place.tag)
+        lineage = Lineage(self._reader, () if state is None else (state,))
+        above = islice(lineage.first_parents(place.commit_id), steps, steps + 1)
+        stored = next(above, None)
+        if stored is None:
+            raise NotFound(f"{name!r} is above the first commit", at=name)
+        return CommitPlace(stored.commit_id, place.ref, place.state)
+
+    def _state_of(self, tag: Tag | None) -> BranchState | None:
+        try:
+            return self._reader.branch(tag.graph_branch)[1] if tag is not None else None
+        except NotFound:
+            return None
+
+    def _at_moment(self, moment: int, text: str, branch: str) -> CommitPlace:
         ref, state = self._reader.branch(branch)
         for stored in self.walk(state):
             if stored.commit.created_at <= moment:
-                return self._snapshot_of(_LocatedCommit(ref, state, stored.commit))
+                return CommitPlace(stored.commit_id, ref, state)
         raise NotFound(f"branch {branch!r} has no commit as old as {text}", branch=branch, at=text)
-
-    def _snapshot_of(self, located: _LocatedCommit) -> Snapshot:
-        """The snapshot under the name of the branch where the commit was found."""
-        lineage = Lineage(self._reader, (located.state,))
-        found = lineage.snapshot(located.commit.graph_commit_id)
-        return replace(found, graph_branch=located.ref.name)
 
     def _tag_snapshot(self, tag: Tag) -> Snapshot:
         return Snapshot(
@@ -157,4 +302,4 @@ def _parse_moment(text: str) -> int | None:
     if moment.tzinfo is None:
         example = f"{moment.isoformat()}Z"
         raise InvalidArgument(f"{text!r} needs an offset, like {example}", at=text)
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros_of(moment)

@@ -82,7 +82,7 @@ class Lineage:
             if stored is None:
                 return
             yield stored
-            current = stored.commit.parent_commit_id
+            current = stored.parents[0] if stored.parents else None
 
     def _place(self, commit_id: str) -> _PagePosition | None:
         while commit_id not in self._places:

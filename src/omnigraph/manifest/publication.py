@@ -91,7 +91,7 @@ class CommitDraft:
             "merged_parent_commit_id": self.merged_parent_commit_id,
             "changes": [c.to_json() for c in self.changes],
             "idempotency_key": self.idempotency_key,
-            "recovery": self.recovery.to_dict() if self.recovery else None,
+            "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
             "differs_from_merged": lists_to_json(self.differs_from_merged),

@@ -112,6 +112,12 @@ class ManifestReader:
         self._folders.pop(ref.incarnation)
         self._snapshots.pop(ref.incarnation)
 
+    def release(self) -> None:
+        """Let go of all cached states and their handles."""
+        for cache in (self._states, self._folders, self._marks, self._refs, self._snapshots):
+            cache.clear()
+        self.store.release()
+
     def goes_by_another_name(self, ref: BranchRef, state: BranchState) -> bool:
         """Whether the branch was renamed, and `ref` is its old ref.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.temporal import moment_of, write_micros
 
 Json = dict[str, Any]
 
@@ -124,8 +126,24 @@ def lists_from_json(data: list[Json] | None) -> tuple[TableChanges, ...] | None:
     return None if data is None else tuple(TableChanges.from_json(item) for item in data)
 
 
+class Dated:
+    """The moment of a record, `created_at` in microseconds, in its two readable forms."""
+
+    __slots__ = ()
+    created_at: int
+
+    @property
+    def created(self) -> dt.datetime:
+        """`created_at` as a datetime in UTC."""
+        return moment_of(self.created_at)
+
+    @property
+    def created_at_rfc3339(self) -> str:
+        return write_micros(self.created_at)
+
+
 @dataclass(frozen=True, slots=True)
-class RecoveryAudit:
+class RecoveryAudit(Dated):
     """What a recovery found and did. Its commit carries it, so both become visible together."""
 
     operation_id: str
@@ -139,6 +157,9 @@ class RecoveryAudit:
     created_at: int
 
     def to_dict(self) -> Json:
+        return {**self.to_json(), "created_at_rfc3339": self.created_at_rfc3339}
+
+    def to_json(self) -> Json:
         return asdict(self)
 
     @staticmethod
@@ -147,7 +168,7 @@ class RecoveryAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Dated):
     """One step of a branch's history."""
 
     graph_commit_id: str
@@ -180,6 +201,9 @@ class Commit:
 
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
+        return {**self._shown_fields(), "created_at_rfc3339": self.created_at_rfc3339}
+
+    def _shown_fields(self) -> Json:
         return {
             "graph_commit_id": self.graph_commit_id,
             "graph_branch": self.graph_branch,
@@ -194,12 +218,12 @@ class Commit:
 
     def to_json(self) -> Json:
         return {
-            **self.to_dict(),
+            **self._shown_fields(),
             "schema_id": self.schema_id,
             "pins": [p.to_json() for p in self.pins],
             "changes": [c.to_json() for c in self.changes],
             "idempotency_key": self.idempotency_key,
-            "recovery": self.recovery.to_dict() if self.recovery else None,
+            "recovery": self.recovery.to_json() if self.recovery else None,
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
             "differs_from_merged": lists_to_json(self.differs_from_merged),

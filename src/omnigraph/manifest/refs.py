@@ -11,14 +11,14 @@ from omnigraph import failpoints
 from omnigraph.errors import FormatUnknown, InvalidName, NotFound
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import BRANCH_REFS, TAG_REFS, branch_ref, tag_ref
-from omnigraph.manifest.records import MAIN_REF, BranchRef, TablePin
+from omnigraph.manifest.records import MAIN_REF, BranchRef, Dated, TablePin
 from omnigraph.values.identifiers import MAIN, check_ref_name, decode_ref_name
 
 _Ref = TypeVar("_Ref")
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Dated):
     """A name for a commit. It holds the whole snapshot, so it outlives the branch of the commit."""
 
     name: str
@@ -36,6 +36,7 @@ class Tag:
             "graph_commit_id": self.graph_commit_id,
             "graph_branch": self.graph_branch,
             "created_at": self.created_at,
+            "created_at_rfc3339": self.created_at_rfc3339,
         }
 
 

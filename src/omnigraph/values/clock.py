@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 import time
 from typing import Protocol
 
 from ulid import ULID
-
-from omnigraph.values.temporal import EPOCH
 
 
 class Clock(Protocol):
@@ -62,8 +59,3 @@ def ulid_micros(text: str) -> int | None:
         return int(ULID.from_str(text).milliseconds) * 1000
     except ValueError:
         return None
-
-
-def micros_to_rfc3339(micros: int) -> str:
-    moment = EPOCH + dt.timedelta(microseconds=micros)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -11,6 +11,8 @@ from functools import lru_cache
 from omnigraph.errors import InvalidName
 
 MAIN = "main"
+HEAD = "HEAD"
+"""Where a commit is named: the newest commit of the branch in question."""
 RESERVED_PROPERTIES = frozenset(
     {
         "id",

@@ -72,6 +72,25 @@ def write_moment(moment: dt.datetime) -> str:
     return utc.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
+def micros_of(moment: dt.datetime) -> int:
+    """Epoch microseconds; a datetime without a zone is in UTC."""
+    return (utc_moment(moment) - EPOCH) // dt.timedelta(microseconds=1)
+
+
+def utc_moment(moment: dt.datetime) -> dt.datetime:
+    """The same moment in UTC; a datetime without a zone is in UTC already."""
+    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def moment_of(micros: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(microseconds=micros)
+
+
+def write_micros(micros: int) -> str:
+    """`2026-04-14T10:00:00.000000Z`: RFC 3339, always with microseconds."""
+    return moment_of(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def duration_micros(value: object) -> int:
     """Microseconds of a `timedelta` or a text such as `90s`, `30m`, `12h`, `7d`, `2w`."""
     if isinstance(value, dt.timedelta):

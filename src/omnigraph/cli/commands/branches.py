@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 From = Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")]
-First = Annotated[str, typer.Argument(metavar="A", help="The state to start from.")]
-Second = Annotated[str | None, typer.Argument(metavar="B", help="The state to compare with.")]
+First = Annotated[str, typer.Argument(metavar="A", help="The branch; with B, its base.")]
+Second = Annotated[str | None, typer.Argument(metavar="B", help="The branch, if A is its base.")]
+Direct = Annotated[
+    bool, typer.Option("--direct", help="Compare A with B itself, not with their merge base.")
+]
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")]
 Into = Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen; write nothing.")]
@@ -111,25 +114,35 @@ def diff(
     session: Session,
     first: First,
     second: Second = None,
+    direct: Direct = False,
     types: Types = None,
     limit: Page = None,
     cursor: Cursor = None,
     store: Store = None,
 ) -> None:
-    """Compare two states, entity by entity.
+    """Show what a branch changed, entity by entity, since it left its base.
 
-    A state is a branch, a commit, a tag or a time. A single state is compared with main.
+    The base is main, or A if two states are given. The branch is compared with the merge base: the
+    newest commit that both have in common. So changes that only the base has are not shown.
+    --direct compares the two states themselves. A state is a branch, a commit, a tag or a time.
 
     For example:
 
     \b
       omnigraph branch diff review/ages --store people.omni
-      omnigraph branch diff v1 main --type Person --json --store people.omni
+      omnigraph branch diff review/ages hotfix --store people.omni
+      omnigraph branch diff v1 main --direct --type Person --json --store people.omni
     """
     before, after = ("main", first) if second is None else (first, second)
-    graph = open_to_read(session, address(session, None, store), f"{before} -> {after}")
-    page = graph.diff(before, after, types, limit=limit, cursor=cursor)
-    print_changes(session, page, {"from": before, "to": after})
+    arrow = "->" if direct else "..."
+    graph = open_to_read(session, address(session, None, store), f"{before} {arrow} {after}")
+    if direct:
+        page = graph.diff(before, after, types, limit=limit, cursor=cursor)
+    elif cursor is not None:
+        page = graph.diff(types=types, limit=limit, cursor=cursor)
+    else:
+        page = graph.diff(base=before, branch=after, types=types, limit=limit)
+    print_changes(session, page, {"from": before, "to": after, "direct": direct})
 
 
 @command(group, "merge")

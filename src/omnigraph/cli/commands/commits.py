@@ -36,13 +36,25 @@ if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
     from omnigraph.manifest.records import Commit
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The commit.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="COMMIT",
+        help="The commit: an id or its first 8 characters, a tag, a branch, a time, or HEAD~1.",
+    ),
+]
+FirstParent = Annotated[
+    bool, typer.Option("--first-parent", help="Without the commits that merges brought.")
+]
 Limit = Annotated[
     int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most this many, newest first.")
 ]
 Filter = Annotated[
     str | None,
     typer.Option("--filter", metavar="actor=NAME", help="Only the commits of one actor."),
+]
+CountedFrom = Annotated[
+    str, typer.Option("--branch", "-b", metavar="BRANCH", help="The branch of HEAD and of times.")
 ]
 Onto = Annotated[
     str, typer.Option("--onto", metavar="BRANCH", help="The branch that gets the changes.")
@@ -64,10 +76,12 @@ def list_commits(
     store: Store = None,
     branch: Branch = "main",
     limit: Limit = 50,
+    first_parent: FirstParent = False,
     filter: Filter = None,
 ) -> None:
     """List the commits of a branch, newest first, including those from before its fork.
 
+    The commits that a merge brought are in the list, too; --first-parent leaves them out.
     `--filter actor=omnigraph:recovery` shows what recovery did: its own commits and those it
     finished for a writer that died.
 
@@ -76,10 +90,11 @@ def list_commits(
     \b
       omnigraph commit list people.omni
       omnigraph commit list people.omni --branch review/ages --limit 5 --json
+      omnigraph commit list people.omni --first-parent
       omnigraph commit list people.omni --filter actor=alice
     """
     graph = open_to_read(session, address(session, uri, store), on_branch(branch))
-    found = _filtered(graph, branch, limit, filter)
+    found = _filtered(graph, branch, limit, filter, first_parent=first_parent)
     if session.json:
         print_json({"commits": [commit.to_dict() for commit in found]})
         return
@@ -98,9 +113,11 @@ def list_commits(
     )
 
 
-def _filtered(graph: Graph, branch: str, limit: int, condition: str | None) -> list[Commit]:
+def _filtered(
+    graph: Graph, branch: str, limit: int, condition: str | None, *, first_parent: bool
+) -> list[Commit]:
     if condition is None:
-        return graph.commits.list(branch, limit)
+        return graph.commits.list(branch, limit, first_parent=first_parent)
     field, equals, actor = condition.partition("=")
     if field.strip() != "actor" or not equals:
         raise InvalidArgument(f"--filter {condition!r}: write it as actor=NAME")
@@ -108,28 +125,32 @@ def _filtered(graph: Graph, branch: str, limit: int, condition: str | None) -> l
     finished = {
         audit.graph_commit_id for audit in graph.recoveries() if wanted == RECOVERY_ACTOR
     } - {None}
-    every = graph.commits.list(branch, None)
+    every = graph.commits.list(branch, None, first_parent=first_parent)
     found = [c for c in every if c.actor_id == wanted or c.graph_commit_id in finished]
     return found[:limit]
 
 
 @command(group, "show")
-def show(session: Session, commit_id: Id, store: Store = None) -> None:
+def show(
+    session: Session, commit_id: Id, branch: CountedFrom = "main", store: Store = None
+) -> None:
     """Show one commit.
 
     For example:
 
     \b
       omnigraph commit show 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
+      omnigraph commit show HEAD~1 --branch review/ages --store people.omni
     """
     graph = open_to_read(session, address(session, None, store))
-    commit = graph.commits.show(commit_id)
+    commit = graph.commits.show(commit_id, branch)
     if session.json:
         print_json(commit.to_dict())
         return
     for name, value in commit.to_dict().items():
-        shown = moment_text(value) if name == "created_at" else value
-        print_result(f"{name:24} {'-' if shown is None else shown}")
+        if name != "created_at":  # the text of the same moment follows it
+            shown = name.removesuffix("_rfc3339")
+            print_result(f"{shown:24} {'-' if value is None else value}")
     for change in commit.changes:
         print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")
 
@@ -138,6 +159,7 @@ def show(session: Session, commit_id: Id, store: Store = None) -> None:
 def changes(
     session: Session,
     commit_id: Id,
+    branch: CountedFrom = "main",
     types: Types = None,
     limit: Page = None,
     cursor: Cursor = None,
@@ -149,10 +171,12 @@ def changes(
 
     \b
       omnigraph commit changes 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
+      omnigraph commit changes HEAD --store people.omni
     """
     graph = open_to_read(session, address(session, None, store))
-    page = graph.commits.changes(commit_id, types, limit=limit, cursor=cursor)
-    print_changes(session, page, {"graph_commit_id": commit_id})
+    commit = graph.commits.show(commit_id, branch)
+    page = graph.commits.changes(commit.graph_commit_id, types, limit=limit, cursor=cursor)
+    print_changes(session, page, {"graph_commit_id": commit.graph_commit_id})
 
 
 @command(group, "revert")
@@ -170,6 +194,7 @@ def revert(
 
     \b
       omnigraph commit revert 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
+      omnigraph commit revert HEAD --store people.omni
     """
     graph = open_to_write(session, address(session, None, store), on_branch(branch))
     with session.working("reverting"):

@@ -14,7 +14,8 @@ from omnigraph.cli.tables import moment_text, print_table
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
 Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="What to tag: a branch, commit or tag.")
+    str,
+    typer.Argument(metavar="TARGET", help="A branch, commit, tag or time; main~1 counts back."),
 ]
 
 group = typer.Typer(help="Permanent names for commits.", no_args_is_help=True)

@@ -34,7 +34,7 @@ _SWAP_ATTEMPTS = 1000
 def record_audit(store: Store, audit: RecoveryAudit) -> None:
     """Add the row, unless the dataset has a row of the same operation."""
     row = pa.Table.from_pylist(
-        [{**audit.to_dict(), "tables": json.dumps(audit.tables)}], schema=_SCHEMA
+        [{**audit.to_json(), "tables": json.dumps(audit.tables)}], schema=_SCHEMA
     )
     for _ in range(_SWAP_ATTEMPTS):
         dataset = _open_or_create(store)
