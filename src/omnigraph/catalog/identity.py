@@ -16,6 +16,7 @@ from omnigraph.catalog.model import (
     Catalog,
     Constraint,
     EdgeType,
+    EntityType,
     Key,
     NodeType,
     Property,
@@ -99,10 +100,12 @@ def _carry_node(new: NodeType, before: NodeType | None, old: Catalog) -> NodeTyp
 
 def _carry_edge(new: EdgeType, before: EdgeType | None, old: Catalog) -> EdgeType:
     taken = {edge.identity for edge in old.edges}
+    properties = _carry_properties(new.properties, before.properties if before else ())
     return replace(
         new,
         identity=before.identity if before else _fresh(f"edge:{new.name}", taken),
-        properties=_carry_properties(new.properties, before.properties if before else ()),
+        properties=properties,
+        constraints=_keep_key_order(new, before, properties),
     )
 
 
@@ -127,14 +130,16 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def _keep_key_order(
-    new: NodeType, before: NodeType | None, properties: tuple[Property, ...]
+    new: EntityType, before: EntityType | None, properties: tuple[Property, ...]
 ) -> tuple[Constraint, ...]:
     """Ids spell the key in the order fixed at creation, so the old order stays after a rename."""
     if before is None:
         return new.constraints
     identity = {p.name: p.identity for p in before.properties}
     name_now = {p.identity: p.name for p in properties}
-    old_order = [name_now.get(identity[name], "") for name in before.key]
+    old_order = [
+        name_now.get(identity[name], "") if name in identity else name for name in before.key
+    ]
     return tuple(
         Key(tuple(old_order)) if isinstance(c, Key) and set(c.properties) == set(old_order) else c
         for c in new.constraints

@@ -16,7 +16,10 @@ from omnigraph.values.scalars import (
 
 
 def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
-    """System columns first, then properties named by `@key`, `@index`, `@unique`; each once."""
+    """System columns first, then properties named by `@key`, `@index`, `@unique`; each once.
+
+    The key of an edge type needs no more: queries find edges by their ends.
+    """
     system = (ID, SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
     wanted = {(name, IndexKind.SORTED): IndexSpec(name, IndexKind.SORTED) for name in system}
     types = {p.name: p.type for p in entity.properties}
@@ -27,7 +30,7 @@ def wanted_indexes(entity: EntityType) -> tuple[IndexSpec, ...]:
                 if name in types and _is_looked_up(types[name]):
                     spec = IndexSpec(name, IndexKind.SORTED)
                     wanted.setdefault((name, IndexKind.SORTED), spec)
-        if not isinstance(constraint, Key | Index):
+        if not isinstance(constraint, Index if isinstance(entity, EdgeType) else Key | Index):
             continue
         options = dict(constraint.options) if isinstance(constraint, Index) else {}
         for name in constraint.properties:

@@ -32,7 +32,10 @@ def spelled(column: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Identifies a node: its `id` is spelled from these properties, in this order."""
+    """Identifies an entity: its `id` is spelled from these columns, in this order.
+
+    The key of an edge begins with `src` and `dst`.
+    """
 
     properties: tuple[str, ...]
 
@@ -128,7 +131,7 @@ class NodeType:
     @cached_property
     def key(self) -> tuple[str, ...]:
         """Properties of the key, in the order of the id; empty when ids are ULIDs."""
-        return next((c.properties for c in self.constraints if isinstance(c, Key)), ())
+        return _key_of(self.constraints)
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,15 @@ class EdgeType:
     @property
     def table_key(self) -> TableKey:
         return TableKey(EntityKind.EDGE, self.name)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """`src`, `dst` and properties of the key, in the order of the id; empty without a key."""
+        return _key_of(self.constraints)
+
+
+def _key_of(constraints: tuple[Constraint, ...]) -> tuple[str, ...]:
+    return next((c.properties for c in constraints if isinstance(c, Key)), ())
 
 
 EntityType = NodeType | EdgeType

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, NodeType, default_of
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, default_of
 from omnigraph.values.json_values import write_blob
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
@@ -71,7 +71,7 @@ def _lines(entity: EntityType, rows: pa.RecordBatch) -> pa.Array:
 def _data(entity: EntityType, rows: pa.RecordBatch) -> pa.Array:
     """The object of the properties of every row."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
-    if not (isinstance(entity, NodeType) and entity.key):
+    if not entity.key:
         kinds = {ID: ScalarType(ScalarKind.STRING), **kinds}
     spelled_nulls = {p.name for p in entity.properties if default_of(p) is not None}
     members = []

@@ -18,7 +18,6 @@ from omnigraph.catalog.model import (
     Check,
     EdgeType,
     EntityType,
-    NodeType,
     Range,
     Unique,
 )
@@ -185,7 +184,7 @@ def row_rules(entity: EntityType) -> tuple[RowRule, ...]:
                 rules.append(Matches(name, pattern))
             case _:
                 pass
-    if isinstance(entity, NodeType) and entity.key:
+    if entity.key:
         rules.append(DerivedId(entity.key))
     return tuple(rules)
 

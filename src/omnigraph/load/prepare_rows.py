@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.model import ID, EntityType, NodeType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.violations import Place, Places, Report, Violation
@@ -78,7 +78,7 @@ def _with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
     A row with an incomplete key gets an empty id. `check_rows` reports the missing member.
     """
     given = table.column(ID)
-    if isinstance(entity, NodeType) and entity.key:
+    if entity.key:
         derived = derived_ids([table.column(name) for name in entity.key])
         derived = pc.fill_null(derived, "") if derived.null_count else derived
         ids = derived if given.null_count == len(given) else pc.coalesce(given, derived)
@@ -100,8 +100,11 @@ def _with_new_ids(given: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 def _has_id(rows: ParsedRows) -> Mask | None:
     given = rows.table.column(ID)
-    keyed = isinstance(rows.entity, NodeType) and bool(rows.entity.key)
-    return None if keyed or given.null_count == 0 else np.asarray(given.is_valid().to_numpy())
+    return (
+        None
+        if rows.entity.key or given.null_count == 0
+        else np.asarray(given.is_valid().to_numpy())
+    )
 
 
 def _places(file: str, lines: Lines) -> Places:

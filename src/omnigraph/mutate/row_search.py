@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import ID, EntityType, NodeType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
@@ -107,7 +107,7 @@ def _named_ids(conditions: Iterable[Condition], entity: EntityType) -> list[str]
             named.setdefault(condition.column, condition.values)
     if ID in named:
         return list(named[ID])
-    key = entity.key if isinstance(entity, NodeType) else ()
+    key = entity.key
     if not key or any(name not in named for name in key):
         return None
     if len(key) == 1:

@@ -83,13 +83,14 @@ class _StatementRun:
             a.property: self._plain(entity, a, pending.schema)
             for a in (*op.defaults, *op.assignments)
         }
-        keyed = isinstance(entity, NodeType) and bool(entity.key)
-        named = ID in row
+        keyed, named = bool(entity.key), ID in row
         if row.get(ID) is None:
             row[ID] = self._new_id(entity, row)
         if op.skip_on_match and (keyed or named) and self._exists(pending, row[ID]):
             return
-        pending.insert(row, strict=not keyed, fresh=not keyed and not named)
+        # An insert replaces a keyed node, but it refuses an edge that exists.
+        replaces = keyed and isinstance(entity, NodeType)
+        pending.insert(row, strict=not replaces, fresh=not keyed and not named)
 
     def update(self, op: Update) -> None:
         pending = self._settled(op.table)
@@ -177,7 +178,7 @@ class _StatementRun:
         return found
 
     def _new_id(self, entity: EntityType, row: Mapping[str, Any]) -> str:
-        if not isinstance(entity, NodeType) or not entity.key:
+        if not entity.key:
             if ID in row:
                 _refuse_null(entity, ID)
             return self._context.clock.new_ulid()

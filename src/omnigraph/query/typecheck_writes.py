@@ -9,7 +9,6 @@ from omnigraph.catalog.model import (
     TARGET,
     EdgeType,
     EntityType,
-    NodeType,
     Property,
     default_of,
     embedding_of,
@@ -200,12 +199,11 @@ class WriteChecker:
         return ex.KeyText(stored_as(value, declared.type), nullable=value.nullable)
 
     def _refuse_fixed(self, written: ast.UpdateStatement, entity: EntityType) -> None:
-        key = entity.key if isinstance(entity, NodeType) else ()
         for assignment in written.assignments:
             name = assignment.name.text
             is_end = isinstance(entity, EdgeType) and name in ENDPOINT_COLUMNS
-            if name == ID or name in key or is_end:
-                what = "the key" if name in key else "an endpoint" if is_end else "the id"
+            if name == ID or name in entity.key or is_end:
+                what = "the key" if name in entity.key else "an endpoint" if is_end else "the id"
                 self._found.error(
                     codes.MUTATION_PROPERTY,
                     f"'{name}' is {what} of {entity.name} and never changes",

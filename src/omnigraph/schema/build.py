@@ -148,13 +148,15 @@ def _edge(declared: ast.EdgeDecl, node_names: set[str], found: Diagnostics) -> E
             )
     own = [p for p, _ in build_properties(declared.members, on_edge=True, found=found)]
     properties = {p.name: p for p in own}
+    constraints = build_constraints(declared.members, Body(name, properties, on_edge=True), found)
+    _check_single_key(declared, constraints, found)
     _check_embed(declared.members, properties, name, found)
     return EdgeType(
         name,
         declared.source.text,
         declared.target.text,
         tuple(own),
-        build_constraints(declared.members, Body(name, properties, on_edge=True), found),
+        constraints,
         build_cardinality(declared.annotations, found),
         _type_annotations(declared.annotations, found, on_edge=True),
     )
@@ -223,7 +225,7 @@ def _with_inherited(
 
 
 def _check_single_key(
-    declared: ast.NodeDecl, constraints: tuple[Constraint, ...], found: Diagnostics
+    declared: ast.NodeDecl | ast.EdgeDecl, constraints: tuple[Constraint, ...], found: Diagnostics
 ) -> None:
     if sum(isinstance(c, Key) for c in constraints) > 1:
         found.error(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from omnigraph.catalog.model import (
     ENDPOINT_COLUMNS,
+    SOURCE,
+    TARGET,
     Cardinality,
     Check,
     Constraint,
@@ -152,18 +154,20 @@ def _property_name(
 
 
 def _key(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:
-    if body.on_edge:
-        found.error(
-            codes.MISPLACED,
-            "an edge has no key",
-            annotation.span,
-            "`@unique(src, dst)` refuses parallel edges",
-        )
-        return None
     names = _named(annotation, body, found)
     if names is None:
         return None
-    for name in names:
+    ends = (SOURCE, TARGET) if body.on_edge else ()
+    if any(end not in names for end in ends):
+        found.error(
+            codes.MISPLACED,
+            "the key of an edge names both ends",
+            annotation.span,
+            "write `@key(src, dst)`, with more properties if parallel edges are different",
+        )
+        return None
+    members = sorted(name for name in names if name not in ends)
+    for name in members:
         declared = body.properties[name]
         if isinstance(declared.type, (BlobType, VectorType, ListType)) or declared.nullable:
             what = "nullable" if declared.nullable else f"a {declared.type}"
@@ -172,7 +176,7 @@ def _key(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Co
             )
             return None
     # Sorted, because ids must not depend on the order of declaration.
-    return Key(tuple(sorted(names)))
+    return Key((*ends, *members))
 
 
 def _unique(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> Constraint | None:

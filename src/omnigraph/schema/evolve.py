@@ -167,18 +167,16 @@ def _type_steps(
 
 
 def _check_key(before: EntityType, after: EntityType) -> None:
-    if not isinstance(before, NodeType) or not isinstance(after, NodeType):
-        return
     identity_before = {p.name: p.identity for p in before.properties}
     identity_after = {p.name: p.identity for p in after.properties}
-    old = [identity_before[name] for name in before.key]
-    new = [identity_after[name] for name in after.key]
+    old = [identity_before.get(name, name) for name in before.key]
+    new = [identity_after.get(name, name) for name in after.key]
     if old != new:
         raise _refuse(
             KEY_CHANGED,
             f"change the key of {after.name} from ({', '.join(before.key)}) "
             f"to ({', '.join(after.key)})",
-            "ids are made of it; load the nodes into a new type instead",
+            f"ids are made of it; load the {before.table_key.kind.value}s into a new type instead",
         )
 
 
@@ -209,7 +207,7 @@ def _property_steps(
 
 def _type_change(owner: EntityType, before: Property, after: Property) -> Iterator[st.SchemaStep]:
     table, step = owner.table_key, f"change {owner.name}.{after.name}"
-    is_key = isinstance(owner, NodeType) and after.name in owner.key
+    is_key = after.name in owner.key
     if isinstance(before.type, EnumType) and isinstance(after.type, EnumType):
         added = tuple(v for v in after.type.values if v not in before.type.values)
         removed = tuple(v for v in before.type.values if v not in after.type.values)
@@ -220,7 +218,9 @@ def _type_change(owner: EntityType, before: Property, after: Property) -> Iterat
         return
     if is_key and not _keeps_ids_when_wider(before.type):
         raise _refuse(
-            KEY_CHANGED, step, f"{after.type} would spell the ids of existing nodes differently"
+            KEY_CHANGED,
+            step,
+            f"{after.type} would spell the ids of existing {table.kind.value}s differently",
         )
     if not widens(before.type, after.type):
         raise _refuse(

@@ -24,7 +24,6 @@ from omnigraph.catalog.model import (
     Catalog,
     EdgeType,
     EntityType,
-    NodeType,
     spelled,
 )
 from omnigraph.errors import InvalidArgument, ValidationFailed
@@ -175,11 +174,11 @@ def _ids(
     fresh_id: FreshId,
 ) -> pa.Array | pa.ChunkedArray:
     given = table.column(ID).cast(pa.string()) if ID in table.column_names else None
-    if isinstance(entity, NodeType) and entity.key:
+    if entity.key:
         for name in entity.key:
             if columns[name].null_count:
                 row = pc.index(columns[name].is_null(), True).as_py()
-                message = f"{name!r} is required, row {row} has none"
+                message = f"{spelled(name)!r} is required, row {row} has none"
                 raise _invalid(entity, message, property=name, rule="required", row=row)
         derived = derived_ids([columns[name] for name in entity.key])
         # A given id that does not match the key is reported with all other violations.
