@@ -35,5 +35,5 @@ def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ColdGraphs]:
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TightGraphs]:
     """Memory for about ten rows, and every hop asks beforehand."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expand, "_ASK_FIRST", 0)
+        patch.setattr(expand, "_FEW_ROWS", 0)
         yield TightGraphs(tmp_path_factory.mktemp("tight"))

@@ -1,4 +1,4 @@
-"""What one query may use: memory, time, and until somebody calls it off."""
+"""What one query may use: memory and time; and whether it was cancelled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QueryLimits:
         return _bytes_of(rows, columns) <= self.memory_bytes
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Refuse to make rows that cannot fit, before they are made."""
+        """Raise before rows are made that do not fit."""
         self.check()
         needed = _bytes_of(rows, columns)
         if needed > self.memory_bytes:

@@ -1,8 +1,11 @@
-"""QueryRun, explain and profile queries of the language on a snapshot."""
+"""Run, explain and profile a query on a snapshot.
+
+The text is compiled (`query.compiler`), the plan is made (`plan.planner`), and each operator is
+bound to the views of the snapshot (`LocalExecutor`). All three are kept for the next run.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -31,81 +34,17 @@ from omnigraph.plan.plan_text import explained, plan_lines
 from omnigraph.plan.planner import plan_read
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
+from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 
-# Below this many rows making the columns at once is cheaper than making them in parts.
+# For fewer rows making all columns at once is cheaper than making them in parts.
 _LARGE = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class UnprojectedRows:
-    """Rows of a frame whose returned columns are evaluated a few rows at a time."""
-
-    frame: Frame
-    project: Project
-    evaluator: Evaluator
-    limits: QueryLimits
-
-    @property
-    def names(self) -> list[str]:
-        return [column.name for column in self.project.columns]
-
-    @property
-    def length(self) -> int:
-        return self.frame.length
-
-    def values(self, start: int, end: int) -> pa.RecordBatch:
-        self.limits.check_cancelled()
-        whole = start == 0 and end == self.frame.length
-        part = self.frame if whole else self.frame.take(np.arange(start, end), ordered=True)
-        arrays = [self.evaluator.array(c.value, part) for c in self.project.columns]
-        return pa.RecordBatch.from_arrays(arrays, self.names)
-
-
-def worth_waiting(project: Project, frame: Frame) -> bool:
-    """Many rows, and no column that may still turn out to be an error."""
-    return frame.length > _LARGE and not any(may_fail(c.value) for c in project.columns)
-
-
-class LocalExecutor(Binder):
-    """Every operator of the language and of the planner."""
-
-    __slots__ = ()
-    operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS}
-
-    def table(self, plan: PhysicalOp, run: QueryRun) -> pa.Table:
-        columns = self.bind(plan)(run, ONE_ROW).columns
-        return pa.Table.from_arrays(list(columns.values()), list(columns))
-
-    def answer(self, plan: PhysicalOp) -> Callable[[QueryRun], pa.RecordBatch | UnprojectedRows]:
-        """The rows of a run; very many of them with their columns left to be read in parts."""
-        if not isinstance(plan, reads.Project):
-            operate = self.bind(plan)
-
-            def whole(run: QueryRun) -> pa.RecordBatch:
-                columns = operate(run, ONE_ROW).columns
-                return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-            return whole
-        below = self.bind(plan.input)
-        names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
-
-        def projected(run: QueryRun) -> pa.RecordBatch | UnprojectedRows:
-            frame = below(run, ONE_ROW)
-            if worth_waiting(plan, frame):
-                return UnprojectedRows(frame, plan, run.evaluator, run.limits)
-            array = run.evaluator.array
-            return pa.RecordBatch.from_arrays([array(value, frame) for value in values], names)
-
-        return projected
-
-
 _PLANS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What was last found about the tables of a head, and the plans bound to them."""
+    """The executor of one state of the tables, and the queries that are bound to it."""
 
     tables: object
     statistics: Statistics
@@ -115,7 +54,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A plan ready to run; its key is the identity of the query, which is held for that."""
+    """A query that is ready to run. It holds `compiled`, whose identity is its key."""
 
     compiled: CompiledQuery
     answer: Callable[[QueryRun], pa.RecordBatch | LateRows]
@@ -123,7 +62,7 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A plan, with what its key is the identity of: held, so that no other object gets it."""
+    """A plan. It holds `compiled` and `statistics`, whose identities are its key."""
 
     compiled: CompiledQuery
     statistics: Statistics
@@ -131,7 +70,7 @@ class _Planned:
 
 
 class QueryRunner:
-    """Compiles (cached), plans (cached), binds and executes."""
+    """Runs queries of one open graph."""
 
     def __init__(
         self,
@@ -147,13 +86,13 @@ class QueryRunner:
         )
         self._settings = settings
         self._clock = clock
-        self._plans: OrderedDict[tuple[int, int], _Planned] = OrderedDict()
+        self._plans: BoundedCache[tuple[int, int], _Planned] = BoundedCache(_PLANS)
         self._latest: _Head | None = None
         self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
 
     @property
     def memory_bytes(self) -> int:
-        """What is kept in memory between queries."""
+        """The memory that is kept between queries."""
         return self._cache.memory.used_bytes
 
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
@@ -161,29 +100,27 @@ class QueryRunner:
         head = self._at(snapshot)
         bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
-        place = (snapshot.graph_branch, snapshot.graph_commit_id)
-        return QueryResult(compiled.name, *place, rows, text.at)
+        return _result(compiled, snapshot, rows, text)
 
     def run_planned(
         self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
     ) -> QueryResult:
-        """The answer by a plan made otherwise; whatever the planner does, it is the same one."""
+        """The answer by a given plan. Tests show with it that all plans give the same answer."""
         compiled = compile_read(snapshot, text)
         assert compiled.plan is not None
         head = self._at(snapshot)
         planned = plan(compiled.plan, head.statistics)
         rows = head.executor.answer(planned)(self._run(compiled.bind(text.params), QueryBounds()))
-        place = (snapshot.graph_branch, snapshot.graph_commit_id)
-        return QueryResult(compiled.name, *place, rows, text.at)
+        return _result(compiled, snapshot, rows, text)
 
     def read(self, snapshot: Snapshot, plan: ReadOp, parameters: Mapping[str, Any]) -> pa.Table:
-        """Rows of a plan that is no query of its own: the pattern of a statement."""
+        """The rows of a plan without a query text, such as the pattern of a mutation."""
         head = self._at(snapshot)
         run = self._run(dict(parameters), QueryBounds())
         return head.executor.table(plan_read(plan, head.statistics), run)
 
     def explain(self, snapshot: Snapshot, text: QueryText) -> str:
-        """The physical plan, one operator a line, in the order rows flow."""
+        """The physical plan, one operator a line, in the order of execution."""
         compiled = compile_read(snapshot, text)
         if text.params is not None:
             compiled.bind(text.params)
@@ -214,7 +151,7 @@ class QueryRunner:
         return QueryRun(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
 
     def _at(self, snapshot: Snapshot) -> _Head:
-        """Queries on one head share what they found: its tables are one object per state."""
+        """Queries of one state share an executor, because a state has one `tables` object."""
         latest = self._latest
         if latest is None or latest.tables is not snapshot.tables:
             statistics = statistics_of(snapshot)
@@ -233,16 +170,22 @@ class QueryRunner:
         return bound
 
     def _planned(self, compiled: CompiledQuery, statistics: Statistics) -> PhysicalOp:
-        """Compiled queries and statistics are shared objects, so their identities are the key."""
+        """The key has identities, because compiled queries and statistics are shared objects."""
         key = (id(compiled), id(statistics))
         found = self._plans.get(key)
         if found is None:
             assert compiled.plan is not None
             found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
-            self._plans[key] = found
-            while len(self._plans) > _PLANS:
-                self._plans.popitem(last=False)
+            self._plans.put(key, found)
         return found.plan
+
+
+def _result(
+    compiled: CompiledQuery, snapshot: Snapshot, rows: pa.RecordBatch | LateRows, text: QueryText
+) -> QueryResult:
+    return QueryResult(
+        compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows, text.at
+    )
 
 
 def statistics_of(snapshot: Snapshot) -> Statistics:
@@ -253,5 +196,68 @@ def statistics_of(snapshot: Snapshot) -> Statistics:
 def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
     compiled = compile_query(text.source, snapshot.catalog, text.name)
     if compiled.plan is None:
-        raise InvalidArgument(f"query {compiled.name!r} changes the graph: use mutate for it")
+        raise InvalidArgument(f"query {compiled.name!r} changes the graph; run it with mutate")
     return compiled
+
+
+class LocalExecutor(Binder):
+    """All operators, bound to the views of one snapshot."""
+
+    __slots__ = ()
+    operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS}
+
+    def table(self, plan: PhysicalOp, run: QueryRun) -> pa.Table:
+        columns = self.bind(plan)(run, ONE_ROW).columns
+        return pa.Table.from_arrays(list(columns.values()), list(columns))
+
+    def answer(self, plan: PhysicalOp) -> Callable[[QueryRun], pa.RecordBatch | UnprojectedRows]:
+        """A function that gives the rows of a run. Columns of very many rows are made in parts."""
+        if not isinstance(plan, reads.Project):
+            operate = self.bind(plan)
+
+            def whole(run: QueryRun) -> pa.RecordBatch:
+                columns = operate(run, ONE_ROW).columns
+                return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+            return whole
+        below = self.bind(plan.input)
+        names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
+
+        def projected(run: QueryRun) -> pa.RecordBatch | UnprojectedRows:
+            frame = below(run, ONE_ROW)
+            if _makes_columns_later(plan, frame):
+                return UnprojectedRows(frame, plan, run.evaluator, run.limits)
+            array = run.evaluator.array
+            return pa.RecordBatch.from_arrays([array(value, frame) for value in values], names)
+
+        return projected
+
+
+@dataclass(frozen=True, slots=True)
+class UnprojectedRows:
+    """A large answer: rows by position, whose columns are made a few rows at a time."""
+
+    frame: Frame
+    project: Project
+    evaluator: Evaluator
+    limits: QueryLimits
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.project.columns]
+
+    @property
+    def length(self) -> int:
+        return self.frame.length
+
+    def values(self, start: int, end: int) -> pa.RecordBatch:
+        self.limits.check_cancelled()
+        whole = start == 0 and end == self.frame.length
+        part = self.frame if whole else self.frame.take(np.arange(start, end), ordered=True)
+        arrays = [self.evaluator.array(c.value, part) for c in self.project.columns]
+        return pa.RecordBatch.from_arrays(arrays, self.names)
+
+
+def _makes_columns_later(project: Project, frame: Frame) -> bool:
+    """For many rows, unless a column can still raise an error."""
+    return frame.length > _LARGE and not any(may_fail(c.value) for c in project.columns)

@@ -1,4 +1,4 @@
-"""Answers: Arrow inside, whatever the caller wants outside."""
+"""What a caller gives to a query and gets back: text, parameters, bounds, result."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from omnigraph.values.json_values import finite, json_value
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """Which query of which text, with its parameters, and the state it is asked of."""
+    """A query of a text with its parameters, and the state that it reads."""
 
     source: str
     name: str | None = None
     params: Mapping[str, object] | None = None
     at: str | None = None
-    """As the caller spelt it; None is the head of a branch."""
+    """The state in the words of the caller; None means the head of a branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBounds:
-    """How long one run may take, and who may call it off."""
+    """How long a run may take, and an event that cancels it."""
 
     timeout: float | None = None
     cancel: threading.Event | None = None
@@ -35,12 +35,12 @@ class QueryBounds:
 
 _EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024
-# A text column of one chunk holds at most 2 GiB: a large table is made of several.
+# One chunk of a text column holds at most 2 GiB, so a large table has several chunks.
 _TABLE_ROWS = 1024 * 1024
 
 
 class LateRows(Protocol):
-    """Rows that are known by position and become values when somebody reads them."""
+    """Rows by position. Their values are made when they are read."""
 
     @property
     def names(self) -> list[str]: ...
@@ -56,8 +56,8 @@ class LateRows(Protocol):
 class QueryResult:
     """The rows of one query at one commit.
 
-    A large answer holds positions until it is read: `batches()` then makes one batch at a time,
-    everything else makes them all.
+    A large answer holds positions until it is read. `batches()` makes the values of one batch at a
+    time, the other methods make all values.
     """
 
     query_name: str
@@ -65,7 +65,7 @@ class QueryResult:
     graph_commit_id: str
     rows: pa.RecordBatch | LateRows
     at: str | None = None
-    """The state that was asked for, as it was spelt; None is the head of `graph_branch`."""
+    """The state in the words of the caller; None means the head of `graph_branch`."""
     _table: pa.Table | None = field(default=None, init=False, repr=False)
 
     @property
@@ -86,15 +86,15 @@ class QueryResult:
 
     @property
     def target(self) -> dict[str, str]:
-        """What was asked: a branch, or a snapshot by commit, tag or moment."""
+        """The branch, or the snapshot (a commit, tag or moment) that the caller named."""
         return {"branch": self.graph_branch} if self.at is None else {"snapshot": self.at}
 
     def to_dict(self) -> dict[str, Any]:
-        """The `query` object of the CLI and HTTP, rows in the forms that data files use."""
+        """The `query` object of the CLI and HTTP. Rows have the form of data files."""
         return {**self.heading(), "rows": [finite(json_value(row)) for row in self.to_pylist()]}
 
     def heading(self) -> dict[str, Any]:
-        """The same without its rows."""
+        """`to_dict` without the rows."""
         return {
             "query_name": self.query_name,
             "target": self.target,
@@ -110,7 +110,7 @@ class QueryResult:
         if not isinstance(self.rows, pa.RecordBatch):
             rows: list[dict[str, Any]] = self.table.to_pylist()
             return rows
-        # Column by column; Arrow's own way from a table costs twice that for a few rows.
+        # For a few rows `Table.to_pylist` takes twice as long.
         names = self.rows.schema.names
         columns = [column.to_pylist() for column in self.rows.columns]
         if len(names) == 1:
@@ -127,7 +127,7 @@ class QueryResult:
         return _package("polars").from_arrow(self.table)
 
     def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows in order, at most so many at a time; only one batch is in memory."""
+        """The rows in order, at most this many in a batch. Only one batch is in memory."""
         made = self.rows
         if isinstance(made, pa.RecordBatch):
             for start in range(0, max(1, made.num_rows), rows):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.views.frame import Frame, Index
+from omnigraph.execute.topology.kernels import RowNumbers
+from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import OrderBy, SortKey
 
@@ -108,7 +109,7 @@ def _already_sorted(op: OrderBy, frame: Frame) -> bool:
     return bool(wanted) and tuple(wanted) == frame.sorted_by[: len(wanted)]
 
 
-def _candidates(key: SortKey, frame: Frame, evaluator: Evaluator, wanted: int) -> Index:
+def _candidates(key: SortKey, frame: Frame, evaluator: Evaluator, wanted: int) -> RowNumbers:
     """Rows that can be among the first `wanted`: as good as the last of them on the first key."""
     columns = sort_columns(evaluator.array(key.value, frame), key)
     if wanted == 0:

@@ -1,4 +1,4 @@
-"""The operators above a pattern: what is made of its rows."""
+"""The operators above a pattern: they project, group, sort, limit and rank its rows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _limit(binder: Binder, op: reads.Limit) -> Operator:
 def _first_of(
     binder: Binder, order: reads.OrderBy
 ) -> Callable[[QueryRun, Frame, int | None], Frame]:
-    """Only the first so many are put in order; a ranking may ask its index for just those."""
+    """Sorts only as many rows as the limit needs. A ranking asks its index for no more."""
     pattern: Any = order.input
     ranked = isinstance(pattern, Nearest)
     below = binder.bind(pattern.input if ranked else pattern)
@@ -143,7 +143,7 @@ def _fuse(binder: Binder, op: reads.Fuse) -> Operator:
 
 
 def _sought(binder: Binder, run: QueryRun, search: reads.Search) -> Any:
-    """What a search looks for; a text for `nearest` becomes a vector of the recorded model."""
+    """The text or vector of a search. The recorded model embeds a text for `nearest`."""
     query = run.evaluator.scalar(search.query)
     if search.function != "nearest" or not isinstance(query, str):
         return query

@@ -1,4 +1,4 @@
-"""Operators bound to one snapshot: what they need of it is looked up once, not per run."""
+"""Operators bound to one snapshot: views and neighbours are looked up once, not in every run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from omnigraph.plan.physical import PhysicalOp
 
 @dataclass(slots=True)
 class OperatorMeasure:
-    """What one operator did, its inputs not counted."""
+    """What one operator did, without its inputs."""
 
     rows: int = 0
     milliseconds: float = 0.0
@@ -28,19 +28,19 @@ class OperatorMeasure:
 
 @dataclass(slots=True)
 class QueryRun:
-    """What one run of a plan has of its own."""
+    """What belongs to one run of a plan."""
 
     evaluator: Evaluator
     limits: QueryLimits
 
 
 Operator = Callable[[QueryRun, Frame], Frame]
-"""An operator of a plan bound to a snapshot; a sub-pattern begins with the rows it is given."""
+"""A bound operator. A sub-pattern begins with the rows of the given frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Makes a function of every operator of a plan, inputs first."""
+    """Turns each operator of a plan into a function, inputs first."""
 
     operators: ClassVar[Mapping[type, Callable[[Binder, Any], Operator]]] = {}
 
@@ -48,12 +48,12 @@ class Binder:
     provider: EmbeddingProvider
     space: SpillSpace
     steps: dict[int, OperatorMeasure] | None = None
-    """Filled per operator when somebody wants a profile."""
+    """For a profile: the measure of each operator, by its identity."""
 
     def bind(self, op: PhysicalOp) -> Operator:
         make = self.operators.get(type(op))
         if make is None:
-            raise InvalidArgument(f"{type(op).__name__} cannot run on the local executor yet")
+            raise InvalidArgument(f"the local executor has no operator {type(op).__name__}")
         operate = make(self, op)
         if self.steps is not None:
             operate = _measured(
@@ -67,7 +67,7 @@ class Binder:
         return checked
 
     def in_parts(self, op: Any, run: QueryRun, start: Frame, error: ResourceLimit) -> InParts:
-        """How to go on when the rows of `op` do not fit; the error itself when there is no way."""
+        """For rows of `op` that do not fit in memory. Raises `error` when it cannot be divided."""
         steps = steps_of(op) if error.limit == "memory" else None
         if steps is None:
             raise error

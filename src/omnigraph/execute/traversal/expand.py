@@ -1,4 +1,9 @@
-"""Follow edges: one row per edge, or one row per pair of ends."""
+"""One hop along edges: a row for each edge, or for each pair of ends.
+
+`expand_edges` follows the adjacency of the edge types of a `Route`. `follow_by_index` follows a few
+nodes through the indexes on `src` and `dst`, while the adjacency is not built. An `EntryFilter`
+drops edges and nodes before rows are made of them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,10 @@ from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.adjacency import Adjacency
 from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.topology.kernels import RowNumbers
 from omnigraph.execute.topology.neighbours import Neighbours, group
 from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView, UnionView
-from omnigraph.execute.views.frame import Binding, Frame, Index, join_frames, settled
+from omnigraph.execute.views.frame import Binding, Frame, join_frames, settled
 from omnigraph.execute.views.snapshot_views import SnapshotViews
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Direction, EdgeStep, Expand, ExpandMode
@@ -29,31 +35,44 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.plan.physical import Follow
 from omnigraph.values.identifiers import edge_table, node_table
 
+# So many rows are followed without counting first how many rows they make.
+_FEW_ROWS = 1000
+# So many new rows are made at once. More are made in parts, and the limits are checked in between.
+_AT_ONCE = 32_000_000
+# The largest sum of weights: 64 bits, less the possible error of a float.
+_MOST_ROWS = 2**62
+# More sources, or nodes with more edges, use the adjacency. 64 sources take 29 ms by index, a build
+# of a million edges takes 270 ms (`python -m bench crossovers`).
+_FEW_SOURCES = 64
+_MANY_EDGES = 2_000
+# Each hop by index scans the edges that the index does not have.
+_MOST_UNCOVERED = 50_000
+
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One way to follow one edge type: whose neighbours, between which node types."""
+    """One edge type in one direction, between two node types."""
 
     edge: str
     adjacency: Adjacency
     outward: bool
     per_edge: bool
-    """Every edge, or each pair of ends once."""
+    """Whether every edge counts, or each pair of ends once."""
     source_type: str
     target_type: str
     skip_loops: bool = False
-    """The second half of an undirected hop: a self-loop was seen in the first."""
+    """For the second half of an undirected hop, because the first half has the self-loops."""
 
     @property
     def neighbours(self) -> Neighbours:
-        """Asked for by every run: memory may have been given back in between."""
+        """Looked up in each run, because the cache may drop the arrays between two runs."""
         near = self.adjacency.out if self.outward else self.adjacency.into
         return near if self.per_edge else near.pairs
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An Expand on one snapshot."""
+    """An `Expand` with the views and neighbours of one snapshot."""
 
     op: Expand
     views: SnapshotViews
@@ -83,8 +102,8 @@ def _hops(steps: tuple[EdgeStep, ...], views: SnapshotViews, *, per_edge: bool) 
     return tuple(found)
 
 
-def local_positions(binding: Binding, type_name: str) -> tuple[Index | None, Positions]:
-    """(rows bound to this type, None for all of them; their positions in the type's own table)."""
+def local_positions(binding: Binding, type_name: str) -> tuple[RowNumbers | None, Positions]:
+    """(rows bound to this type, or None for all rows; their positions in the table of the type)."""
     positions, view = binding.positions, binding.view
     if isinstance(view, UnionView):
         if type_name not in view.types:
@@ -101,7 +120,7 @@ def local_positions(binding: Binding, type_name: str) -> tuple[Index | None, Pos
 
 
 def lift(view: EntityView, type_name: str, positions: Positions) -> Positions:
-    """Positions of one type's table as positions of a view that holds it."""
+    """Positions in the table of a type as positions in a view that contains it."""
     if isinstance(view, UnionView):
         return (positions + _span(view, type_name)[0]).astype(np.int32)
     return positions
@@ -112,78 +131,71 @@ def _span(view: UnionView, type_name: str) -> tuple[int, int]:
     return int(view.offsets[index]), int(view.offsets[index + 1])
 
 
-# So few rows are followed without counting beforehand what comes of them.
-_ASK_FIRST = 1000
-# So many new rows are made in one go; more in parts, with a look at the limits in between.
-_AT_ONCE = 32_000_000
-
-# As far as 64-bit sums go, less what a float may be off.
-_MOST_ROWS = 2**62
-
-Mask = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.int64]
-Judge = Callable[[EntityView, Positions, EntityView | None, Positions | None], Mask]
-"""(target view, nodes met, edge view, edges taken) -> which of them are wanted."""
+EntryFilter = Callable[
+    [EntityView, Positions, EntityView | None, Positions | None], npt.NDArray[np.bool_]
+]
+"""(target view, nodes, edge view, edges) -> which entries pass the predicates."""
 
 
 @dataclass(slots=True)
-class Found:
-    """Matches of a hop: the frame row, the node met (in the target's view) and the edge taken."""
+class HopMatches:
+    """For each match of a hop: the row of the frame, the node (in the target view), the edge."""
 
-    rows: Index
+    rows: RowNumbers
     nodes: Positions
     edges: Positions
     hop: Hop
 
 
 def expand_edges(
-    route: Route, frame: Frame, limits: QueryLimits, judge: Judge | None = None
+    route: Route, frame: Frame, limits: QueryLimits, entry_filter: EntryFilter | None = None
 ) -> Frame:
-    """One row per pair of ends, or per edge when the edge is bound.
+    """A row for each pair of ends, or for each edge when the edge is bound.
 
-    A bound target must be the node met. `judge` says which edges and ends are wanted at all.
+    A bound target must be the end of the edge.
     """
     op = route.op
     frame = settled(frame, op.source.id, op.target.id)
     columns = len(frame.bindings) + 1
-    if op.target_bound or frame.length <= _ASK_FIRST:
-        found = _expand(route, frame, judge)
-        if found.length > _ASK_FIRST:
+    if op.target_bound or frame.length <= _FEW_ROWS:
+        found = _expand(route, frame, entry_filter)
+        if found.length > _FEW_ROWS:
             limits.reserve(found.length, columns)
         return found
     most = sum(frame.length * way.neighbours.largest for way in route.ways)
     if most <= _AT_ONCE and limits.fits(most, columns):
-        return _expand(route, frame, judge)
+        return _expand(route, frame, entry_filter)
     totals = np.cumsum(count_edges(route, frame))
     total = int(totals[-1])
-    if judge is None:
+    if entry_filter is None:
         limits.reserve(total, columns)
     if total <= _AT_ONCE:
-        return _expand(route, frame, judge)
-    return _expand_in_parts(route, frame, limits, judge, totals)
+        return _expand(route, frame, entry_filter)
+    return _expand_in_parts(route, frame, limits, entry_filter, totals)
 
 
 def _expand_in_parts(
     route: Route,
     frame: Frame,
     limits: QueryLimits,
-    judge: Judge | None,
+    entry_filter: EntryFilter | None,
     totals: npt.NDArray[np.int64],
 ) -> Frame:
-    """Some sources at a time: the limits are looked at, and what is judged away takes no room."""
+    """Some sources at a time, with a check of the limits after each part."""
     edges = np.searchsorted(totals, np.arange(_AT_ONCE, int(totals[-1]), _AT_ONCE))
     bounds = np.unique(np.concatenate([[0], edges, [frame.length]]))
     parts: list[Frame] = []
     made = 0
     for start, end in pairwise(bounds.tolist()):
         limits.check()
-        parts.append(_expand(route, frame.take(np.arange(start, end), ordered=True), judge))
+        parts.append(_expand(route, frame.take(np.arange(start, end), ordered=True), entry_filter))
         made += parts[-1].length
         limits.reserve(made, len(frame.bindings) + 1)
     return join_frames(parts)
 
 
-def _expand(route: Route, frame: Frame, judge: Judge | None) -> Frame:
+def _expand(route: Route, frame: Frame, entry_filter: EntryFilter | None) -> Frame:
     op, target_view, edge_view = route.op, route.target_view, route.edge_view
     source = frame.bindings[op.source.id]
     if op.target_bound:
@@ -196,14 +208,14 @@ def _expand(route: Route, frame: Frame, judge: Judge | None) -> Frame:
     edges: Positions | None = None
     if edge_view is not None:
         edges = _joined([lift(edge_view, found.hop.edge, found.edges) for found in met])
-    if judge is not None:
-        good = judge(target_view, nodes, edge_view, edges)
+    if entry_filter is not None:
+        good = entry_filter(target_view, nodes, edge_view, edges)
         rows, nodes = rows[good], nodes[good]
         edges = None if edges is None else edges[good]
     if len(met) > 1:
         order = np.lexsort((nodes, rows))
         if edges is None:
-            # Several ways to one node are one pair of ends.
+            # Several edges to one node are one pair of ends.
             order = order[_first_of_runs(rows[order], nodes[order])]
         rows, nodes = rows[order], nodes[order]
         edges = None if edges is None else edges[order]
@@ -212,9 +224,9 @@ def _expand(route: Route, frame: Frame, judge: Judge | None) -> Frame:
 
 
 def with_ends(
-    op: Expand, frame: Frame, rows: Index, target: Binding, edge: Binding | None
+    op: Expand, frame: Frame, rows: RowNumbers, target: Binding, edge: Binding | None
 ) -> Frame:
-    """These rows of the frame with the node and the edge that each of them met."""
+    """These rows of the frame with the node and the edge of each."""
     result = frame.take(rows, ordered=True)
     if op.target_bound and edge is None:
         return result
@@ -237,7 +249,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def weigh_edges(route: Route, frame: Frame) -> Frame:
-    """Each row once, for as many rows as it has edges; none is a weight of zero."""
+    """Each row once, weighted by the number of its edges, which may be zero."""
     counts = count_edges(route, frame)
     if frame.weights is not None:
         _check_weights(frame.weights, counts)
@@ -246,7 +258,7 @@ def weigh_edges(route: Route, frame: Frame) -> Frame:
 
 
 def _check_weights(weights: Weights, counts: Weights) -> None:
-    """Whatever adds them up later stays within 64 bits."""
+    """Raise when a sum of the weights could exceed 64 bits."""
     if not len(counts) or int(weights.max()) * int(counts.max()) * len(counts) <= _MOST_ROWS:
         return
     if float(np.dot(weights.astype(np.float64), counts.astype(np.float64))) > _MOST_ROWS:
@@ -257,9 +269,9 @@ def _check_weights(weights: Weights, counts: Weights) -> None:
 
 
 def count_edges(route: Route, frame: Frame) -> Weights:
-    """How many rows `expand_edges` would make of each row, without making them.
+    """The number of rows that `expand_edges` would make of each row.
 
-    An upper bound where several ways may lead to one node; the planner asks for single ways only.
+    With several hops to one node it is an upper bound; the planner uses it for single hops only.
     """
     source_id = route.op.source.id
     source = settled(frame, source_id).bindings[source_id]
@@ -267,8 +279,8 @@ def count_edges(route: Route, frame: Frame) -> Weights:
     for hop in route.ways:
         rows, positions = local_positions(source, hop.source_type)
         near = hop.neighbours
-        everybody = positions is source.view.all_positions
-        degrees = np.diff(near.offsets) if everybody else near.degrees(positions)
+        every_node = positions is source.view.all_positions
+        degrees = np.diff(near.offsets) if every_node else near.degrees(positions)
         if hop.skip_loops:
             degrees = degrees - _loops(near)[positions]
         if rows is None:
@@ -278,13 +290,13 @@ def count_edges(route: Route, frame: Frame) -> Weights:
     return counts
 
 
-def _first_of_runs(rows: Index, nodes: Positions) -> npt.NDArray[np.bool_]:
+def _first_of_runs(rows: RowNumbers, nodes: Positions) -> npt.NDArray[np.bool_]:
     first = np.ones(len(rows), bool)
     first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
     return first
 
 
-def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
+def _follow(hop: Hop, source: Binding, target_view: EntityView) -> HopMatches:
     rows, positions = local_positions(source, hop.source_type)
     if hop.target_type not in target_view.types:
         rows, positions = None, positions[:0]
@@ -294,17 +306,17 @@ def _follow(hop: Hop, source: Binding, target_view: EntityView) -> Found:
     else:
         taken, nodes, edges = near.follow(positions)
     at = taken if rows is None else rows[taken]
-    found = Found(at, lift(target_view, hop.target_type, nodes), edges, hop)
+    found = HopMatches(at, lift(target_view, hop.target_type, nodes), edges, hop)
     if hop.skip_loops:
         found = _only(found, nodes != positions[taken])
     return found
 
 
-def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
-    """Only edges to the node that the row has already."""
+def _meet(hop: Hop, source: Binding, wanted: Binding) -> HopMatches:
+    """Edges to the node that is bound in the row."""
     from_rows, sources = local_positions(source, hop.source_type)
     to_rows, targets = local_positions(wanted, hop.target_type)
-    rows: Index | None = None
+    rows: RowNumbers | None = None
     if from_rows is not None or to_rows is not None:
         everything = np.arange(len(source.positions))
         rows, first, second = np.intersect1d(
@@ -316,12 +328,12 @@ def _meet(hop: Hop, source: Binding, wanted: Binding) -> Found:
         sources, targets = sources[first], targets[second]
     taken, edges = hop.neighbours.meet(sources, targets)
     at = taken if rows is None else rows[taken]
-    found = Found(at, wanted.positions[at], edges, hop)
+    found = HopMatches(at, wanted.positions[at], edges, hop)
     return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found
 
 
-def _only(found: Found, mask: npt.NDArray[np.bool_]) -> Found:
-    return Found(found.rows[mask], found.nodes[mask], found.edges[mask], found.hop)
+def _only(found: HopMatches, mask: npt.NDArray[np.bool_]) -> HopMatches:
+    return HopMatches(found.rows[mask], found.nodes[mask], found.edges[mask], found.hop)
 
 
 def _loops(neighbours: Neighbours) -> npt.NDArray[np.int64]:
@@ -330,13 +342,13 @@ def _loops(neighbours: Neighbours) -> npt.NDArray[np.int64]:
     return np.bincount(sources[sources == neighbours.nodes], minlength=count)
 
 
-def judge_entries(op: Follow, evaluator: Evaluator) -> Judge:
-    def judge(
+def entry_filter_of(op: Follow, evaluator: Evaluator) -> EntryFilter:
+    def keeps(
         target_view: EntityView,
         nodes: Positions,
         edge_view: EntityView | None,
         edges: Positions | None,
-    ) -> Mask:
+    ) -> npt.NDArray[np.bool_]:
         wanted = np.ones(len(nodes), bool)
         if op.where_target:
             wanted &= _mask(op.where_target, op.expand.target.id, target_view, nodes, evaluator)
@@ -345,7 +357,7 @@ def judge_entries(op: Follow, evaluator: Evaluator) -> Judge:
             wanted &= _mask(op.where_edge, op.expand.edge.id, edge_view, edges, evaluator)
         return wanted
 
-    return judge
+    return keeps
 
 
 def _mask(
@@ -354,8 +366,8 @@ def _mask(
     view: EntityView,
     positions: Positions,
     evaluator: Evaluator,
-) -> Mask:
-    """Entry by entry, or once per entity where there are more entries than entities."""
+) -> npt.NDArray[np.bool_]:
+    """For each entry; or once for each entity, when there are more entries than entities."""
     once = len(positions) > view.count
     asked = view.all_positions if once else positions
     frame = Frame(len(asked), {variable: Binding(view, asked)})
@@ -365,17 +377,9 @@ def _mask(
     return found[positions] if once else found
 
 
-# More sources than this want the adjacency, as do hubs: 64 sources take 29 ms, a build of a million
-# edges 270 (`python -m bench crossovers`).
-_FEW_SOURCES = 64
-_MANY_EDGES = 2_000
-# Edges that the index does not have are scanned by every hop.
-_MOST_UNCOVERED = 50_000
-
-
 @dataclass(frozen=True, slots=True)
 class IndexedHop:
-    """One edge type in one direction, between two types: the index on its near end can answer."""
+    """One edge type in one direction that an index on its near end can follow."""
 
     op: Expand
     adjacency: Adjacency
@@ -386,7 +390,7 @@ class IndexedHop:
 
 
 def indexed_hop(op: Expand, views: SnapshotViews) -> IndexedHop | None:
-    """None where only the adjacency leads on."""
+    """None when only the adjacency can follow it."""
     if op.target_bound or len(op.steps) != 1 or op.steps[0].direction is Direction.BOTH:
         return None
     step = op.steps[0]
@@ -400,8 +404,10 @@ def indexed_hop(op: Expand, views: SnapshotViews) -> IndexedHop | None:
     return IndexedHop(op, views.adjacency(step.edge), edges, targets, near, far)
 
 
-def follow_by_index(hop: IndexedHop, frame: Frame, judge: Judge | None) -> Frame | None:
-    """Rows of a few nodes of tables not read yet; None when the adjacency is the better way."""
+def follow_by_index(
+    hop: IndexedHop, frame: Frame, entry_filter: EntryFilter | None
+) -> Frame | None:
+    """The rows of a few nodes of tables that are not loaded; None when the adjacency is better."""
     op, edges, near = hop.op, hop.edges, hop.near
     if frame.length > _FEW_SOURCES or hop.adjacency.is_worth_building(frame.length):
         return None
@@ -414,29 +420,29 @@ def follow_by_index(hop: IndexedHop, frame: Frame, judge: Judge | None) -> Frame
     if found.num_rows > _MANY_EDGES:
         return None
     some = PartialView(edges, found)
-    ends = _Ends(bound, names, some.column(near), some.column(hop.far))
+    ends = _EdgeEnds(bound, names, some.column(near), some.column(hop.far))
     targets = hop.targets
     met = None if targets.is_built else rows_by_id(targets, ends.far.to_pylist())
-    return _joined_index_expand(op, frame, ends, targets if met is None else met, some, judge)
+    return _with_found_ends(op, frame, ends, targets if met is None else met, some, entry_filter)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
-    """Rows of the frame with their node's id, and the ends of the edges found, by edge."""
+class _EdgeEnds:
+    """Rows of the frame with the id of their node, and both ends of each found edge."""
 
-    rows: Index
+    rows: RowNumbers
     names: pa.Array
     near: pa.Array
     far: pa.Array
 
 
-def _joined_index_expand(
+def _with_found_ends(
     op: Expand,
     frame: Frame,
-    ends: _Ends,
+    ends: _EdgeEnds,
     targets: TableView,
     edges: PartialView,
-    judge: Judge | None,
+    entry_filter: EntryFilter | None,
 ) -> Frame:
     distinct = pc.unique(ends.names)
     keys, sources = (
@@ -448,9 +454,9 @@ def _joined_index_expand(
     made = group(keys[whole], nodes[whole], whole, len(distinct))
     taken_rows, met, taken = (made.pairs if op.edge is None else made).follow(sources)
     rows = ends.rows[taken_rows]
-    if judge is not None:
+    if entry_filter is not None:
         named = op.edge is not None
-        good = judge(targets, met, edges if named else None, taken if named else None)
+        good = entry_filter(targets, met, edges if named else None, taken if named else None)
         rows, met, taken = rows[good], met[good], taken[good]
     edge = None if op.edge is None else Binding(edges, taken)
     return with_ends(op, frame, rows, Binding(targets, met), edge)

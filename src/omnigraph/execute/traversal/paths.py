@@ -1,4 +1,8 @@
-"""Paths as values: every trail without a repeated edge, or one shortest path per pair."""
+"""Several hops along edges: the nodes within a range of hops, and paths.
+
+`expand_reach` finds each node once, breadth first. `expand_paths` gives the paths themselves: every
+trail without a repeated edge, or one shortest path for each pair of nodes.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +23,19 @@ from omnigraph.execute.views.frame import PATHS, Binding, Frame, PathBinding, se
 from omnigraph.ir.reads import Expand, ExpandMode
 from omnigraph.values.identifiers import edge_table, node_table
 
-# An unbounded range that is still finding nodes after this many hops is an error, not an answer.
+# An unbounded range that still finds new nodes after this many hops is an error.
 HOP_CEILING = 1000
-
-# Between so many sources a search looks whether it may go on.
+# A search checks the limits after this many sources.
 _SOURCES_AT_ONCE = 256
-
+# The number of paths can be exponential. With more of them the query should not return the path.
+_PATH_CEILING = 1_000_000
+# An id in a path is a Python string of about this many words.
+_ID_WORDS = 8
 _NONE = np.empty(0, np.int32)
 
 
 def expand_reach(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
-    """Rows with equal sources share one search."""
+    """The nodes within a range of hops. Rows with equal sources share one search."""
     op = route.op
     frame = settled(frame, op.source.id, op.target.id)
     source = frame.bindings[op.source.id]
@@ -51,7 +57,10 @@ def expand_reach(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
 
 
 def _reach_all(route: Route, sources: Binding, limits: QueryLimits) -> list[Positions]:
-    """What each source reaches, ascending; compiled where one edge type leads back to one type."""
+    """The nodes that each source reaches, ascending.
+
+    The compiled search is used when one edge type connects nodes of one type.
+    """
     ways = route.ways
     compiled = kernels.compiled_reach()
     way = ways[0]
@@ -89,9 +98,9 @@ def _compiled(op: Expand, way: Hop, sources: Binding, bound: Any, search: Any) -
 
 
 def _reach(route: Route, source: Binding, limits: QueryLimits) -> Positions:
-    """Nodes first met after `minimum` to `maximum` hops, ascending, in the target's view.
+    """Nodes at a distance of `minimum` to `maximum` hops, ascending, in the target view.
 
-    The source is at distance 0: no cycle leads back to it, only its own self-loop, as one hop.
+    The source is at distance 0, so no cycle leads back to it. Only a self-loop does, as one hop.
     """
     op, ways, target_view = route.op, route.ways, route.target_view
     frontier = {way.source_type: local_positions(source, way.source_type)[1] for way in ways}
@@ -133,18 +142,12 @@ def _step(ways: Sequence[Hop], frontier: dict[str, Positions]) -> dict[str, Posi
 
 def too_deep() -> ResourceLimit:
     return ResourceLimit(
-        f"an unbounded range was still finding nodes after {HOP_CEILING} hops; "
+        f"an unbounded range still found new nodes after {HOP_CEILING} hops; "
         "give it an upper bound",
         limit="hops",
         ceiling=HOP_CEILING,
     )
 
-
-# Enumerating paths is exponential by nature; beyond this the query wants `{m,n}` without a path.
-_PATH_CEILING = 1_000_000
-
-# An id in a path is a Python string: about so many words of memory.
-_ID_WORDS = 8
 
 _NodeAt = tuple[str, int]
 
@@ -158,7 +161,7 @@ class _Trail:
 
 
 class _Walker:
-    """Neighbours of single nodes, smallest ids first."""
+    """The neighbours of one node, smallest ids first."""
 
     def __init__(self, route: Route, limits: QueryLimits) -> None:
         self._ways = route.ways
@@ -170,7 +173,7 @@ class _Walker:
         return str(ids[node[1]].as_py())
 
     def steps(self, node: _NodeAt) -> list[tuple[str, tuple[str, int], _NodeAt]]:
-        """(edge id, edge, node) of everything one hop away, by node id, then edge id."""
+        """(edge id, edge, node) of each neighbour, sorted by node id, then edge id."""
         self._limits.check()
         found = []
         for way in self._ways:
@@ -212,7 +215,8 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
             limits.reserve(held, _ID_WORDS)
             if len(rows) > _PATH_CEILING:
                 raise ResourceLimit(
-                    f"more than {_PATH_CEILING} paths; bound the range or leave the path out",
+                    f"the query finds more than {_PATH_CEILING} paths; give the range an "
+                    "upper bound, or do not bind the path",
                     limit="paths",
                     ceiling=_PATH_CEILING,
                 )
@@ -261,7 +265,7 @@ def _trails(walker: _Walker, start: _NodeAt, ceiling: int) -> Iterator[_Trail]:
 
 
 def _shortest(walker: _Walker, start: _NodeAt, ceiling: int) -> Iterator[_Trail]:
-    """Breadth first: of equally short paths the one with the smallest ids."""
+    """Breadth first. Of equally short paths it takes the one with the smallest ids."""
     best: dict[_NodeAt, _Trail] = {}
     level = deque([_Trail(start, (walker.node_id(start),), frozenset(), 0)])
     depth = 0
@@ -270,7 +274,7 @@ def _shortest(walker: _Walker, start: _NodeAt, ceiling: int) -> Iterator[_Trail]
         reached: dict[_NodeAt, _Trail] = {}
         for path in level:
             for edge_id, edge, node in walker.steps(path.node):
-                # The start is at distance 0: only its own self-loop leads back to it.
+                # The start is at distance 0, so only a self-loop leads back to it.
                 if node in best or (node == start and depth > 1):
                     continue
                 longer = _Trail(

@@ -1,7 +1,9 @@
-"""The rows of a table by position: dense, in id order, columns loaded when somebody asks.
+"""The entities that a variable can be bound to, by position.
 
-A position is the rank of an entity's id, so comparing positions is comparing ids: ties, joins and
-visited sets are integer work. Several types behind one variable form a union of views.
+The position of an entity is the rank of its id in its table. So comparing positions is comparing
+ids, and joins and visited sets work on integers. A view is one table (`TableView`), several tables
+one after the other (`UnionView`), or a few rows of a large table that is not loaded
+(`PartialView`).
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.store import Dataset
 
-# The objects of a view, as measured.
+# The bytes of the objects of a view, as measured.
 _EMPTY_BYTES = 500
 
 
 class EntityView(Protocol):
-    """What an executor needs to know of the entities a variable may be bound to."""
+    """Entities by position."""
 
     @property
     def count(self) -> int: ...
@@ -38,32 +40,32 @@ class EntityView(Protocol):
 
     @property
     def all_positions(self) -> Positions:
-        """Every position, ascending: the one array that means all, known by identity."""
+        """Every position, ascending. Operators recognize this array by its identity."""
 
     @property
     def ids(self) -> pa.Array:
-        """By position."""
+        """Ids by position."""
 
     @property
     def tables(self) -> tuple[TableView, ...]:
-        """What the view is made of."""
+        """The tables of the view."""
 
     @property
     def ranks(self) -> npt.NDArray[np.int64] | None:
-        """Rank of each position's id; None when positions are ranks already."""
+        """The rank of the id at each position; None when positions are ranks."""
 
     def column(self, name: str) -> pa.Array:
-        """One stored column by position."""
+        """A stored column by position."""
 
     def find(self, ids: pa.Array) -> Positions:
-        """Positions of these ids, MISSING where there is none."""
+        """The positions of these ids, MISSING for an unknown id."""
 
     def type_codes(self, positions: Positions) -> npt.NDArray[np.int64]:
-        """Which of `types` each position has."""
+        """The index in `types` of each position."""
 
 
 class TableView(Held):
-    """One table at one version: its content, and where the rows are in that version."""
+    """One table at one version."""
 
     def __init__(
         self, type_name: str, dataset: Dataset, content: TableContent, vectors: VectorColumns
@@ -74,11 +76,11 @@ class TableView(Held):
         self.types = (type_name,)
         self.ranks = None
         self.uncovered: dict[str, int] = {}
-        """Columns that were asked about: how many rows their index does not have."""
+        """Column -> number of rows that its index does not have."""
 
     @property
     def is_built(self) -> bool:
-        """Positions can be asked for without reading the table."""
+        """Whether positions can be found without reading the table."""
         return self.content.is_built
 
     @property
@@ -91,7 +93,7 @@ class TableView(Held):
         return (self.content,)
 
     def shed(self) -> None:
-        # `all_positions` stays: operators of a query that runs compare with that very array.
+        # `all_positions` stays, because operators of a running query compare its identity.
         self.__dict__.pop("addresses", None)
 
     @property
@@ -100,7 +102,7 @@ class TableView(Held):
 
     @cached_property
     def plain_columns(self) -> tuple[str, ...]:
-        """What an entity shows of itself: everything but blobs and vectors."""
+        """The columns of an entity as a value: all but blobs and vectors."""
         return tuple(
             field.name
             for field in self.dataset.schema
@@ -125,11 +127,11 @@ class TableView(Held):
 
     @counted
     def addresses(self) -> Addresses:
-        """Row address by position: how search names rows."""
+        """The row address of each position: search uses addresses."""
         return self.content.addresses_at(self.dataset)
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
-        """A text column as small integers by position, and how many; 0 and the last are NULL."""
+        """A text column as codes (`TableContent.codes`)."""
         return self.content.codes(name)
 
     def find(self, ids: pa.Array) -> Positions:
@@ -143,7 +145,7 @@ class TableView(Held):
 
 
 class UnionView:
-    """Several tables end to end: an interface, or several edges at once."""
+    """Several tables one after the other, for an interface or for several edge types."""
 
     def __init__(self, views: Sequence[TableView]) -> None:
         self.tables = tuple(views)
@@ -167,7 +169,7 @@ class UnionView:
         order = pc.sort_indices(self.ids).to_numpy()
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
-        # The same id in two types is a tie on the id: equal ranks, so that the next key decides.
+        # The same id in two types gets equal ranks, so that the next sort key decides.
         ids = self.ids.take(pa.array(order))
         if len(ids) > 1:
             same = pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
@@ -178,7 +180,7 @@ class UnionView:
         return pa.concat_arrays([view.column(name) for view in self.tables])
 
     def find(self, ids: pa.Array) -> Positions:
-        """The first type that has the id; positions of one type come from its own view."""
+        """The position in the first type that has the id."""
         found = np.full(len(ids), MISSING, np.int32)
         for view, offset in zip(self.tables, self.offsets[:-1], strict=True):
             local = view.find(ids)
@@ -191,7 +193,7 @@ class UnionView:
 
 
 class PartialContent(TableContent):
-    """The rows in hand, ascending by id."""
+    """The rows of a partial view."""
 
     def __init__(self, whole: TableContent, dataset: Dataset, rows: pa.Table) -> None:
         super().__init__(whole.name, whole.at, dataset)
@@ -232,7 +234,11 @@ class PartialContent(TableContent):
 
 
 class PartialView(TableView):
-    """Some rows of `whole`."""
+    """A few rows of a large table, found through an index.
+
+    Positions are ranks among these rows, so they order as ids do within one binding. Before they
+    are compared with positions of the whole table, `settled` replaces them.
+    """
 
     def __init__(self, whole: TableView, rows: pa.Table) -> None:
         content = PartialContent(whole.content, whole.dataset, rows)

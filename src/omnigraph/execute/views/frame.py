@@ -1,4 +1,4 @@
-"""Rows in flight: positions per variable, a score per slot, a column per name."""
+"""Rows between operators: positions of each variable, scores of each slot, named columns."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.topology.kernels import RowNumbers
 from omnigraph.execute.views.entity_view import EntityView, PartialView
-
-Index = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class Binding:
-    """A variable's entities, row by row; MISSING where an optional block found nothing."""
+    """The entity of a variable in each row; MISSING where an optional block found nothing."""
 
     view: EntityView
     positions: Positions
     optional: bool = False
-    """Bound in an optional block: only then may a position be MISSING."""
+    """Bound in an optional block. Only then a position can be MISSING."""
 
-    def at(self, rows: Index) -> Binding:
+    def at(self, rows: RowNumbers) -> Binding:
         return Binding(self.view, self.positions[rows], self.optional)
 
     def sort_values(self) -> npt.NDArray[np.integer[Any]]:
-        """Integers that order the rows as the ids do, NULL first."""
+        """Integers with the order of the ids, NULL first."""
         if self.view.ranks is None or len(self.view.ranks) == 0:
             return self.positions
         return np.where(self.positions == MISSING, MISSING, self.view.ranks[self.positions])
@@ -37,11 +36,11 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class PathBinding:
-    """Paths, row by row: lists of the alternating ids of nodes and edges."""
+    """The path of each row: a list of ids, nodes and edges by turns."""
 
     ids: pa.Array
 
-    def take(self, rows: Index) -> PathBinding:
+    def take(self, rows: RowNumbers) -> PathBinding:
         return PathBinding(self.ids.take(pa.array(rows)))
 
 
@@ -52,9 +51,9 @@ _NOTHING: Mapping[Any, Any] = {}
 
 @dataclass(slots=True)
 class Frame:
-    """Never changed: every operator makes a new one and shares the arrays it did not change.
+    """Rows between two operators. An operator makes a new frame and shares unchanged arrays.
 
-    Not frozen only because that doubles the cost of making one.
+    The class is not frozen, because that would double the cost of making a frame.
     """
 
     length: int
@@ -63,14 +62,14 @@ class Frame:
     scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=lambda: _NOTHING)
     columns: Mapping[str, pa.Array] = field(default_factory=lambda: _NOTHING)
     sorted_by: tuple[int, ...] = ()
-    """Variables by whose ids the rows are known to ascend."""
+    """Variables by whose ids the rows are known to be sorted."""
     weights: npt.NDArray[np.int64] | None = None
-    """How many equal rows each row stands for; None is one each."""
-    origin: Index | None = None
-    """Inside a sub-pattern: the row of the enclosing frame each row came from."""
+    """How many equal rows each row stands for; None means one."""
+    origin: RowNumbers | None = None
+    """In a sub-pattern: the row of the enclosing frame from which each row comes."""
 
-    def take(self, rows: Index, *, ordered: bool = False) -> Frame:
-        """These rows; `ordered` when `rows` ascends and so keeps what order there was."""
+    def take(self, rows: RowNumbers, *, ordered: bool = False) -> Frame:
+        """These rows. `ordered` says that `rows` ascends, so that the order of the frame stays."""
         return Frame(
             len(rows),
             {v: b.at(rows) for v, b in self.bindings.items()},
@@ -92,11 +91,11 @@ class Frame:
 
     @property
     def is_bare(self) -> bool:
-        """Nothing but bindings."""
+        """Whether the frame has only bindings."""
         return not (self.paths or self.scores or self.columns or self.origin is not None)
 
     def only(self, variables: frozenset[int]) -> Frame:
-        """Forget bindings nobody will ask for."""
+        """Drop the bindings of all other variables."""
         if all(v in variables for v in self.bindings):
             return self
         return self._with(
@@ -104,7 +103,7 @@ class Frame:
         )
 
     def _with(self, bindings: Mapping[int, Binding], sorted_by: tuple[int, ...]) -> Frame:
-        """As `replace`, at a fifth of its cost."""
+        """`dataclasses.replace`, at a fifth of its cost."""
         return Frame(
             self.length,
             bindings,
@@ -118,7 +117,7 @@ class Frame:
 
 
 def join_frames(parts: Sequence[Frame]) -> Frame:
-    """Rows of several frames with the same bindings, one after the other."""
+    """The rows of several frames with the same bindings, one after the other."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -137,13 +136,13 @@ def join_frames(parts: Sequence[Frame]) -> Frame:
     )
 
 
-def _known(values: Index | None) -> Index:
+def _known(values: RowNumbers | None) -> RowNumbers:
     assert values is not None
     return values
 
 
 def settled(frame: Frame, *variables: int) -> Frame:
-    """The frame with positions of whole tables for these variables."""
+    """Replace positions of partial views of these variables by positions of whole tables."""
     found = frame
     for variable in variables:
         binding = frame.bindings.get(variable)
