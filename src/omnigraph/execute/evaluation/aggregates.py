@@ -1,4 +1,8 @@
-"""Groups and what is computed over each: exact integers, NULLs skipped."""
+"""Groups and aggregates: sums of integers are exact, and NULLs are skipped.
+
+`aggregate_frame` sees all rows at once. A `RunningTotal` sees them in parts and gives the same
+result.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ _SAFE = 2.0**62
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which group each row is in, and one row of each group to read its keys from."""
+    """The group of each row, and one row of each group, from which its keys are read."""
 
     codes: Codes
     count: int
@@ -50,18 +54,18 @@ def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
 
 
 def without_empty(frame: Frame) -> Frame:
-    """A weight of zero stands for no row: it must not make a group or a minimum."""
+    """Without rows of weight zero, because these must not make a group or a minimum."""
     return frame if frame.weights is None else frame.keep(frame.weights > 0)
 
 
 def _counts_rows(op: Aggregate) -> bool:
-    """Nothing but `count(*)` over everything: weights just add up."""
+    """Whether all aggregates are `count(*)` without keys: then weights are summed."""
     calls = [column.value for column in op.aggregates]
     return not op.keys and all(isinstance(c, ex.AggregateCall) and c.operand is None for c in calls)
 
 
 def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:
-    """One row per combination of these variables' entities; how often does not matter above."""
+    """One row for each combination of the entities of these variables."""
     if frame.bindings.keys() == variables and len(variables) == 1 and frame.is_bare:
         (variable,) = variables
         binding = frame.bindings[variable]
@@ -82,7 +86,7 @@ def distinct_on(frame: Frame, variables: frozenset[int]) -> Frame:
 
 
 def _first_rows(codes: Codes, size: int) -> npt.NDArray[np.int64]:
-    """One row of each code that occurs."""
+    """One row for each code."""
     if len(codes) * 16 < size:
         return np.unique(codes, return_index=True)[1]
     first = np.full(size, -1, np.int64)
@@ -91,7 +95,7 @@ def _first_rows(codes: Codes, size: int) -> npt.NDArray[np.int64]:
 
 
 def distinct_rows(columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.int64]:
-    """The first row of every distinct combination, in row order."""
+    """The first row of each distinct combination, in row order."""
     codes, _ = _combine([_codes(c) for c in columns], length)
     _, first = np.unique(codes, return_index=True)
     return np.sort(first)
@@ -121,13 +125,13 @@ def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[
             binding.view.column(key.property).type
         ):
             codes, size = binding.view.codes(key.property)
-            # Position MISSING is -1: the entry behind the last one, the code of NULL.
+            # MISSING is -1: the entry at the end, which has the code of NULL.
             return codes[binding.positions], size
     return _codes(evaluator.array(key, frame))
 
 
 def _codes(values: pa.Array) -> tuple[Codes, int]:
-    """(small integers, how many): equal values have equal codes, NULL is 0."""
+    """(codes, number of codes). Equal values have equal codes, and NULL has 0."""
     if pa.types.is_nested(values.type):
         texts = pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
         return _codes(texts)
@@ -165,7 +169,7 @@ def _aggregate(
 def operands(
     call: ex.AggregateCall, frame: Frame, codes: Codes, evaluator: Evaluator
 ) -> tuple[pa.Array, Codes, Codes | None]:
-    """The values an aggregate sees: those that are there, once each if it says distinct."""
+    """(values, codes, weights) of the rows without NULL; with `distinct` each value once."""
     assert call.operand is not None
     values = evaluator.array(call.operand, frame)
     present = values.is_valid().to_numpy(zero_copy_only=False)
@@ -201,7 +205,7 @@ def _aggregate_entities(
 
 
 def _first_of_each(codes: Codes, values: Codes) -> npt.NDArray[np.int64]:
-    """The first row of every (group, value) pair, in row order."""
+    """The first row of each pair of group and value, in row order."""
     pairs, size = _combine([(codes, _size(codes)), (values, _size(values))], len(codes))
     return np.sort(_first_rows(pairs, size))
 
@@ -231,7 +235,7 @@ def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
         numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
         weighted = numbers if weights is None else numbers * weights
         sums = np.bincount(groups.codes, weights=weighted, minlength=groups.count)
-        # Of no groups at all numpy makes integers.
+        # Without groups numpy gives integers.
         return pa.array(sums.astype(np.float64), mask=empty)
     totals = [checked_sum(total) for total in exact_sums(values, groups, weights)]
     return pa.array(totals, pa.int64(), mask=empty)
@@ -244,7 +248,7 @@ def checked_sum(total: int) -> int:
 
 
 def exact_sums(values: pa.Array, groups: Groups, weights: Codes | None) -> list[int]:
-    """In 64 bits, or in Python where they could come near the edge of them."""
+    """Sums in 64 bits; in Python integers where 64 bits may not be enough."""
     numbers = values.to_numpy(zero_copy_only=False)
     sizes = np.abs(numbers.astype(np.float64)) * (1 if weights is None else weights)
     reach = np.bincount(groups.codes, weights=sizes, minlength=groups.count)
@@ -310,16 +314,16 @@ _FUNCTIONS: dict[str, Callable[[pa.Array, Groups, Codes | None, pa.DataType], pa
 
 
 class RunningTotal(Protocol):
-    """One aggregate on its way."""
+    """An aggregate without keys over rows that come in parts."""
 
     def add(self, frame: Frame) -> None: ...
 
     def result(self) -> pa.Array:
-        """One value."""
+        """An array of one value."""
 
 
 def running_total(call: ex.AggregateCall, evaluator: Evaluator) -> RunningTotal:
-    """Of a distinct aggregate of values, parts must not share a value."""
+    """For a distinct aggregate of values the parts must not share a value."""
     if call.function == "count" and not needs_partition(call):
         if call.distinct:
             return _Entities(call)
@@ -329,7 +333,7 @@ def running_total(call: ex.AggregateCall, evaluator: Evaluator) -> RunningTotal:
 
 
 def needs_partition(call: ex.AggregateCall) -> bool:
-    """A value must be told apart from all others; an entity is known by its position."""
+    """Whether equal values must be in one part. Entities need not be: they have positions."""
     match call.operand:
         case ex.Whole(variable):
             return call.distinct and variable.kind is ex.VariableKind.PATH
@@ -340,7 +344,7 @@ def needs_partition(call: ex.AggregateCall) -> bool:
 def distinct_operands(
     call: ex.AggregateCall, frame: Frame, evaluator: Evaluator
 ) -> tuple[Frame, pa.Array]:
-    """One row for every value the aggregate sees, and the value."""
+    """One row for each distinct value, and these values."""
     assert call.operand is not None
     rows = without_empty(frame)
     values = evaluator.array(call.operand, rows)
@@ -349,7 +353,7 @@ def distinct_operands(
 
 
 class _RowCount:
-    """How many rows, or how many in which an entity or path is bound."""
+    """Counts rows, or rows in which an entity or path is bound."""
 
     def __init__(self, call: ex.AggregateCall) -> None:
         self._operand = call.operand
@@ -366,7 +370,7 @@ class _RowCount:
 
 
 class _Entities:
-    """How many different ones: a mark for each."""
+    """Counts distinct entities with one mark for each."""
 
     def __init__(self, call: ex.AggregateCall) -> None:
         assert isinstance(call.operand, ex.Whole)
@@ -384,7 +388,7 @@ class _Entities:
 
 
 class _Values:
-    """Sums go on where the last part ended, so that floats are added in the order of the rows."""
+    """Sums, averages, minima and maxima. Floats are added in the order of the rows."""
 
     def __init__(self, call: ex.AggregateCall, evaluator: Evaluator) -> None:
         self._call = call

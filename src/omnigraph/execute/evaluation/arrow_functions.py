@@ -1,4 +1,7 @@
-"""Small array helpers shared by expressions: spreading, lists, membership."""
+"""Functions on Arrow arrays: casts, comparison, lists, arithmetic, the functions of the language.
+
+Integers are exact, overflow is an error, and NULL in gives NULL out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from omnigraph.ir import expressions as ex
 from omnigraph.values.arrow_types import arrow_type
 
 _WIDE = pa.decimal128(20, 0)
-# Asked for once: finding a function by its name takes longer than taking a few rows.
+# Looked up once, because that takes longer than taking a few rows.
 _TAKE = pc.get_function("array_take")
 _CHECKED = pc.TakeOptions()
 _INT32, _INT64 = pa.int32(), pa.int64()
@@ -41,20 +44,20 @@ def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
 
 
 def spread(value: Any, length: int) -> pa.Array:
-    """One value per row."""
+    """One value for each row."""
     if isinstance(value, pa.Scalar):
         return pa.repeat(value, length) if length else pa.array([], value.type)
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
 
 def as_type(value: Any, kind: pa.DataType) -> Any:
-    """The value as another type; a large integer becomes the nearest float, all else must fit."""
+    """Cast to another type. A large integer becomes the nearest float; other values must fit."""
     rounds = pa.types.is_integer(value.type) and pa.types.is_floating(kind)
     return value.cast(kind, safe=not rounds)
 
 
 def comparable(a: Any, b: Any) -> tuple[Any, Any]:
-    """Numbers of two types as one type that holds both; U64 and I64 meet in 20 digits."""
+    """Numbers of two types as one type that holds both; 20 digits hold U64 and I64."""
     if a.type == b.type or not (_is_number(a.type) and _is_number(b.type)):
         return a, b
     if pa.types.is_floating(a.type) or pa.types.is_floating(b.type):
@@ -68,7 +71,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def contains(holder: Any, wanted: Any) -> Any:
-    """List membership, or exact substring."""
+    """Whether a list has the value, or a text has the substring."""
     if pa.types.is_list(holder.type):
         if isinstance(holder, pa.Scalar):
             return membership(wanted, holder)
@@ -82,7 +85,7 @@ def contains(holder: Any, wanted: Any) -> Any:
 
 
 def membership(wanted: Any, collection: pa.Scalar) -> Any:
-    """`wanted in [ … ]`; unknown when either side is NULL."""
+    """`wanted in [ … ]`; NULL when one side is NULL."""
     if not collection.is_valid:
         return pa.scalar(None, pa.bool_())
     items, values = comparable(wanted, collection.values)
@@ -91,7 +94,7 @@ def membership(wanted: Any, collection: pa.Scalar) -> Any:
 
 
 def any_equal(lists: pa.Array, wanted: pa.Array) -> pa.Array:
-    """Row by row: does the list hold the value?"""
+    """Whether the list of each row has the value of the row."""
     parents = pc.list_parent_indices(lists)
     items, rows = pc.list_flatten(lists), parents.to_numpy()
     equal = pc.fill_null(pc.equal(*comparable(items, wanted.take(parents))), False)
@@ -99,13 +102,13 @@ def any_equal(lists: pa.Array, wanted: pa.Array) -> pa.Array:
     found[rows[equal.to_numpy(zero_copy_only=False)]] = True
     unknown = pc.or_(lists.is_null(), wanted.is_null()).to_numpy(zero_copy_only=False)
     if items.null_count:
-        # An unknown member might be the value: not found is then not known.
+        # A NULL member may be the value, so the result is NULL instead of false.
         unknown[rows[items.is_null().to_numpy(zero_copy_only=False)]] = True
         unknown &= ~found
     return pa.array(found, mask=unknown)
 
 
-_CHECKED_scalar_functions: dict[str, Callable[[Any, Any], Any]] = {
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
@@ -124,7 +127,7 @@ def arithmetic(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
         left, right = as_type(left, kind), as_type(right, kind)
         if operator == "%":
             return _remainder(left, right)
-        return _CHECKED_scalar_functions[operator](left, right)
+        return _ARITHMETIC[operator](left, right)
     except pa.ArrowInvalid as error:
         reason = "division by zero" if "divide by zero" in str(error) else f"overflow of {kind}"
         raise InvalidArgument(f"{operator!r} failed: {reason}") from error
@@ -138,7 +141,7 @@ def call_function(name: str, arguments: Sequence[Any], kind: pa.DataType) -> Any
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """Has the sign of the left side, as integer division truncates towards zero."""
+    """Has the sign of the left side, because integer division truncates towards zero."""
     quotient = pc.divide_checked(left, right)
     if pa.types.is_floating(left.type):
         quotient = pc.trunc(quotient)
@@ -158,7 +161,7 @@ def _round(arguments: Sequence[Any], kind: pa.DataType) -> Any:
     if isinstance(places, pa.Scalar):
         if not places.is_valid:
             return pa.scalar(None, kind)
-        # No number has more digits, and Arrow counts them one by one.
+        # No number has more digits, and Arrow needs time for each.
         ndigits = max(-_MOST_DIGITS, min(places.as_py(), _MOST_DIGITS))
         return pc.round(value, ndigits=ndigits, round_mode=_HALF).cast(kind)
     bounded = pc.min_element_wise(places.cast(pa.int64()), _MOST_DIGITS, skip_nulls=False)

@@ -1,4 +1,4 @@
-"""Typed expressions over a frame, as Arrow arrays with SQL's three-valued logic."""
+"""Typed expressions over the rows of a frame: Arrow arrays, with the three-valued logic of SQL."""
 
 from __future__ import annotations
 
@@ -33,39 +33,6 @@ from omnigraph.ir.expressions import Variable
 from omnigraph.values.entity_ids import canonical_text
 
 _EDGE_NAMES = {"src": "from", "dst": "to"}
-
-
-def entity_objects(frame: Frame, variable: Variable) -> pa.Array:
-    """`id` and every property but blobs and vectors; a path as the list of its ids."""
-    if variable.id in frame.paths:
-        return frame.paths[variable.id].ids
-    binding = frame.bindings[variable.id]
-    distinct, rows = np.unique(binding.positions, return_inverse=True)
-    objects = _objects(binding.view, distinct)
-    return objects.take(pa.array(rows))
-
-
-def _objects(view: EntityView, positions: Any) -> pa.Array:
-    tables = view.tables
-    names = list(dict.fromkeys(n for t in tables for n in t.plain_columns))
-    missing = pa.array(positions, mask=positions == MISSING)
-    arrays = [_column(view, tables, name).take(missing) for name in names]
-    labels = [_EDGE_NAMES.get(name, name) for name in names]
-    mask = pa.array(positions == MISSING)
-    return pa.StructArray.from_arrays(arrays, labels, mask=mask)
-
-
-def _column(view: EntityView, tables: tuple[TableView, ...], name: str) -> pa.Array:
-    if len(tables) == 1:
-        return view.column(name)
-    kind = next(t.column(name).type for t in tables if name in t.plain_columns)
-    return pa.concat_arrays(
-        [t.column(name) if name in t.plain_columns else pa.nulls(t.count, kind) for t in tables]
-    )
-
-
-Value = pa.Array | pa.Scalar
-
 _COMPARE = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -77,18 +44,18 @@ _COMPARE = {
 
 
 class Evaluator:
-    """Evaluates expressions for one query: its parameters and its moment are fixed."""
+    """Evaluates the expressions of one run, with its parameters and its time."""
 
     def __init__(self, parameters: Mapping[str, Any], now_millis: int) -> None:
         self._parameters = parameters
         self._now = now_millis
 
     def array(self, expression: ex.Expression, frame: Frame) -> pa.Array:
-        """One value per row."""
+        """One value for each row."""
         return spread(self.value(expression, frame), frame.length)
 
     def mask(self, predicate: ex.Expression, frame: Frame) -> npt.NDArray[np.bool_]:
-        """Rows for which the predicate is true; unknown is not true."""
+        """Which rows make the predicate true. NULL is not true."""
         found = self.value(predicate, frame)
         if isinstance(found, pa.Scalar):
             return np.full(frame.length, found.as_py() is True)
@@ -168,7 +135,7 @@ class Evaluator:
                 ]
                 return pa.array(texts, pa.string())
             case _:
-                raise InvalidArgument(f"cannot evaluate {type(expression).__name__} here")
+                raise InvalidArgument(f"{type(expression).__name__} cannot be evaluated for rows")
 
     def _compare(
         self, operator: str, left: ex.Expression, right: ex.Expression, frame: Frame
@@ -205,7 +172,7 @@ class Evaluator:
 
 
 def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
-    """A stored column of the bound entities, NULL where nothing is bound."""
+    """A stored column of the bound entities; NULL where no entity is bound."""
     binding = frame.bindings[variable.id]
     column = binding.view.column(name)
     positions = binding.positions
@@ -214,6 +181,35 @@ def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
     if binding.optional:
         return column.take(pa.array(positions, mask=positions == MISSING))
     return gather(column, positions)
+
+
+def entity_objects(frame: Frame, variable: Variable) -> pa.Array:
+    """Whole entities as structs, without blobs and vectors; a path as the list of its ids."""
+    if variable.id in frame.paths:
+        return frame.paths[variable.id].ids
+    binding = frame.bindings[variable.id]
+    distinct, rows = np.unique(binding.positions, return_inverse=True)
+    objects = _objects(binding.view, distinct)
+    return objects.take(pa.array(rows))
+
+
+def _objects(view: EntityView, positions: Any) -> pa.Array:
+    tables = view.tables
+    names = list(dict.fromkeys(n for t in tables for n in t.plain_columns))
+    missing = pa.array(positions, mask=positions == MISSING)
+    arrays = [_column(view, tables, name).take(missing) for name in names]
+    labels = [_EDGE_NAMES.get(name, name) for name in names]
+    mask = pa.array(positions == MISSING)
+    return pa.StructArray.from_arrays(arrays, labels, mask=mask)
+
+
+def _column(view: EntityView, tables: tuple[TableView, ...], name: str) -> pa.Array:
+    if len(tables) == 1:
+        return view.column(name)
+    kind = next(t.column(name).type for t in tables if name in t.plain_columns)
+    return pa.concat_arrays(
+        [t.column(name) if name in t.plain_columns else pa.nulls(t.count, kind) for t in tables]
+    )
 
 
 def _type_names(frame: Frame, variable: ex.Variable) -> pa.Array:
@@ -236,7 +232,7 @@ def _same_entity(operator: str, left: ex.Variable, right: ex.Variable, frame: Fr
     if a.view is b.view:
         same = a.positions == b.positions
     else:
-        # Through different type lists: an entity is its type and its id.
+        # The views differ, so compare the type and the id.
         first, second = (
             [
                 (t, i)

@@ -1,4 +1,4 @@
-"""Total order: keys, then ties; only the first rows when that is all anybody wants."""
+"""Sort rows by keys, then by ties, so that the order is total; or find only the first rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import OrderBy, SortKey
 
 Sortable = Any
-"""A numpy column; which numbers it holds depends on the key."""
+"""A numpy array of numbers; their type depends on the key."""
 
 
 def sort_frame(op: OrderBy, frame: Frame, evaluator: Evaluator, wanted: int | None) -> Frame:
-    """All rows in order, or only the first `wanted`."""
+    """All rows in order, or the first `wanted`."""
     if frame.length == 0:
         return frame
     if not op.keys and _already_sorted(op, frame):
@@ -42,7 +42,7 @@ def sort_frame(op: OrderBy, frame: Frame, evaluator: Evaluator, wanted: int | No
 
 
 def sort_columns(values: pa.Array, key: SortKey) -> list[Sortable]:
-    """Numpy columns that sort ascending as the key wants: where the NULLs go, then the values."""
+    """Arrays whose ascending order is the order of the key: one for NULLs, one for values."""
     codes = _codes(values)
     columns: list[Sortable] = []
     if values.null_count:
@@ -55,7 +55,7 @@ def sort_columns(values: pa.Array, key: SortKey) -> list[Sortable]:
 
 
 def _codes(values: pa.Array) -> Sortable:
-    """Numbers with the order of the values."""
+    """Numbers in the order of the values."""
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
@@ -71,7 +71,7 @@ def _codes(values: pa.Array) -> Sortable:
 
 
 def _python_codes(values: pa.Array) -> Sortable:
-    """Lists and objects: ranked one by one."""
+    """Ranks of lists and objects, found in Python."""
     keys = [_comparable(value) for value in values.to_pylist()]
     ranks = {key: rank for rank, key in enumerate(sorted({k for k in keys if k is not None}))}
     return np.array([ranks.get(key, 0) if key is not None else 0 for key in keys], np.int64)
@@ -79,7 +79,7 @@ def _python_codes(values: pa.Array) -> Sortable:
 
 def _comparable(value: Any) -> Any:
     if isinstance(value, dict):
-        # An entity is ordered by its id.
+        # Entities are ordered by id.
         return (str(value.get("id")),)
     if isinstance(value, list):
         return tuple(value)
@@ -110,7 +110,7 @@ def _already_sorted(op: OrderBy, frame: Frame) -> bool:
 
 
 def _candidates(key: SortKey, frame: Frame, evaluator: Evaluator, wanted: int) -> RowNumbers:
-    """Rows that can be among the first `wanted`: as good as the last of them on the first key."""
+    """Rows that can be among the first `wanted`, judging by the first key."""
     columns = sort_columns(evaluator.array(key.value, frame), key)
     if wanted == 0:
         return np.arange(0)

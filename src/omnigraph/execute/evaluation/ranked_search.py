@@ -1,4 +1,4 @@
-"""Text predicates, rankings and their fusion over the rows of a frame."""
+"""Text predicates, rankings and fused rankings of the rows of a frame."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from omnigraph.lance_store.search.text_search import Ranking, bm25, text_matches
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.values.text_match import text_mask, text_query
 
-# Below this many texts judging each beats asking the index for all matches of the table.
+# For fewer texts it is faster to match each one than to ask the index for all matches.
 _FEW_TEXTS = 2000
 
 
 def match_text(
     binding: Binding, column: str, function: str, query: str | None, edits: int | None
 ) -> pa.Array:
-    """Row by row: does the text match? Unknown where there is no text."""
+    """Whether the text of each row matches; NULL without a text."""
     texts = _texts(binding, column)
     if query is None:
         return pa.nulls(len(texts), pa.bool_())
@@ -41,17 +41,17 @@ def match_text(
 
 
 def match_column(texts: pa.Array, function: str, query: str | None, edits: int | None) -> pa.Array:
-    """The same for texts that are no entity's: each is judged by itself."""
+    """`match_text` for computed texts, which have no index."""
     if query is None:
         return pa.nulls(len(texts), pa.bool_())
     return text_mask(texts, text_query(function, query, edits))
 
 
 def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Frame:
-    """Every row with its entity's score; rows without one go unless they are kept.
+    """Each row with the score of its entity. Rows without a score are dropped by default.
 
-    `wanted`: only the best so many matter, and every entity is in the frame, so an index may
-    answer.
+    `wanted` says that only so many best rows are needed and that the frame has every entity. Then
+    an approximate index can answer.
     """
     binding = frame.bindings[op.variable.id]
     by_position = np.full(binding.view.count + 1, np.nan)
@@ -66,7 +66,7 @@ def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Fra
 
 
 def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Frame:
-    """Reciprocal rank fusion; ranks are of entities, so a hop that repeats one changes nothing."""
+    """Reciprocal rank fusion. Entities are ranked, not rows, so repeated entities do not matter."""
     total = np.zeros(frame.length)
     ranked = np.zeros(frame.length, bool)
     by_slot = {search.slot: search for search in searches}
@@ -81,7 +81,7 @@ def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Fr
 
 
 def _candidates(binding: Binding, table: TableView, offset: int) -> npt.NDArray[np.uint64] | None:
-    """Addresses of the table's rows that the frame holds; None for all of them."""
+    """The addresses of the rows of a table that are in the frame; None for all rows."""
     present = np.zeros(table.count, bool)
     local = binding.positions[binding.positions != MISSING] - offset
     present[local[(local >= 0) & (local < table.count)]] = True
@@ -104,7 +104,7 @@ def _rank(
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:
-    """Rank of each row's entity from 1, 0 where it has none; ties by id."""
+    """The rank of the entity of each row, from 1; 0 without a score. Ties are broken by id."""
     binding, scores = frame.bindings[search.variable.id], frame.scores[search.slot]
     present = np.flatnonzero(~np.isnan(scores))
     positions, first, inverse = np.unique(

@@ -1,7 +1,7 @@
-"""A few rows of a large table straight from storage, while the table is not in memory.
+"""Read a few rows of a large table from storage, while the table is not in memory.
 
-Every such read is charged to the table; when together they would have paid for reading it whole, it
-is read whole. Costs are in rows of a whole read.
+The cost of each such read is added to the table. When the sum is as high as the cost of loading the
+table, the table is loaded. Costs are counted in rows of a load.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from omnigraph.plan.physical import Find, LookUp
 from omnigraph.values.conditions import LONGEST_LIST
 from omnigraph.values.entity_ids import canonical_text
 
-# `python -m bench crossovers`, 100,000 persons: a whole read takes 0.13 us a row, a lookup by index
-# 1.5 ms and 13 us an id, a filtered scan 1.5 ms and 0.04 us a row; at 20,000 rows a whole read
-# takes 3.9 ms, at 2,000 no more than a lookup.
+# Measured by `python -m bench crossovers` with 100,000 persons: a load takes 0.13 us a row, a
+# lookup by index 1.5 ms and 13 us an id, a filtered scan 1.5 ms and 0.04 us a row. A load of 20,000
+# rows takes 3.9 ms, a load of 2,000 rows no more than a lookup.
 _LOOKUP = 12_000
 _PER_ID = 100
 _PER_SCANNED_ROW = 0.3
@@ -32,7 +32,7 @@ _SMALL = 20_000
 
 
 def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView | None:
-    """The rows that may pass, all names answered; None when the type had better be in memory."""
+    """The rows that may match; None when the table should be loaded."""
     cold, look_up = op.cold, op.look_up
     if not isinstance(view, TableView) or (look_up is not None and look_up.per_row):
         return None
@@ -51,7 +51,7 @@ def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView 
 def rows_by_id(
     table: TableView, ids: Iterable[str], columns: Iterable[str] | None = None
 ) -> PartialView | None:
-    """The rows that have these ids; None when the table had better be in memory."""
+    """The rows with these ids; None when the table should be loaded."""
     wanted = sorted(set(ids))
     if len(wanted) > LONGEST_LIST:
         return None
@@ -74,7 +74,7 @@ def in_memory(view: TableView, columns: Iterable[str]) -> bool:
 
 
 def wanted_ids(look_up: LookUp, evaluator: Evaluator) -> list[str]:
-    """The ids that the query itself names, ascending, each once."""
+    """The ids that the query names, ascending, each once."""
     assert isinstance(look_up.wanted, ex.Constant | ex.ParameterRef)
     given = evaluator.plain(look_up.wanted)
     if given is None:
@@ -89,7 +89,7 @@ def spelled(look_up: LookUp, value: Any) -> str:
 
 
 def uncovered(table: TableView, column: str) -> int:
-    """Rows that every lookup scans because the index does not have them."""
+    """The number of rows that each lookup scans, because the index does not have them."""
     known = table.uncovered.get(column)
     if known is None:
         known = table.uncovered[column] = uncovered_rows(table.dataset, column)

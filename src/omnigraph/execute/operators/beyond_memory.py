@@ -1,8 +1,9 @@
-"""Rows that do not fit in memory: made in parts, kept on disk as positions, taken back in order.
+"""Sorts, groups and distinct rows over more rows than fit in memory.
 
-The pattern below a sort or a grouping is run for some of its first rows at a time. What is kept of
-each part are integers: the positions of the entities somebody above still asks for. DuckDB sorts
-them, or gives them back group by group, and the operators of memory do the rest: same answers.
+The pattern below the operator runs for some rows at a time (`frames_in_parts`). Each part is
+written to disk as integers: the positions of the entities that later operators need. DuckDB sorts
+these or gives them back group by group, and the operators that work in memory do the rest. So the
+answers are the same.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Weigh, with_
 _PARTS = 8
 _PARTITIONS = 1024
 _WEIGHT = "weight"
-# An element of a path that comes back: its text, and where that starts.
+# The bytes of an element of a path: its text and its offset.
 _PATH_BYTES = 24
-# Each row of these is made of one row of the input, whatever the others are.
+# Operators that make each row from one row of the input, independent of the others.
 _STEPS = (
     reads.Expand,
     reads.Filter,
@@ -62,17 +63,128 @@ PatternStep = Callable[[Frame], Frame]
 
 @dataclass(frozen=True, slots=True)
 class SpillSpace:
-    """Where rows wait that do not fit, and how many bytes of them."""
+    """Where rows are written that do not fit in memory, and how many bytes."""
 
     directory: str | None
     limit_bytes: int
     memory_bytes: int
 
 
-def steps_of(op: Any) -> list[Any] | None:
-    """A pattern step by step, the first one first, each standing alone.
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """An operator over the parts of its input."""
 
-    None when rows of it depend on one another: they can only be made together.
+    frames: Callable[[], Iterator[Frame]]
+    evaluator: Evaluator
+    limits: QueryLimits
+    space: SpillSpace
+
+    def first_of(self, op: reads.OrderBy, wanted: int) -> Frame:
+        """Keeps the first rows of all parts so far."""
+        best: Frame | None = None
+        for part in self.frames():
+            few = sort_frame(op, part, self.evaluator, wanted)
+            both = few if best is None else join_frames([best, few])
+            best = sort_frame(op, replace(both, sorted_by=()), self.evaluator, wanted)
+        assert best is not None, "an empty input fits in memory"
+        return best
+
+    def sorted(self, op: reads.OrderBy) -> Frame:
+        orders = [
+            *(_spelled(key) for key in op.keys),
+            *("ASC NULLS FIRST" for _ in op.ties),
+        ]
+        with spilled_rows(self.space, self.limits) as rows:
+            for part in self.frames():
+                rows.add(part, self._sort_values(op, part))
+            return rows.sorted(orders)
+
+    def grouped(self, op: reads.Aggregate) -> Frame:
+        with spilled_rows(self.space, self.limits) as rows:
+            part = Frame(0)
+            for part in self.frames():
+                rows.add(part, [self._group_value(key.value, part) for key in op.keys])
+            groups = [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
+        return join_frames(groups or [aggregate_frame(op, part, self.evaluator)])
+
+    def counted(self, op: reads.Aggregate) -> Frame:
+        """Aggregates without keys."""
+        calls = {c.name: _call(c) for c in op.aggregates}
+        totals = {name: running_total(call, self.evaluator) for name, call in calls.items()}
+        apart = {name: call for name, call in calls.items() if needs_partition(call)}
+        with contextlib.ExitStack() as stack:
+            spilled = {
+                name: stack.enter_context(spilled_rows(self.space, self.limits)) for name in apart
+            }
+            for part in self.frames():
+                for name, call in calls.items():
+                    if name in apart:
+                        few, values = distinct_operands(call, part, self.evaluator)
+                        spilled[name].add(few, [values])
+                    else:
+                        totals[name].add(part)
+            for name, rows in spilled.items():
+                for group in rows.groups():
+                    totals[name].add(group)
+        return Frame(1, columns={name: total.result() for name, total in totals.items()})
+
+    def distinct(self, op: reads.Distinct) -> Frame:
+        project: Any = op.input
+        found: Frame | None = None
+        for part in self.frames():
+            columns = {c.name: self.evaluator.array(c.value, part) for c in project.columns}
+            fresh = _distinct(Frame(part.length, columns=columns))
+            found = fresh if found is None else _distinct(join_frames([found, fresh]))
+            self.limits.reserve(found.length, len(columns))
+        assert found is not None, "an empty input fits in memory"
+        return found
+
+    def _sort_values(self, op: reads.OrderBy, frame: Frame) -> list[Any]:
+        values = [self.evaluator.array(key.value, frame) for key in op.keys]
+        for tie in op.ties:
+            if isinstance(tie, ex.PropertyOf) and tie.property == "id":
+                values.append(frame.bindings[tie.variable.id].sort_values())
+            else:
+                values.append(self.evaluator.array(tie, frame))
+        return values
+
+    def _group_value(self, key: ex.Expression, frame: Frame) -> Any:
+        if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
+            return frame.bindings[key.variable.id].positions
+        return self.evaluator.array(key, frame)
+
+
+def can_be_counted(op: reads.Aggregate) -> bool:
+    """Whether totals are enough. The result of `collect` is as large as the rows."""
+    return not op.keys and all(_call(c).function != "collect" for c in op.aggregates)
+
+
+def can_be_grouped(op: reads.Aggregate) -> bool:
+    """Groups are independent, and rows keep their order in a group, as `collect` needs it."""
+    return bool(op.keys)
+
+
+def _call(column: reads.Column) -> ex.AggregateCall:
+    assert isinstance(column.value, ex.AggregateCall)
+    return column.value
+
+
+def _distinct(frame: Frame) -> Frame:
+    rows = distinct_rows(list(frame.columns.values()), frame.length)
+    columns = {name: column.take(pa.array(rows)) for name, column in frame.columns.items()}
+    return Frame(len(rows), columns=columns)
+
+
+def _spelled(key: reads.SortKey) -> str:
+    if key.descending:
+        return "DESC NULLS LAST"
+    return "ASC NULLS LAST" if key.nulls_last else "ASC NULLS FIRST"
+
+
+def steps_of(op: Any) -> list[Any] | None:
+    """The operators of a pattern without their inputs, the first one first.
+
+    None when an operator needs all rows together.
     """
     steps = []
     while isinstance(op, _STEPS):
@@ -84,10 +196,10 @@ def steps_of(op: Any) -> list[Any] | None:
 
 
 def frames_in_parts(steps: Sequence[PatternStep], frame: Frame) -> Iterator[Frame]:
-    """What the steps make of a frame, in parts that fit and in order.
+    """The result of the steps for a frame, in parts that fit, in order.
 
-    Where it does not fit they are done for some of the rows at a time; where that is a single row,
-    for some of the rows that the first step makes of it.
+    When the result does not fit, the frame is divided. A frame of one row is divided after the
+    first step.
     """
     try:
         made = frame
@@ -107,7 +219,7 @@ def frames_in_parts(steps: Sequence[PatternStep], frame: Frame) -> Iterator[Fram
 
 
 class SpilledRows:
-    """Positions of entities on disk, with what they are sorted or grouped by."""
+    """Positions of entities on disk, with the values by which they are sorted or grouped."""
 
     def __init__(self, space: SpillSpace, limits: QueryLimits, folder: str) -> None:
         self._space = space
@@ -124,7 +236,7 @@ class SpilledRows:
         self._connection.close()
 
     def add(self, frame: Frame, by: Sequence[Any]) -> None:
-        """Rows and the columns they are ordered or grouped by."""
+        """Write rows with the columns by which they are sorted or grouped."""
         assert not frame.columns
         assert frame.origin is None
         columns: dict[str, Any] = {f"p{v}": b.positions for v, b in frame.bindings.items()}
@@ -142,16 +254,16 @@ class SpilledRows:
         self._check()
 
     def sorted(self, orders: Sequence[str]) -> Frame:
-        """Everything in order; only the positions come back."""
+        """All rows in order."""
         if self._like is None:
-            raise AssertionError("nothing was spilled")
+            raise AssertionError("no rows were added")
         keys = ", ".join(f"by{n} {order}" for n, order in enumerate(orders))
         self._check()
         self._reserve_positions()
         return self._frame(f"ORDER BY {keys}")
 
     def groups(self) -> Iterator[Frame]:
-        """Some groups at a time, each with all of its rows, as many as fit."""
+        """As many groups at a time as fit, each with all of its rows."""
         if self._like is None:
             return
         counts = self._connection.execute(
@@ -170,7 +282,7 @@ class SpilledRows:
             yield self._frame(f"WHERE part BETWEEN {first} AND {last}")
 
     def _reserve_positions(self) -> None:
-        """What comes back are four bytes an entity; even that may be too much."""
+        """Raise when even the positions, four bytes an entity, do not fit."""
         assert self._like is not None
         paths = "".join(f" + coalesce(sum(len(path{v})), 0)" for v in self._like.paths)
         ((rows, ids),) = self._connection.execute(
@@ -180,7 +292,7 @@ class SpilledRows:
         needed = rows * max(4, row_bytes) + ids * _PATH_BYTES
         if needed > self._space.memory_bytes:
             raise ResourceLimit(
-                f"the answer has {rows:,} rows, {megabytes(needed)} before any column is read; its "
+                f"the answer has {rows:,} rows, {megabytes(needed)} without any column; its "
                 f"budget is {megabytes(self._space.memory_bytes)}. Add a limit or raise "
                 "memory_bytes",
                 limit="memory",
@@ -193,7 +305,7 @@ class SpilledRows:
         return f"(hash({names}) % {_PARTITIONS})::INTEGER AS part" if by else "0 AS part"
 
     def _names(self) -> list[str]:
-        """The columns that come back."""
+        """The columns of the frame."""
         like = self._like
         assert like is not None
         weights = [_WEIGHT] if like.weights is not None else []
@@ -225,7 +337,7 @@ class SpilledRows:
         used = sum(entry.stat().st_size for entry in os.scandir(self._file.parent))
         if used > self._space.limit_bytes:
             raise ResourceLimit(
-                f"the query keeps more than {megabytes(self._space.limit_bytes)} of rows on disk;"
+                f"the query writes more than {megabytes(self._space.limit_bytes)} of rows to disk;"
                 " narrow it or raise spill_bytes",
                 limit="spill",
                 budget_bytes=self._space.limit_bytes,
@@ -234,7 +346,7 @@ class SpilledRows:
 
 @contextlib.contextmanager
 def spilled_rows(space: SpillSpace, limits: QueryLimits) -> Iterator[SpilledRows]:
-    """Rows on disk until the block is left; nothing stays behind."""
+    """Rows on disk. The files are removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-spill-", dir=space.directory) as folder:
         rows = SpilledRows(space, limits, folder)
         try:
@@ -244,118 +356,7 @@ def spilled_rows(space: SpillSpace, limits: QueryLimits) -> Iterator[SpilledRows
 
 
 def _sortable(values: Any) -> Any:
-    """A column DuckDB orders and tells apart as we do."""
+    """A column that DuckDB sorts and groups as the operators in memory do."""
     if not isinstance(values, pa.Array):
         return values
     return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
-
-
-@dataclass(frozen=True, slots=True)
-class InParts:
-    """One operator over the parts of its input."""
-
-    frames: Callable[[], Iterator[Frame]]
-    evaluator: Evaluator
-    limits: QueryLimits
-    space: SpillSpace
-
-    def first_of(self, op: reads.OrderBy, wanted: int) -> Frame:
-        """The best so far against the best of every part."""
-        best: Frame | None = None
-        for part in self.frames():
-            few = sort_frame(op, part, self.evaluator, wanted)
-            both = few if best is None else join_frames([best, few])
-            best = sort_frame(op, replace(both, sorted_by=()), self.evaluator, wanted)
-        assert best is not None, "an empty input fits"
-        return best
-
-    def sorted(self, op: reads.OrderBy) -> Frame:
-        orders = [
-            *(_spelled(key) for key in op.keys),
-            *("ASC NULLS FIRST" for _ in op.ties),
-        ]
-        with spilled_rows(self.space, self.limits) as rows:
-            for part in self.frames():
-                rows.add(part, self._sort_values(op, part))
-            return rows.sorted(orders)
-
-    def grouped(self, op: reads.Aggregate) -> Frame:
-        with spilled_rows(self.space, self.limits) as rows:
-            part = Frame(0)
-            for part in self.frames():
-                rows.add(part, [self._group_value(key.value, part) for key in op.keys])
-            groups = [aggregate_frame(op, group, self.evaluator) for group in rows.groups()]
-        return join_frames(groups or [aggregate_frame(op, part, self.evaluator)])
-
-    def counted(self, op: reads.Aggregate) -> Frame:
-        """Without keys: totals that go on from part to part."""
-        calls = {c.name: _call(c) for c in op.aggregates}
-        totals = {name: running_total(call, self.evaluator) for name, call in calls.items()}
-        apart = {name: call for name, call in calls.items() if needs_partition(call)}
-        with contextlib.ExitStack() as stack:
-            spilled = {
-                name: stack.enter_context(spilled_rows(self.space, self.limits)) for name in apart
-            }
-            for part in self.frames():
-                for name, call in calls.items():
-                    if name in apart:
-                        few, values = distinct_operands(call, part, self.evaluator)
-                        spilled[name].add(few, [values])
-                    else:
-                        totals[name].add(part)
-            for name, rows in spilled.items():
-                for group in rows.groups():
-                    totals[name].add(group)
-        return Frame(1, columns={name: total.result() for name, total in totals.items()})
-
-    def distinct(self, op: reads.Distinct) -> Frame:
-        project: Any = op.input
-        found: Frame | None = None
-        for part in self.frames():
-            columns = {c.name: self.evaluator.array(c.value, part) for c in project.columns}
-            fresh = _distinct(Frame(part.length, columns=columns))
-            found = fresh if found is None else _distinct(join_frames([found, fresh]))
-            self.limits.reserve(found.length, len(columns))
-        assert found is not None, "an empty input fits"
-        return found
-
-    def _sort_values(self, op: reads.OrderBy, frame: Frame) -> list[Any]:
-        values = [self.evaluator.array(key.value, frame) for key in op.keys]
-        for tie in op.ties:
-            if isinstance(tie, ex.PropertyOf) and tie.property == "id":
-                values.append(frame.bindings[tie.variable.id].sort_values())
-            else:
-                values.append(self.evaluator.array(tie, frame))
-        return values
-
-    def _group_value(self, key: ex.Expression, frame: Frame) -> Any:
-        if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
-            return frame.bindings[key.variable.id].positions
-        return self.evaluator.array(key, frame)
-
-
-def can_be_counted(op: reads.Aggregate) -> bool:
-    """The totals are small; only `collect` of everything is as large as the rows."""
-    return not op.keys and all(_call(c).function != "collect" for c in op.aggregates)
-
-
-def can_be_grouped(op: reads.Aggregate) -> bool:
-    """Groups are independent, and spilled rows keep their order in a group: `collect` may, too."""
-    return bool(op.keys)
-
-
-def _call(column: reads.Column) -> ex.AggregateCall:
-    assert isinstance(column.value, ex.AggregateCall)
-    return column.value
-
-
-def _distinct(frame: Frame) -> Frame:
-    rows = distinct_rows(list(frame.columns.values()), frame.length)
-    columns = {name: column.take(pa.array(rows)) for name, column in frame.columns.items()}
-    return Frame(len(rows), columns=columns)
-
-
-def _spelled(key: reads.SortKey) -> str:
-    if key.descending:
-        return "DESC NULLS LAST"
-    return "ASC NULLS LAST" if key.nulls_last else "ASC NULLS FIRST"

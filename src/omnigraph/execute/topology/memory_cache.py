@@ -1,8 +1,9 @@
-"""States of tables in memory: a running total of their bytes, and which of them go.
+"""The cache of table states: it counts their bytes and drops old ones.
 
-A state is made of pieces that several states may share: patched states share their base, a view
-and an adjacency share the content of a table. Each piece counts once, for as long as some entry
-needs it. Keeping, finding and growing an entry cost the same however many entries there are.
+A state consists of pieces, and several states can share a piece: patched states share their base,
+and a view and an adjacency share the content of a table. Each piece counts once, as long as an
+entry needs it. The total is updated with each change, so every call takes the same time for any
+number of entries.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any, Self, TypeVar, overload
 
 _T = TypeVar("_T")
 
-# States of one table on one branch: the head, readers that are slightly behind, and the base that
-# newer states are derived from. A reader of an older state derives or reads it again.
+# The states of one table on one branch: the head, states of readers that are slightly behind, and
+# the base of derived states. A reader of an older state derives it or reads it again.
 _STATES_PER_LINEAGE = 8
-# All entries. Only a graph of a thousand types gets there within the bytes that are allowed.
+# Only a graph with about a thousand types has so many states within the allowed bytes.
 _MOST_ENTRIES = 2048
 
 
@@ -30,7 +31,7 @@ class Held:
 
     @property
     def own_bytes(self) -> int:
-        """What this object holds itself, without its parts."""
+        """The memory of this object, without its parts."""
         raise NotImplementedError
 
     @property
@@ -39,16 +40,16 @@ class Held:
         return ()
 
     def shed(self) -> None:
-        """Give the memory back. The object stays usable: what is asked for again is read again."""
+        """Release the memory. The object stays usable, because it reads again what it needs."""
 
     def grown(self) -> None:
-        """Tell the cache, if this object is in one, that its bytes or parts have changed."""
+        """Tell the cache of this object, if it has one, that its bytes or parts have changed."""
         if self._count is not None:
             self._count(self)
 
 
 class counted(cached_property[_T]):
-    """A `cached_property` whose value is memory: it is reported once it is there."""
+    """A `cached_property` that tells the cache that its object has grown."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -81,7 +82,7 @@ class _Entry:
 
 
 class MemoryCache:
-    """Forgets what was used longest ago. `others` is memory under the same bound."""
+    """Drops the entries used longest ago. `others` is other memory under the same bound."""
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class MemoryCache:
         states[key] = None
         self._need(made)
         while len(states) > self._states_per_lineage:
-            # Its memory is not taken away: it goes when the last query that uses it ends.
+            # Python frees its memory when the last query that uses it has ended.
             self._remove(next(iter(states)))
         return entry
 
@@ -164,10 +165,10 @@ class MemoryCache:
         with self._lock:
             while len(self._entries) > 1 and self._is_over():
                 dropped += self._remove(next(iter(self._entries)))
-        # A query that runs may still use them: the objects stay right, only their memory goes.
+        # A running query may still use these objects. They stay correct and read again.
         for held in dropped:
             held.shed()
-            held.grown()  # another thread may have kept it again meanwhile
+            held.grown()  # another thread may have put it into the cache again
 
     def _is_over(self) -> bool:
         return self.used_bytes > self._limit or len(self._entries) > self._most_entries
