@@ -40,6 +40,9 @@ _LITERALS: dict[str, tuple[Any, ...]] = {
 }
 
 
+_PATTERNS = ("a", "^.$", "[^a-z]", "(?i)A|é", "\\s", "\\pL+$", "")
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeVariable:
     """A variable in scope. A path has no types."""
@@ -152,7 +155,9 @@ class QueryWriter:
         return f"{text} {self.pick(['=', '!='])} {_literal_text(self.pick(COLUMNS[column][1]))}"
 
     def _text_predicate(self, text: str) -> str:
-        function = self.pick(["search", "match_text", "fuzzy"])
+        function = self.pick(["search", "match_text", "fuzzy", "regex_match"])
+        if function == "regex_match":
+            return f"regex_match({self.value('text', 0)}, {write_literal(self.pick(_PATTERNS))})"
         return f"{function}({text}, {self.literal('text')})"
 
     def _membership(self, text: str, column: str) -> str:
@@ -182,6 +187,7 @@ def _integer(w: QueryWriter, depth: int) -> str:
         lambda: f"abs({operand})",
         lambda: f"coalesce({w.value('integer', 0)}, {w.literal('integer')})",
         lambda: f"length({w.value('text', depth)})",
+        lambda: f"length(split({w.value('text', 0)}, {w.value('text', 0)}))",
         lambda: f"{w.pick(['year', 'month', 'day', 'weekday'])}({w.value('date', 0)})",
         lambda: f"{w.pick(['hour', 'minute', 'second'])}({w.value('moment', 0)})",
     ]
@@ -212,6 +218,11 @@ def _text(w: QueryWriter, depth: int) -> str:
         f"{operand} + {w.literal('text')}",
         f"lower({operand})",
         f"upper({operand})",
+        f"substring({operand}, {w.pick([1, 2, 9])})",
+        f"substring({operand}, {w.pick([1, 2])}, {w.pick([0, 1, 3])})",
+        f"replace({operand}, {w.value('text', 0)}, {w.literal('text')})",
+        f"trim({operand})",
+        f"trim({operand}, {w.value('text', 0)})",
     ]
     options += [f"${known.name}.id" for known in w.scope if known.kind != "path"]
     options += [f"type(${known.name})" for known in w.scope if known.kind != "path"]

@@ -12,7 +12,9 @@ from omnigraph.ir.walk import variables_in, walk
 from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh, with_input
 
 _FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
-_SAFE_FUNCTIONS = frozenset({"lower", "upper", "coalesce", "length", "now"})
+_SAFE_FUNCTIONS = frozenset(
+    {"lower", "upper", "coalesce", "length", "now", "replace", "split", "trim", "regex_match"}
+)
 
 
 def used_by(op: Any) -> frozenset[int]:
@@ -88,10 +90,16 @@ def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
 def may_fail(expression: ex.Expression) -> bool:
     """Some value makes the expression fail, so it must not see rows that another filter drops."""
     return any(
-        isinstance(node, _FALLIBLE)
-        or (isinstance(node, ex.Function) and node.name not in _SAFE_FUNCTIONS)
+        isinstance(node, _FALLIBLE) or (isinstance(node, ex.Function) and _call_may_fail(node))
         for node in walk(expression)
     )
+
+
+def _call_may_fail(call: ex.Function) -> bool:
+    if call.name == "substring":
+        # Constant bounds are checked when the query is compiled.
+        return not all(isinstance(bound, ex.Constant) for bound in call.arguments[1:])
+    return call.name not in _SAFE_FUNCTIONS
 
 
 def everywhere(op: Any, change: Callable[[Any], Any]) -> Any:

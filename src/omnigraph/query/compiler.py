@@ -55,6 +55,8 @@ class CompiledQuery:
     operation: OperationDescriptor
     plan: ReadOp | None = None
     statements: tuple[WriteOp, ...] = ()
+    patterns: frozenset[str] = frozenset()
+    """Parameters whose values are regular expressions."""
 
     @property
     def is_read(self) -> bool:
@@ -62,7 +64,7 @@ class CompiledQuery:
 
     def bind(self, given: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The parameter values in their declared types; raises `InvalidArgument`."""
-        return bind(self.parameters, given or {})
+        return bind(self.parameters, given or {}, self.patterns)
 
     def text(self) -> str:
         """The plan or the statements as text."""
@@ -172,7 +174,9 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 notes.get("description"),
                 notes.get("instruction"),
             )
-            return CompiledQuery(name, checked.parameters, operation, plan)
+            return CompiledQuery(
+                name, checked.parameters, operation, plan, patterns=pattern_parameters([plan])
+            )
         case CheckedMutation(statements):
             operation = OperationDescriptor(
                 name,
@@ -184,7 +188,13 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 notes.get("description"),
                 notes.get("instruction"),
             )
-            return CompiledQuery(name, checked.parameters, operation, None, statements)
+            return CompiledQuery(
+                name,
+                checked.parameters,
+                operation,
+                statements=statements,
+                patterns=pattern_parameters(statements),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +264,18 @@ def _kind(kind: ex.ExpressionType) -> str:
             return "enum"
         case _:
             return "scalar"
+
+
+def pattern_parameters(nodes: Iterable[Node]) -> frozenset[str]:
+    """Names of the parameters that `regex_match` uses as its pattern."""
+    return frozenset(
+        node.arguments[1].name
+        for root in nodes
+        for node in walk(root)
+        if isinstance(node, ex.Function)
+        and node.name == "regex_match"
+        and isinstance(node.arguments[1], ex.ParameterRef)
+    )
 
 
 def tables_read(nodes: Iterable[Node]) -> tuple[TableKey, ...]:

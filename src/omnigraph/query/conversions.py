@@ -26,7 +26,14 @@ _U32 = ScalarType(ScalarKind.U32)
 
 
 class DoesNotFit(Exception):
-    """An expression does not fit the expected type; the text becomes part of a diagnostic."""
+    """An expression does not fit the expected type; the text becomes part of a diagnostic.
+
+    `argument` is the number of the argument of a call that does not fit, when it is one of several.
+    """
+
+    def __init__(self, reason: str, argument: int | None = None) -> None:
+        super().__init__(reason)
+        self.argument = argument
 
 
 def is_numeric(kind: ex.ExpressionType) -> bool:

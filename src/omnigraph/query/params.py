@@ -11,6 +11,7 @@ from omnigraph.query import ast, codes
 from omnigraph.syntax.diagnostics import Diagnostics
 from omnigraph.values.coercion import coerce
 from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.regular_expressions import pattern_problem
 from omnigraph.values.scalars import (
     MAX_VECTOR_WIDTH,
     BlobType,
@@ -66,8 +67,15 @@ def _resolve(ref: ast.ParameterType, found: Diagnostics) -> ValueType | None:
     return ListType(kind) if ref.is_list else ScalarType(kind)
 
 
-def bind(declared: tuple[ParameterDecl, ...], given: Mapping[str, object]) -> dict[str, Any]:
-    """A value for every parameter, converted to its type; errors name the parameter."""
+def bind(
+    declared: tuple[ParameterDecl, ...],
+    given: Mapping[str, object],
+    patterns: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """A value for every parameter, converted to its type; errors name the parameter.
+
+    The values of `patterns` must be regular expressions.
+    """
     known = {parameter.name: parameter for parameter in declared}
     # A name with `$` is accepted too, because it is copied from the query text.
     values = {name.removeprefix("$"): value for name, value in given.items()}
@@ -75,7 +83,20 @@ def bind(declared: tuple[ParameterDecl, ...], given: Mapping[str, object]) -> di
         if name not in known:
             hint = did_you_mean(name, known) or "this query takes none"
             raise InvalidArgument(f"unknown parameter ${name}; {hint}", parameter=name)
-    return {name: _bind_one(parameter, values) for name, parameter in known.items()}
+    bound = {name: _bind_one(parameter, values) for name, parameter in known.items()}
+    for name in sorted(patterns):
+        _check_pattern(known[name], bound[name])
+    return bound
+
+
+def _check_pattern(parameter: ParameterDecl, value: str | None) -> None:
+    problem = None if value is None else pattern_problem(value)
+    if problem is not None:
+        raise InvalidArgument(
+            f"parameter {parameter}: this is not a regular expression: {problem}",
+            parameter=parameter.name,
+            expected="a regular expression (RE2)",
+        )
 
 
 def _bind_one(parameter: ParameterDecl, values: Mapping[str, object]) -> Any:

@@ -21,6 +21,7 @@ from omnigraph.query.conversions import (
 )
 from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.regular_expressions import pattern_problem
 from omnigraph.values.scalars import EnumType, ListType, ScalarKind, ScalarType, ValueType
 from omnigraph.values.text_terms import MAX_EDITS
 
@@ -65,6 +66,11 @@ _ALL = (
     FunctionSignature("coalesce", FunctionKind.SCALAR, 1, None, "coalesce($x.p, 0)"),
     FunctionSignature("lower", FunctionKind.SCALAR, 1, 1, "lower($x.p)"),
     FunctionSignature("upper", FunctionKind.SCALAR, 1, 1, "upper($x.p)"),
+    FunctionSignature("substring", FunctionKind.SCALAR, 2, 3, "substring($x.p, 1, 3)"),
+    FunctionSignature("replace", FunctionKind.SCALAR, 3, 3, 'replace($x.p, "old", "new")'),
+    FunctionSignature("split", FunctionKind.SCALAR, 2, 2, 'split($x.p, ",")'),
+    FunctionSignature("trim", FunctionKind.SCALAR, 1, 2, 'trim($x.p), trim($x.p, "/")'),
+    FunctionSignature("regex_match", FunctionKind.SCALAR, 2, 2, 'regex_match($x.p, "^a+$")'),
     FunctionSignature("length", FunctionKind.SCALAR, 1, 1, "length($x.p), length($path)"),
     FunctionSignature("abs", FunctionKind.SCALAR, 1, 1, "abs($x.p)"),
     FunctionSignature("round", FunctionKind.SCALAR, 1, 2, "round($x.p, 2)"),
@@ -123,7 +129,7 @@ def check_plain_call(
         checker.found.error(
             codes.OPERAND_TYPES,
             f"{call.function}: {reason}",
-            call.span,
+            call.span if reason.argument is None else call.arguments[reason.argument].span,
             f"write `{FUNCTIONS[call.function].usage}`",
         )
         return None
@@ -286,14 +292,49 @@ _AGGREGATE_TYPES: dict[str, Callable[[ex.ExpressionType], ex.ExpressionType | No
 # --- scalar functions ----------------------------------------------------------------------
 
 
-def _need(fits: bool, what: str, given: ex.Expression) -> None:
+def _need(fits: bool, what: str, given: ex.Expression, argument: int | None = None) -> None:
     if not fits:
-        raise DoesNotFit(f"{what} is needed, not {given.type}")
+        raise DoesNotFit(f"{what} is needed, not {given.type}", argument)
 
 
 def _string_function(name: str, given: list[ex.Expression]) -> ex.Expression:
-    _need(is_text(given[0].type), "a String", given[0])
-    return ex.Function(name, tuple(given), ex.STRING, given[0].nullable)
+    return _of_texts(name, given, ex.STRING)
+
+
+def _of_texts(name: str, given: list[ex.Expression], kind: ex.ExpressionType) -> ex.Expression:
+    for number, text in enumerate(given):
+        _need(is_text(text.type), "a String", text, number if len(given) > 1 else None)
+    return ex.Function(name, tuple(given), kind, any(text.nullable for text in given))
+
+
+def _substring(name: str, given: list[ex.Expression]) -> ex.Expression:
+    _need(is_text(given[0].type), "a String", given[0], 0)
+    for number, bound in enumerate(given[1:], 1):
+        _need(is_integer(bound.type), "a whole number", bound, number)
+        least = 1 if number == 1 else 0
+        if isinstance(bound, ex.Constant) and bound.value < least:
+            rule = "the first character is 1" if least else "a length is 0 or more"
+            raise DoesNotFit(f"{rule}, not {bound.value}", number)
+    nullable = any(argument.nullable for argument in given)
+    return ex.Function(name, tuple(given), ex.STRING, nullable)
+
+
+def _split(name: str, given: list[ex.Expression]) -> ex.Expression:
+    return _of_texts(name, given, ListType(ScalarKind.STRING))
+
+
+def _regex_match(name: str, given: list[ex.Expression]) -> ex.Expression:
+    call = _of_texts(name, given, ex.BOOL)
+    match given[1]:
+        case ex.Constant(pattern):
+            problem = pattern_problem(pattern)
+            if problem is not None:
+                raise DoesNotFit(f"this is not a regular expression: {problem}", 1)
+        case ex.ParameterRef():
+            pass  # its value is checked when it is bound
+        case _:
+            raise DoesNotFit("the pattern is a literal or a parameter", 1)
+    return call
 
 
 def _length(name: str, given: list[ex.Expression]) -> ex.Expression:
@@ -368,6 +409,11 @@ def _type_name(_name: str, given: list[ex.Expression]) -> ex.Expression:
 _SCALARS: dict[str, Callable[[str, list[ex.Expression]], ex.Expression]] = {
     "lower": _string_function,
     "upper": _string_function,
+    "substring": _substring,
+    "replace": _string_function,
+    "split": _split,
+    "trim": _string_function,
+    "regex_match": _regex_match,
     "length": _length,
     "abs": _number_function,
     "round": _number_function,

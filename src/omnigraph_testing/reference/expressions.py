@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from omnigraph.errors import InvalidArgument
 from omnigraph.ir import expressions as ex
 from omnigraph.values.scalars import (
@@ -243,7 +246,35 @@ def _datetime(value: Any, _kind: ex.ExpressionType) -> dt.datetime:
     return dt.datetime.combine(value, dt.time(), dt.UTC)
 
 
+def _substring(text: str, start: int, *rest: Any) -> str:
+    length = rest[0] if len(rest) == 2 else len(text)
+    if start < 1 or length < 0:
+        raise InvalidArgument(f"substring({text!r}, {start}, {length})")
+    return "".join(c for number, c in enumerate(text, 1) if start <= number < start + length)
+
+
+def _split(text: str, separator: str, _kind: ex.ExpressionType) -> list[str]:
+    if separator == "":
+        return list(text) if text else [""]
+    return text.split(separator)
+
+
+def _trim(text: str, *rest: Any) -> str:
+    return text.strip(rest[0]) if len(rest) == 2 else text.strip()
+
+
+def _regex_match(text: str, pattern: str, _kind: ex.ExpressionType) -> bool:
+    # RE2 is the definition of the language, so there is no second implementation to compare.
+    found: bool = pc.match_substring_regex(pa.scalar(text), pattern=pattern).as_py()
+    return found
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "substring": _substring,
+    "replace": lambda text, old, new, _: text if old == "" else text.replace(old, new),
+    "split": _split,
+    "trim": _trim,
+    "regex_match": _regex_match,
     "lower": lambda value, _: value.lower(),
     "upper": lambda value, _: value.upper(),
     "length": _length,

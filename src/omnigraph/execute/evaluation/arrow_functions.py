@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.execute.evaluation.text_functions import TEXT_FUNCTIONS
 from omnigraph.ir import expressions as ex
 from omnigraph.values.arrow_types import arrow_type
 
@@ -204,4 +205,5 @@ _FUNCTIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
     "hour": _part(pc.hour),
     "minute": _part(pc.minute),
     "second": _part(pc.second),
+    **TEXT_FUNCTIONS,
 }

@@ -18,16 +18,17 @@ from omnigraph.ir import expressions as ex
 from omnigraph.plan.analysis import may_fail
 from omnigraph.spark.query.rows import EntityColumns, SparkColumn, SparkRows, shown_columns
 from omnigraph.spark.query.spark_values import (
+    WITH_CONSTANTS,
     TypedColumn,
     arithmetic,
     as_spark_type,
+    call_local,
     call_scalar,
     comparable,
     literal,
     match_local,
     moment,
     negative,
-    round_to,
 )
 from omnigraph.values.scalars import ListType
 
@@ -168,9 +169,9 @@ class Expressions:
         if name == "now":
             return moment(self.now_millis)
         typed = [TypedColumn(self.column(argument, rows), argument.type) for argument in arguments]
-        if name == "round":
-            digits = self.scalars.value(arguments[1], ONE_ROW) if len(arguments) > 1 else None
-            return round_to(typed[0], digits, kind)
+        if name in WITH_CONSTANTS:
+            constants = [self.scalars.value(argument, ONE_ROW) for argument in arguments[1:]]
+            return call_local(name, typed[:1], kind, constants)
         return call_scalar(name, typed, kind)
 
 

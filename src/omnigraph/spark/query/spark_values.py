@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, call_function
+from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, call_function, spread
 from omnigraph.ir import expressions as ex
 from omnigraph.spark.column_types import spark_arrow_schema, spark_type
 from omnigraph.spark.query.rows import SparkColumn
@@ -34,6 +35,13 @@ from omnigraph.values.text_match import text_mask, text_query
 WIDE = spark.DecimalType(20, 0)
 """Holds every integer of 64 bits, signed and unsigned."""
 
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
+    "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""All characters that the local kernel of `trim` takes for white space."""
+
+_LONGEST = 2**31 - 1
 _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
@@ -178,11 +186,12 @@ def call_scalar(
     return _FUNCTIONS[name](arguments, kind).cast(as_spark_type(kind))
 
 
-def round_to(
-    argument: TypedColumn, digits: pa.Scalar | None, kind: ex.ExpressionType
-) -> SparkColumn:
-    """Halves away from zero, by the exact value: Spark rounds the shortest decimal instead."""
-    return _call_local("round", [argument], kind, [] if digits is None else [digits])
+WITH_CONSTANTS = frozenset({"round", "regex_match"})
+"""Functions of one column and constants, which the local kernel computes.
+
+`round` takes halves away from zero by the exact value, Spark by the shortest decimal. Patterns are
+those of RE2, not of Java.
+"""
 
 
 def match_local(text: SparkColumn, function: str, query: str, edits: int | None) -> SparkColumn:
@@ -195,7 +204,7 @@ def match_local(text: SparkColumn, function: str, query: str, edits: int | None)
     return _udf(compute, ex.BOOL)(text)
 
 
-def _call_local(
+def call_local(
     name: str,
     arguments: Sequence[TypedColumn],
     kind: ex.ExpressionType,
@@ -211,7 +220,8 @@ def _call_local(
 
     def compute(*columns: pa.Array) -> pa.Array:
         stored = [column.cast(t) for column, t in zip(columns, given, strict=True)]
-        return call_function(name, [*stored, *constants], target).cast(wire)
+        values = call_function(name, [*stored, *constants], target)
+        return spread(values, len(columns[0])).cast(wire)
 
     return _udf(compute, kind)(*(argument.column for argument in arguments))
 
@@ -241,6 +251,39 @@ def _length(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkC
     return F.length(argument.column) if is_text else F.array_size(argument.column)
 
 
+def _substring(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
+    """Spark counts a start below 1 from the end, so it is refused before."""
+    text, *bounds = arguments
+    known = reduce(lambda a, b: a & b, (argument.column.isNotNull() for argument in arguments))
+    wrong = reduce(
+        lambda a, b: a | b,
+        (bound.column < least for bound, least in zip(bounds, (1, 0), strict=False)),
+    )
+    fitting = [
+        F.when(bound.column > _LONGEST, _LONGEST).otherwise(bound.column).cast("int")
+        for bound in bounds
+    ]
+    refusal = F.raise_error(F.lit("substring: the first character is 1, a length is not negative"))
+    return F.when(known & wrong, refusal.cast("string")).otherwise(F.substr(text.column, *fitting))
+
+
+def _replace(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
+    return F.replace(*(argument.column for argument in arguments))
+
+
+def _split(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
+    """Spark splits at a regular expression, so the separator is quoted as one."""
+    text, separator = (argument.column for argument in arguments)
+    escaped = F.replace(separator, F.lit("\\E"), F.lit("\\E\\\\E\\Q"))
+    quoted = F.concat(F.lit("\\Q"), escaped, F.lit("\\E"))
+    return F.split(text, F.when(separator == "", separator).otherwise(quoted), -1)
+
+
+def _trim(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
+    text, *characters = (argument.column for argument in arguments)
+    return F.btrim(text, characters[0] if characters else F.lit(WHITE_SPACE))
+
+
 def _abs(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
     return F.abs(arguments[0].column.cast(as_spark_type(kind)))
 
@@ -251,17 +294,17 @@ def _date(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkCol
         ScalarKind.DATE,
         ScalarKind.DATETIME,
     )
-    return arguments[0].column if is_temporal else _call_local("date", arguments, kind)
+    return arguments[0].column if is_temporal else call_local("date", arguments, kind)
 
 
 def _datetime(arguments: Sequence[TypedColumn], kind: ex.ExpressionType) -> SparkColumn:
     given = arguments[0].type
     is_text = not isinstance(given, ScalarType) or given.kind is ScalarKind.STRING
-    return _call_local("datetime", arguments, kind) if is_text else arguments[0].column
+    return call_local("datetime", arguments, kind) if is_text else arguments[0].column
 
 
 def _local(name: str) -> Callable[[Sequence[TypedColumn], ex.ExpressionType], SparkColumn]:
-    return lambda arguments, kind: _call_local(name, arguments, kind)
+    return lambda arguments, kind: call_local(name, arguments, kind)
 
 
 def _part(function: Callable[[Any], Any]) -> Callable[..., SparkColumn]:
@@ -272,6 +315,10 @@ _FUNCTIONS: dict[str, Callable[[Sequence[TypedColumn], ex.ExpressionType], Spark
     "coalesce": _coalesce,
     "lower": _local("lower"),
     "upper": _local("upper"),
+    "substring": _substring,
+    "replace": _replace,
+    "split": _split,
+    "trim": _trim,
     "length": _length,
     "abs": _abs,
     "date": _date,
