@@ -11,7 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "omnigraph"
-NAMES = ("architecture", "storage", "loading", "pipeline", "spark", "branching", "search")
+NAMES = (
+    "architecture",
+    "storage",
+    "loading",
+    "pipeline",
+    "spark",
+    "branching",
+    "search",
+    "mutations",
+    "operations",
+    "schema",
+)
 PAGES = [ROOT / "CONTRIBUTING.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES)]
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./*-]+\.(?:py|lark|md|toml)")
