@@ -88,7 +88,7 @@ def test_bounds_are_inclusive_and_nulls_pass() -> None:
 def test_a_missing_end_is_required() -> None:
     rows = [{"id": "e", "src": "a", "dst": None, "since": None}]
     found = {(v.rule, v.property) for v in broken(KNOWS, rows).violations}
-    assert found == {("required", "dst"), ("required", "since")}
+    assert found == {("required", "to"), ("required", "since")}
 
 
 def test_all_are_counted_and_the_first_are_shown_with_their_place() -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.values.plurals import counted
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_BOUNDS,
@@ -98,8 +99,27 @@ def describe(value: object) -> str:
             return str(value)[:40]
 
 
-def _refuse(value: object, wanted: str) -> InvalidArgument:
-    return InvalidArgument(f"{describe(value)} is not {wanted}", wanted=wanted)
+def refusal(value: object, wanted: ValueType, form: str | None = None) -> InvalidArgument:
+    """The error for a value of another type: it names the type and a form that is accepted."""
+    article = "an" if str(wanted)[0] in "IFe" else "a"
+    return InvalidArgument(
+        f"{describe(value)} is not {article} {wanted}; write {form or _accepted(wanted)}",
+        wanted=str(wanted),
+    )
+
+
+def _accepted(wanted: ValueType) -> str:
+    match wanted:
+        case ScalarType(kind):
+            return _FORMS[kind]
+        case ListType(element):
+            return f"a list such as {_LISTS.get(element, '[1, 2]')}"
+        case VectorType(width):
+            return f"a list of {counted(width, 'number')}"
+        case EnumType(values):
+            return f"one of {', '.join(values)}"
+        case BlobType():
+            return "base64: and the bytes"
 
 
 def _coerce_integer(value: object, kind: ScalarKind) -> int:
@@ -109,19 +129,21 @@ def _coerce_integer(value: object, kind: ScalarKind) -> int:
         number = value
     elif isinstance(value, str) and high > 2**32 and _INTEGER_TEXT.fullmatch(value):
         number = int(value)
-    if number is None or not low <= number <= high:
-        raise _refuse(value, f"an integer from {low} to {high}")
+    if number is None:
+        raise refusal(value, ScalarType(kind))
+    if not low <= number <= high:
+        raise refusal(value, ScalarType(kind), f"a whole number from {low} to {high}")
     return number
 
 
 def _coerce_float(value: object, kind: ScalarKind) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _refuse(value, "a number")
+        raise refusal(value, ScalarType(kind))
     if isinstance(value, int) and abs(value) > 2**1000:
-        raise _refuse(value, "a number that fits")
+        raise refusal(value, ScalarType(kind), "a number of at most 300 digits")
     number = float(value)
     if not math.isfinite(number) or (kind is ScalarKind.F32 and abs(number) > _F32_MAX):
-        raise _refuse(value, f"a finite {kind.value}")
+        raise refusal(value, ScalarType(kind), "a finite number such as 3.14")
     return round_to_f32(number) if kind is ScalarKind.F32 else number
 
 
@@ -136,13 +158,13 @@ def round_to_f32(value: float) -> float:
 
 def _coerce_string(value: object) -> str:
     if not isinstance(value, str):
-        raise _refuse(value, "a string")
+        raise refusal(value, ScalarType(ScalarKind.STRING))
     return value
 
 
 def _coerce_bool(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _refuse(value, "true or false")
+        raise refusal(value, ScalarType(ScalarKind.BOOL))
     return value
 
 
@@ -155,7 +177,7 @@ def _coerce_date(value: object) -> dt.date:
     elif isinstance(value, int) and not isinstance(value, bool):
         found = date_from_days(value)
     if found is None:
-        raise _refuse(value, 'a date like "2026-04-14" (or epoch days)')
+        raise refusal(value, ScalarType(ScalarKind.DATE))
     return found
 
 
@@ -168,9 +190,7 @@ def _coerce_moment(value: object) -> dt.datetime:
     elif isinstance(value, int) and not isinstance(value, bool):
         found = moment_from_millis(value)
     if found is None:
-        raise _refuse(
-            value, 'a moment with an offset like "2026-04-14T10:00:00Z" (or epoch milliseconds)'
-        )
+        raise refusal(value, ScalarType(ScalarKind.DATETIME))
     return found
 
 
@@ -186,30 +206,48 @@ def _cut_moment(value: dt.datetime) -> dt.datetime | None:
 
 def _coerce_enum(value: object, values: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in values:
-        raise _refuse(value, f"one of {', '.join(values)}")
+        raise InvalidArgument(
+            f"{describe(value)} is not one of {', '.join(values)}", wanted=", ".join(values)
+        )
     return value
 
 
 def _coerce_vector(value: object, width: int) -> list[float]:
     items = _items(value, VectorType(width))
     if len(items) != width:
-        raise InvalidArgument(
-            f"a vector of {len(items)} numbers is not a Vector({width})", wanted=f"Vector({width})"
-        )
+        raise refusal(list(items), VectorType(width))
     return [coerce_scalar(item, ScalarKind.F32) for item in items]
 
 
-def _items(value: object, wanted: ValueType) -> Sequence[object]:
+def _items(value: object, wanted: ListType | VectorType) -> Sequence[object]:
     if isinstance(value, (str, bytes, dict)) or not isinstance(value, Sequence):
         as_list = getattr(value, "tolist", None)  # numpy arrays, without importing numpy
         value = as_list() if callable(as_list) else value
     if not isinstance(value, (list, tuple)):
-        raise _refuse(value, f"a list ({wanted})")
+        raise refusal(value, wanted)
     if any(item is None for item in value):
-        raise InvalidArgument("a list may not hold null", wanted=str(wanted))
+        raise InvalidArgument(
+            f"a list with a null in it is not a {wanted}; leave the null out", wanted=str(wanted)
+        )
     return value
 
 
+_FORMS = {
+    **dict.fromkeys(INTEGER_KINDS, "a whole number such as 42"),
+    **dict.fromkeys(FLOAT_KINDS, "a number such as 3.14"),
+    ScalarKind.STRING: 'text such as "Ada"',
+    ScalarKind.BOOL: "true or false",
+    ScalarKind.DATE: 'a date such as "2026-04-14", or epoch days',
+    ScalarKind.DATETIME: (
+        'a moment with its offset such as "2026-04-14T10:00:00Z", or epoch milliseconds'
+    ),
+}
+_LISTS = {
+    ScalarKind.STRING: '["a", "b"]',
+    ScalarKind.BOOL: "[true, false]",
+    ScalarKind.DATE: '["2026-04-14"]',
+    ScalarKind.DATETIME: '["2026-04-14T10:00:00Z"]',
+}
 _COERCE: dict[ScalarKind, Callable[[object], Any]] = {
     ScalarKind.STRING: _coerce_string,
     ScalarKind.BOOL: _coerce_bool,

@@ -143,7 +143,7 @@ def test_filters_go_into_lance(four: Graph, text: str) -> None:
         ("CITY = 'x'", "is not a column"),
         ("score > 1", "is not a column"),
         ("age >", "expected a value"),
-        ("age > 'x'", "is not an integer"),
+        ("age > 'x'", "is not an I32"),
         ("age > 3 OR ok = true", "expected AND"),
         ("age > 3; drop", "cannot read"),
         ("age > 3.5", "cannot read"),

@@ -78,7 +78,7 @@ def test_bad_rows_name_their_place_and_leave_nothing(spark: Any, people: Graph) 
         save(edges, people, "Knows")
     with pytest.raises(InvalidArgument, match="no property 'nmae'"):
         save(people_frame(spark, "a").withColumnRenamed("age", "nmae"), people)
-    with pytest.raises(ValidationFailed, match="is not an integer"):
+    with pytest.raises(ValidationFailed, match="is not an I32"):
         save(people_frame(spark, "a").selectExpr("name", "1.5 AS age"), people)
     assert people.snapshot().graph_commit_id == before
     assert_at_rest(people)
