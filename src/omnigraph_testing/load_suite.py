@@ -115,7 +115,7 @@ def _type_error(member: str, reason: str) -> BadInput:
 BAD_VALUES = (
     _type_error('"age":"old"', "an I32; write a whole number"),
     _type_error('"age":1.5', "an I32; write a whole number"),
-    _type_error('"big":1e18', "an I64; write a whole number"),
+    _type_error('"big":1e18', "give it as an integer"),
     _type_error('"age":2147483648', "an I32; write a whole number"),
     _type_error('"age":true', "an I32; write a whole number"),
     _type_error('"big":9223372036854775808', "an I64; write a whole number"),
