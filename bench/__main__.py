@@ -1,8 +1,8 @@
 """Every figure of OmniGraph: each a ratio against a peer or a floor measured in the same run.
 
 `small` of all families ends in under five minutes on two idle cores and is kept in
-bench/results/small; `full` is kept in bench/results, from which `--tables` makes the tables of
-docs/performance.md.
+bench/results/small; `full` is kept in bench/results, from which `--tables` makes the tables, lists
+and plots of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("families", nargs="*", metavar="FAMILY", help="all without one")
     parser.add_argument("--scale", choices=["small", "full"], default="small")
     parser.add_argument("--keep", action="store_true", help="keep small results as the known ones")
-    parser.add_argument("--tables", type=Path, metavar="PAGE", help="only write its tables anew")
+    parser.add_argument(
+        "--tables", type=Path, metavar="PAGE", help="only write its tables and plots again"
+    )
     chosen = parser.parse_args()
     if chosen.tables:
         write_tables(chosen.tables)
@@ -69,7 +71,7 @@ def main() -> None:
 
 
 def _each_by_itself(families: list[str], arguments: list[str], folder: Path) -> int:
-    """A process per family: no one's memory, caches or crash are another's."""
+    """A process per family, so that families share no memory and no caches, and survive a crash."""
     options = [word for word in arguments if word not in families]
     failed, began = [], time.monotonic()
     for name in families:

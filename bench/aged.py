@@ -51,7 +51,7 @@ def run(scale: str) -> None:
         aged = grown(Path(folder, "aged"), rows, commits)
         fresh = copied(Path(folder, "fresh"), aged)
         figures = [
-            replace(figure, target="stated")  # nobody should leave a store like this
+            replace(figure, target="stated")  # a store without upkeep has no target
             for figure in compared(aged, fresh, f"{commits:,} commits")
         ]
         optimizing = milliseconds(lambda: opened(aged).optimize())

@@ -152,7 +152,7 @@ def upkeep(graph: Graph, uri: str, commits: int) -> list[Figure]:
 
 
 def for_each_table(graph: Path, action: Callable[[lance.LanceDataset], object]) -> None:
-    """The floor of upkeep: Lance alone on a copy, nobody asked what is still needed."""
+    """The floor of upkeep: Lance alone on a copy, without a check of what is still needed."""
     for table in [*graph.glob("nodes/*"), *graph.glob("edges/*")]:
         action(lance.dataset(str(table)))
 

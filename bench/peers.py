@@ -1,4 +1,4 @@
-"""The peers' own environment: they must not meet our dependencies."""
+"""The environment of the peers, apart from ours, because their dependencies may conflict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENVIRONMENT = Path(__file__).parent / ".peers"
 
 
 def peer_python() -> str:
-    """Its interpreter; made on first use, and made anew when the list of peers has changed."""
+    """Its interpreter. It is made at its first use, and again when the list of peers changes."""
     python, made = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "made-for.txt"
     wanted = "\n".join(PEERS)
     if not python.exists() or not made.exists() or made.read_text() != wanted:
