@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 from omnigraph.values.bounded_cache import BoundedCache
 
 
-def test_the_entry_used_longest_ago_goes_first() -> None:
+def test_the_entry_put_longest_ago_goes_first() -> None:
     cache: BoundedCache[str, int] = BoundedCache(2)
     cache.put("a", 1)
     cache.put("b", 2)
-    assert cache.get("a") == 1
+    cache.put("a", 1)
     cache.put("c", 3)
     assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
     assert len(cache) == 2
@@ -50,3 +52,18 @@ def test_what_is_there_is_given_to_everyone_who_asks() -> None:
     assert "a" not in cache
     assert cache.newest(5) == [[2], [1]]
     assert cache.newest(1) == [[2]]
+
+
+def test_a_drop_takes_the_same_time_for_any_number_of_entries() -> None:
+    """A plain dict would walk over the places of removed entries."""
+    spent = []
+    for size in (1_000, 100_000):
+        cache: BoundedCache[int, int] = BoundedCache(size)
+        for number in range(size):
+            cache.put(number, number)
+        began = time.process_time()
+        for number in range(size, size + 20_000):
+            cache.put(number, number)
+        spent.append(time.process_time() - began)
+        assert len(cache) == size
+    assert spent[1] < 5 * spent[0]
