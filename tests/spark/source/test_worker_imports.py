@@ -131,7 +131,7 @@ def test_a_function_of_a_query(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     if name == "search":
         compute = spark_values.match_local(None, "search", "a", None)
     else:
-        compute = spark_values._call_local(name, [TypedColumn(None, STRING)], STRING)
+        compute = spark_values.call_local(name, [TypedColumn(None, STRING)], STRING)
     given = pa.array(["A", "b"])
     assert packages(tmp_path, compute, given, None) <= FUNCTIONS
 
