@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from omnigraph.errors import (
@@ -93,6 +94,24 @@ _P_AGE_2 = _person('"age":2')
 _P_CODE_B = _person('"code":"B"')
 _P_CODE_A = _person('"code":"A"')
 _HOME_X, _HOME_Y, _HOME_Z = (_HOME % name for name in "xyz")
+
+
+def _parquet_file(columns: Mapping[str, list[object]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(dict(columns)), sink)
+    return sink.getvalue()
+
+
+def _arrow_file(columns: Mapping[str, list[object]], *, stream: bool) -> bytes:
+    table, sink = pa.table(dict(columns)), io.BytesIO()
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with new(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _zstd(text: str) -> bytes:
+    return bytes(pa.Codec("zstd").compress(text.encode(), asbytes=True))
 
 
 def _lines(name: str, text: str, message: str, **more: object) -> BadInput:
@@ -190,7 +209,14 @@ BAD_LINES = (
     BadInput(
         "not UTF-8", {"in.ndjson": _person('"email":"\xff"').encode("latin-1")}, "F:1: not UTF-8"
     ),
-    BadInput("UTF-16", {"in.ndjson": _person('"age":1').encode("utf-16")}, "F:1: not UTF-8"),
+    BadInput("UTF-16", {"in.ndjson": f"\n{_P_AGE_TRUE}".encode("utf-16")}, "F:2: Person: 'age'"),
+    BadInput("UTF-16 without a mark", {"in.ndjson": _P_AGE_1.encode("utf-16-le")}, "F:1: not "),
+    BadInput(
+        "half of UTF-16",
+        {"in.ndjson": f"\n{_P_AGE_1}".encode("utf-16")[:-1]},
+        "F:2: byte .*encoding",
+        InvalidArgument,
+    ),
     BadInput(
         "BOM", {"in.ndjson": b"\xef\xbb\xbf" + _person('"age":true').encode()}, "F:1: Person: 'age'"
     ),
@@ -271,7 +297,54 @@ BAD_FILES = (
     BadInput("CSV value", {"Person.csv": b"name,age\nx,1\n\ny,old\n"}, "F:4: Person: 'age'"),
     BadInput("CSV check", {"Person.csv": b"name,email\nx,nobody\n"}, "F:2: Person 'x': 'email'"),
     BadInput("open quote", {"Person.csv": b'name\n"x\n'}, "F:2?: .*CSV", InvalidArgument),
-    BadInput("CSV bytes", {"Person.csv": b"name\n\xff\n"}, "F: .*UTF-8", InvalidArgument),
+    BadInput(
+        "CSV bytes",
+        {"Person.csv": b"name\n" + b"p\n" * 900_000 + b"\xff\n"},
+        "F:900002: byte 0xFF is not UTF-8.*--encoding cp1252",
+        InvalidArgument,
+    ),
+    BadInput("no zstd", {"in.ndjson.zst": b"rubbish"}, "F: .*zstd", InvalidArgument),
+    BadInput("cut zstd", {"Person.csv.zst": _zstd(BASE)[:-3]}, "F: .*zstd", InvalidArgument),
+    BadInput("no Arrow", {"Person.arrow": b"rubbish" * 9}, "F: .*Arrow", InvalidArgument),
+    BadInput("packed Parquet", {"Person.parquet.gz": b"x"}, "F: unknown kind", InvalidArgument),
+    BadInput(
+        "header in another case",
+        {"Task.csv": b"Title,POINTS\nx,1\n"},
+        "F:1: Task has no property 'Title'; did you mean 'title'.*--map \"Title=title\"",
+        InvalidArgument,
+    ),
+    BadInput(
+        "header with spaces",
+        {"Task.parquet": _parquet_file({"ti tle": ["x"]})},
+        "F: Task has no property 'ti tle'; did you mean 'title'.*--map",
+        InvalidArgument,
+    ),
+    BadInput(
+        "two delimiters",
+        {"Person.csv": b"name;age,born\nx;1,\n"},
+        "F:1: .*'name;age'.*--delimiter ';'",
+        InvalidArgument,
+    ),
+    BadInput(
+        "decimal comma",
+        {"Person.csv": b"name;rank\nx;1.5\ny;1,5\n"},
+        "F:3: Person: 'rank': \"1,5\" has a comma",
+    ),
+    BadInput(
+        "thousands", {"Person.csv": b'name,age\nx,"1,000"\n'}, "F:2: .*'age': \"1,000\" has a comma"
+    ),
+    BadInput("CSV fraction", {"Person.csv": b"name,age\nx,1.5\n"}, "F:2: .*1.5 is not an I32"),
+    BadInput(
+        "CSV bool",
+        {"Person.csv": b"name,ok\nx,YES\ny,maybe\n"},
+        'F:3: .*"maybe" is not a Bool; write .*yes',
+    ),
+    BadInput(
+        "CSV epoch",
+        {"Person.csv": b"name,born\nx,1\ny,20260414\n"},
+        "F:3: .*20260414 is not a Date",
+    ),
+    BadInput("CSV list", {"Person.csv": b"name,tags\nx,a;b\n"}, "F:2: .*'tags': \"a;b\".*JSON"),
 )
 
 BAD_INPUTS = (*BAD_VALUES, *BAD_ROWS, *BAD_LINES, *BAD_GRAPHS, *BAD_FILES)
@@ -330,12 +403,6 @@ class GoodInput:
     removed: tuple[str, ...] = ()
 
 
-def _parquet_file(columns: Mapping[str, list[object]]) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(dict(columns)), sink)
-    return sink.getvalue()
-
-
 _X = '{"type":"Person","data":{"name":"x","age":7.0,"big":"77","born":18262,"vec":[1,2]}}'
 _X_OUT = (
     '{"type":"Person","data":{"name":"x","age":7,"big":77,"born":"2020-01-01","vec":[1.0,2.0]}}'
@@ -365,7 +432,7 @@ _TASKS_OUT = tuple(
 _ADA = '{"type":"Person","data":{"name":"ada","age":36,"code":"A"}}'
 _ADA_2 = '{"type":"Person","data":{"name":"ada","age":37}}'
 
-GOOD_INPUTS = (
+GOOD_INPUTS: tuple[GoodInput, ...] = (
     GoodInput("defaults", {"in.ndjson": _TASKS.encode()}, "append", _TASKS_OUT),
     GoodInput(
         "defaults of tables",
@@ -410,6 +477,82 @@ GOOD_INPUTS = (
         },
         "append",
         (_X_OUT, _LIVES),
+    ),
+)
+
+
+def _table(title: str, delimiter: str) -> str:
+    return delimiter.join(("title", "state")) + "\n" + delimiter.join((title, "open")) + "\n"
+
+
+def _line(title: str) -> str:
+    return f'{{"type":"Task","data":{{"title":"{title}"}}}}\n'
+
+
+_FILES = {
+    "Task.tsv": _table("k1", "\t").encode(),
+    "Task.semicolon.csv": _table("k2", ";").encode(),
+    "Task.tab.csv": _table("k3", "\t").encode(),
+    "Task.pipe.CSV": _table("k4", "|").encode(),
+    "Task.csv.zst": _zstd(_table("k5", ",")),
+    "Task.TSV.GZ": gzip.compress(_table("k6", "\t").encode()),
+    "Task.utf16.csv": _table("k7", ",").encode("utf-16"),
+    "Task.bom.csv": _table("k8", ";").encode("utf-8-sig"),
+    "lines.ndjson.zst": _zstd(_line("k9")),
+    "utf16.ndjson": _line("k10").encode("utf-16"),
+    "utf32.ndjson.gz": gzip.compress(_line("k11").encode("utf-32")),
+    "Task.arrow": _arrow_file({"title": ["k12"], "points": [3.0]}, stream=False),
+    "Task.stream.arrow": _arrow_file({"title": ["k13"], "points": [3]}, stream=True),
+    "Task.feather": _arrow_file({"title": ["k14"]}, stream=False),
+}
+_NOTES = 'id,text\nn1,""\nn2,"a ""b"", """\n"n3","x,"""",y\nz"\nn4,""\n'
+GOOD_INPUTS += (
+    GoodInput(
+        "every kind of file",
+        _FILES,
+        "append",
+        tuple(_TASKS_OUT[0].replace('"a"', f'"k{n + 1}"') for n in range(len(_FILES))),
+    ),
+    GoodInput(
+        "CSV: quoted empty cells",
+        {"Note.csv": _NOTES.encode(), "Task.csv": b'title,points,due\na,"",""\nb,3,2030-01-01\n'},
+        "append",
+        (
+            '{"type":"Note","data":{"id":"n1","text":""}}',
+            r'{"type":"Note","data":{"id":"n2","text":"a \"b\", \""}}',
+            r'{"type":"Note","data":{"id":"n3","text":"x,\"\",y\nz"}}',
+            '{"type":"Note","data":{"id":"n4","text":""}}',
+            '{"type":"Task","data":{"title":"a","state":"open","points":null,"due":null}}',
+            '{"type":"Task","data":{"title":"b","state":"open","points":3,"due":"2030-01-01"}}',
+        ),
+    ),
+    GoodInput(
+        "CSV: values as people write them",
+        {
+            "Person.csv": b"name,age,ok,born,joined,rank\n"
+            b"p1,1.0,True,18262,1577872800123,1\n"
+            b"p2,,yes,,0,.5\np3,+3,NO,-1,-1,1e3\np4,007,0,2020-01-01,2020-01-01T10:00:00Z,5.\n"
+            b"p5, 5 , FALSE ,,,\n",
+            "LivesIn.csv": b"id,from,to\n"
+            + b"".join(b'h%d,p%d,"[""at"",""1""]"\n' % (n, n) for n in range(1, 6)),
+        },
+        "append",
+        (
+            '{"type":"Person","data":{"name":"p1","age":1,"rank":1.0,"ok":true,"born":"2020-01-01",'
+            '"joined":"2020-01-01T10:00:00.123Z"}}',
+            '{"type":"Person","data":{"name":"p2","rank":0.5,"ok":true,'
+            '"joined":"1970-01-01T00:00:00Z"}}',
+            '{"type":"Person","data":{"name":"p3","age":3,"rank":1000.0,"ok":false,'
+            '"born":"1969-12-31","joined":"1969-12-31T23:59:59.999Z"}}',
+            '{"type":"Person","data":{"name":"p4","age":7,"rank":5.0,"ok":false,'
+            '"born":"2020-01-01","joined":"2020-01-01T10:00:00Z"}}',
+            '{"type":"Person","data":{"name":"p5","age":5,"ok":false}}',
+            *(
+                f'{{"edge":"LivesIn","from":"p{n}","to":"[\\"at\\",\\"1\\"]",'
+                f'"data":{{"id":"h{n}"}}}}'
+                for n in range(1, 6)
+            ),
+        ),
     ),
 )
 

@@ -308,7 +308,7 @@ CASES = [
     Case("load --data {d}/p.ndjson --branch 'a b' --from main {g}", "is not allowed"),
     Case("load --data {d}/p.ndjson --if-commit nope {g}", "nope", 4),
     Case("load --data {d}/p.ndjson --engine warp {g}", "'warp'", 2),
-    Case("load --data {d}/p.ndjson --column x {g}", "HEADER=PROPERTY", 2),
+    Case("load --data {d}/p.ndjson --map x {g}", "COLUMN=PROPERTY", 2),
     Case("load --data {d}/exists.ndjson {g}", "exists.ndjson:2: Person 'A'"),
     *(
         Case(f"load --data {{d}}/{name}.ndjson {{g}}", part)

@@ -80,9 +80,9 @@ def test_csv_with_other_headers(cli, people, tmp_path) -> None:
     two = ("load", "--data", file, "--data", edges, "--mode", "merge", people.uri)
     unmapped = cli(*two)
     assert unmapped.code == 1
-    assert "(--column 'Full name'=property)" in unmapped.err
-    assert cli(*two, "--column", "Full name=name").code == 0
-    assert "no file has a column 'Name'" in cli(*two, "--column", "Name=name").err
+    assert '--map "Full name=name"' in unmapped.err
+    assert cli(*two, "--map", "Full name=name").code == 0
+    assert "no file has a column 'Name'" in cli(*two, "--map", "Name=name").err
 
 
 def test_export_and_load_again_gives_the_same(cli, people, rows, tmp_path) -> None:

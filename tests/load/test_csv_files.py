@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.load.csv_files import parse_records, parse_records_slowly
+from omnigraph.load.csv_files import CsvRecords, parse_records, parse_records_slowly
 from omnigraph.load.parsed_rows import BlobBases, ParsedBlock
 from omnigraph.schema.build import catalog_from_text
 
@@ -25,6 +25,7 @@ edge E: T -> T { n: I64? }
 )
 CELLS = [
     *("", " ", "x", "true", "false", "True", "null", "0", "-0", "1", "-1", "+1", "01", " 5", "5 "),
+    *("TRUE", "yes", "No", " yes", "1.0", "-1.0", "1.00", "1e0", "1,5", "1.000,5", "18262", "-5"),
     *("1.5", ".5", "5.", "1e3", "1e999", "-1e308", "0.1", "-0.0", "NaN", "Infinity", '"5"', "1_0"),
     *("2147483647", "2147483648", "-2147483648", "4294967295", "4294967296", "9223372036854775807"),
     *("9223372036854775808", "18446744073709551615", "18446744073709551616", "1" * 40, "1" * 400),
@@ -50,10 +51,13 @@ def rows_of(block: ParsedBlock) -> tuple[list[Any], list[Any]]:
 def check(type_name: str, names: list[str], records: list[list[str]]) -> None:
     entity = CATALOG.resolve(type_name)
     lines = list(range(2, 2 + len(records)))
-    found = parse_records("f.csv", entity, names, records, lines, BlobBases())
-    assert rows_of(found) == rows_of(
-        parse_records_slowly("f.csv", entity, names, records, lines, BlobBases())
-    )
+    blank = {
+        n: {c for c, cell in enumerate(cells) if cell == ""} for n, cells in enumerate(records)
+    }
+    for batch in (CsvRecords(records, lines), CsvRecords(records, lines, blank)):
+        found = parse_records("f.csv", entity, names, batch, BlobBases())
+        slowly = parse_records_slowly("f.csv", entity, names, batch, BlobBases())
+        assert rows_of(found) == rows_of(slowly)
 
 
 @pytest.mark.parametrize("name", NAMES)

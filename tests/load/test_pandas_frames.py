@@ -66,10 +66,10 @@ def test_whole_floats_are_integers(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1.0, 1.5], "<table>:2: T: 'i': 1.5 is not an integer"),
-        ([1.0, 3e9], "<table>:2: T: 'i': 3000000000 is not an integer"),
+        ([1.0, 1.5], "<table>:2: T: 'i': 1.5 is not an I32"),
+        ([1.0, 3e9], "<table>:2: T: 'i': 3000000000 is not an I32"),
         ([1.0, 2.0**60], "<table>:2: T: 'i': .* floats beyond 2\\^53"),
-        ([1.0, float("inf")], "<table>:2: T: 'i': inf is not an integer"),
+        ([1.0, float("inf")], "<table>:2: T: 'i': inf is not an I32"),
     ],
 )
 def test_other_floats_are_refused(graph: Graph, values: list[float], message: str) -> None:

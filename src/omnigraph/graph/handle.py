@@ -308,7 +308,11 @@ class Graph:
         from_branch: str | None = None,
         engine: str = "auto",
         type: str | None = None,
+        map: Mapping[str, str] | None = None,
         columns: Mapping[str, str] | None = None,
+        delimiter: str | None = None,
+        quote: str | None = None,
+        encoding: str | None = None,
         progress: bool | Callable[[int, int], None] | None = None,
         message: str | None = None,
         if_commit: str | None = None,
@@ -318,7 +322,8 @@ class Graph:
         """Load files or tables as one commit: all of it, or nothing and an error with its place.
 
         Args:
-            data: A path, glob or directory (`.ndjson .csv .parquet`), an open binary file of
+            data: A path, glob or directory (`.ndjson .csv .tsv .parquet .arrow .feather`, text
+                also as `.gz` and `.zst`), an open binary file of
                 NDJSON, an Arrow table or reader, a pandas or polars frame, or a list of these; a
                 Spark DataFrame, or a dict of them by type.
             mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
@@ -327,7 +332,12 @@ class Graph:
             from_branch: If `branch` does not exist, the load forks it from this branch.
             engine: `local` runs in this process, `spark` on Spark; `auto` chooses by the size.
             type: The type of a table, or of a Parquet or CSV file whose name does not say it.
-            columns: Names in Parquet and CSV files -> properties.
+            map: Names of columns in the input -> properties.
+            columns: The older name of `map`.
+            delimiter: The character between the cells of CSV files. By default a comma, a tab in
+                `.tsv` files, or the `;`, tab or `|` of a header without a comma.
+            quote: The character around cells of CSV files; by default `"`.
+            encoding: The encoding of text files; by default UTF-8, or what their first bytes say.
             progress: True shows a bar on stderr, None shows one on terminals only; a function
                 gets (bytes, rows) of every block.
             message: The message of the commit.
@@ -337,6 +347,7 @@ class Graph:
                 before changes nothing.
         """
         from omnigraph.graph import bulk
+        from omnigraph.load.input_files import TextForm
         from omnigraph.load.options import LoadMode, LoadOptions
 
         if stream_batch is not None and message is None:
@@ -349,7 +360,8 @@ class Graph:
             idempotency_key=idempotency_key,
             mode=LoadMode.parse(mode),
             type_name=type,
-            columns=columns,
+            columns=map if map is not None else columns,
+            text=TextForm(encoding, delimiter, quote),
             stream_batch=stream_batch,
         )
         return bulk.load(

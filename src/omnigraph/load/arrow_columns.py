@@ -20,10 +20,10 @@ from omnigraph.load.parsed_rows import (
     ParsedRows,
     ParseProblem,
     raw_schema,
+    unknown_column,
     value_reader,
 )
 from omnigraph.values.arrow_types import cut_to_millis
-from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
 _ENDS = {"from": SOURCE, "to": TARGET}
@@ -67,12 +67,8 @@ def fit_table(
 def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: str) -> None:
     for name in table.column_names:
         if name not in schema.names:
-            hint = did_you_mean(name, (p.name for p in entity.properties)) or "it has none"
-            raise InvalidArgument(
-                f"{file}: {entity.name} has no property {name!r}; {hint}",
-                file=file,
-                property=name,
-            )
+            message = f"{file}: {unknown_column(entity, name)}"
+            raise InvalidArgument(message, file=file, property=name)
         if table.column_names.count(name) > 1:
             raise InvalidArgument(f"{file}: column {name!r} occurs twice", file=file)
 

@@ -2,6 +2,10 @@
 
 Cells become columns of their property's type, a block at a time. Records that are too long or too
 short, and cells whose text is not plainly a value of the type, are read by `parsed_rows.typed_row`.
+
+An empty cell is NULL. A quoted empty cell (`""`) of a String property is the empty text. Python's
+`csv` does not tell the two apart, so records are looked at again where the text holds two quotes in
+a row, which is rare.
 """
 
 from __future__ import annotations
@@ -9,7 +13,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TextIO
 
 import numpy as np
@@ -17,9 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column
-from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
+from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
-from omnigraph.load.input_files import DataFile, file_errors, open_unpacked
+from omnigraph.load.input_files import (
+    DataFile,
+    TextForm,
+    file_errors,
+    find_undecodable,
+    open_utf8,
+    unpacked_name,
+)
 from omnigraph.load.json_columns import either, one_array, parse_type, read_json, typed_column
 from omnigraph.load.parsed_rows import (
     BadLine,
@@ -31,130 +46,239 @@ from omnigraph.load.parsed_rows import (
     raw_schema,
     rows_to_table,
     typed_row,
+    unknown_column,
 )
 from omnigraph.values.arrow_types import arrow_type
+from omnigraph.values.coercion import describe, refusal
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_BOUNDS,
     INTEGER_KINDS,
+    NUMERIC_KINDS,
+    TEMPORAL_KINDS,
     ListType,
     ScalarKind,
     ScalarType,
     ValueType,
     VectorType,
 )
+from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MILLI
 from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_BLOCK = 20_000
+_CHARACTERS_AT_ONCE = 1024 * 1024
 _INTEGER = r"^-?(0|[1-9]\d{0,17})$"
 _NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$"
-_ENDS = {"from": SOURCE, "to": TARGET, "src": SOURCE, "dst": TARGET}
+_EPOCH = r"^-?\d{1,15}$"
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+"""The spellings of Bool, in any letter case."""
+_INTEGER_CELL = re.compile(r"[-+]?\d+")
+_NUMBER_CELL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_COMMA_CELL = re.compile(r"[-+]?\d[\d.,' ]*,[\d.,' ]*")
+_ENDS = {"from": SOURCE, "to": TARGET}
 _TEXT = ScalarType(ScalarKind.STRING)
 _LARGEST_CELL = 256 * 1024 * 1024
+_DETECTED = ";\t|"
+"""Delimiters that a header without a comma may have; no property name holds one of them."""
+
+
+@dataclass(slots=True)
+class CsvRecords:
+    """Consecutive records, the line on which each begins, and their quoted empty cells."""
+
+    cells: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    blank: dict[int, set[int]] = field(default_factory=dict)
+    """Number of a record -> columns in which it has a quoted empty cell."""
+
+    def chosen(self, numbers: list[int]) -> CsvRecords:
+        if len(numbers) == len(self.cells):
+            return self
+        return CsvRecords(
+            [self.cells[n] for n in numbers],
+            [self.lines[n] for n in numbers],
+            {new: self.blank[old] for new, old in enumerate(numbers) if old in self.blank},
+        )
 
 
 def csv_blocks(
-    path: DataFile, entity: EntityType, columns: Mapping[str, str] | None, blobs: BlobBases
+    path: DataFile,
+    entity: EntityType,
+    columns: Mapping[str, str] | None,
+    blobs: BlobBases,
+    form: TextForm,
 ) -> Blocks:
     """`columns` maps header names to property names; an empty cell is NULL."""
-    csv.field_size_limit(_LARGEST_CELL)
-    with file_errors(path), _open(path) as file:
-        try:
-            yield from _rows(csv.reader(file, strict=True), path, entity, columns or {}, blobs)
-        except UnicodeDecodeError as error:
-            raise InvalidArgument(f"{path}: not UTF-8 text", file=str(path)) from error
+    with _opened(path, form) as file:
+        reader = _RecordReader(file, path, form)
+        names = _property_names(reader.header(), path, entity, columns or {})
+        for records in reader.blocks():
+            yield parse_records(str(path), entity, names, records, blobs)
 
 
-def csv_header(path: DataFile) -> list[str]:
+def csv_header(path: DataFile, form: TextForm) -> list[str]:
     """The names in the file, before `columns` maps them."""
-    with file_errors(path), _open(path) as file:
+    with _opened(path, form) as file:
+        return _RecordReader(file, path, form).header()
+
+
+@contextmanager
+def _opened(path: DataFile, form: TextForm) -> Iterator[TextIO]:
+    csv.field_size_limit(_LARGEST_CELL)
+    with file_errors(path):
         try:
-            return next(_records(csv.reader(file, strict=True), path), [])
+            text = open_utf8(path, form.encoding)
+            with io.TextIOWrapper(text, encoding="utf-8-sig", newline="") as file:
+                yield file
         except UnicodeDecodeError as error:
-            raise InvalidArgument(f"{path}: not UTF-8 text", file=str(path)) from error
+            raise find_undecodable(path) from error
 
 
-def _open(path: DataFile) -> TextIO:
-    return io.TextIOWrapper(open_unpacked(path), encoding="utf-8-sig", newline="")
+class _RecordReader:
+    """The records of one open file."""
+
+    def __init__(self, file: TextIO, path: DataFile, form: TextForm) -> None:
+        first = file.readline()
+        self._path = path
+        self._quote = form.quote or '"'
+        self._delimiter = form.delimiter or _delimiter(path.name, first, self._quote)
+        self._raw: list[str] = []
+        """The lines of the present record, where they may hold a quoted empty cell."""
+        lines = chain.from_iterable(self._lines(first, file))
+        self._reader = csv.reader(
+            lines, strict=True, delimiter=self._delimiter, quotechar=self._quote
+        )
+        quote, delimiter = re.escape(self._quote), re.escape(self._delimiter)
+        self._cell = re.compile(
+            f"(?:^|{delimiter})(?:({quote}(?:[^{quote}]|{quote}{quote})*{quote})|[^{delimiter}]*)"
+        )
+
+    def header(self) -> list[str]:
+        found = next(self._records(), [])
+        self._raw.clear()
+        return found
+
+    def blocks(self) -> Iterator[CsvRecords]:
+        """The records after the header; there is at least one block."""
+        line = self._reader.line_num + 1
+        records = CsvRecords()
+        for cells in self._records():
+            if cells:
+                if self._raw:
+                    self._find_blank(cells, records)
+                records.cells.append(cells)
+                records.lines.append(line)
+            line = self._reader.line_num + 1
+            if len(records.cells) == _ROWS_PER_BLOCK:
+                yield records
+                records = CsvRecords()
+        yield records
+
+    def _lines(self, first: str, file: TextIO) -> Iterator[Iterable[str]]:
+        """The lines of the file; those of a part with two quotes in a row are kept in `_raw`."""
+        part = first
+        while part:
+            if self._quote * 2 in part:
+                yield self._kept(part)
+            else:
+                yield io.StringIO(part, newline="")
+            part = file.read(_CHARACTERS_AT_ONCE)
+            part += "" if part.endswith("\n") else file.readline()
+
+    def _kept(self, part: str) -> Iterator[str]:
+        for line in io.StringIO(part, newline=""):
+            self._raw.append(line)
+            yield line
+
+    def _records(self) -> Iterator[list[str]]:
+        try:
+            yield from self._reader
+        except csv.Error as error:
+            line = self._reader.line_num
+            raise InvalidArgument(
+                f"{self._path}:{line}: not CSV: {error}", file=str(self._path), line=line
+            ) from error
+
+    def _find_blank(self, cells: list[str], records: CsvRecords) -> None:
+        raw = "".join(self._raw)
+        self._raw.clear()
+        if "" not in cells or self._quote * 2 not in raw:
+            return
+        spelled = (found[1] for found in self._cell.finditer(raw))
+        blank = {column for column, text in enumerate(spelled) if text == self._quote * 2}
+        if blank:
+            records.blank[len(records.cells)] = blank
 
 
-def _rows(
-    reader: Any, path: DataFile, entity: EntityType, columns: Mapping[str, str], blobs: BlobBases
-) -> Blocks:
-    names = _header(reader, path, entity, columns)
-    line = reader.line_num + 1
-    records, lines = list[list[str]](), list[int]()
-    for cells in _records(reader, path):
-        if cells:
-            records.append(cells)
-            lines.append(line)
-        line = reader.line_num + 1
-        if len(records) == _ROWS_PER_BLOCK:
-            yield parse_records(str(path), entity, names, records, lines, blobs)
-            records, lines = [], []
-    yield parse_records(str(path), entity, names, records, lines, blobs)
+def _delimiter(name: str, first_line: str, quote: str) -> str:
+    """A comma; a tab in `.tsv` files; what a header without a comma holds instead of it."""
+    if unpacked_name(name).lower().endswith(".tsv"):
+        return "\t"
+    header = next(csv.reader([first_line], quotechar=quote), [])
+    if len(header) != 1:
+        return ","
+    return next((each for each in _DETECTED if each in header[0]), ",")
 
 
 def parse_records(
-    file: str,
-    entity: EntityType,
-    names: list[str],
-    records: list[list[str]],
-    lines: list[int],
-    blobs: BlobBases,
+    file: str, entity: EntityType, names: list[str], records: CsvRecords, blobs: BlobBases
 ) -> ParsedBlock:
     """Read column by column; doubtful records are read again, one by one."""
-    whole = np.array([len(cells) == len(names) for cells in records], dtype=bool)
-    places = np.array(lines, dtype=np.int64)
+    whole = np.array([len(cells) == len(names) for cells in records.cells], dtype=bool)
+    places = np.array(records.lines, dtype=np.int64)
     members = np.flatnonzero(whole)
     block = ParsedBlock(file)
     slow = np.flatnonzero(~whole)
     if len(members):
-        good = records if len(slow) == 0 else [records[m] for m in members.tolist()]
-        table, bad = _typed(entity, dict(zip(names, zip(*good, strict=True), strict=True)))
+        table, bad = _typed(entity, names, records.chosen(members.tolist()))
         if bad is not None:
             slow = np.sort(np.concatenate([slow, members[bad]]))
             table, members = table.filter(pa.array(~bad)), members[~bad]
         if len(members):
             block.rows.append(ParsedRows(entity, table, places[members]))
-    chosen = slow.tolist()
-    _read_slowly(
-        entity, names, [records[m] for m in chosen], [lines[m] for m in chosen], blobs, block
-    )
+    if len(slow):
+        _read_slowly(entity, names, records.chosen(slow.tolist()), blobs, block)
     return block
 
 
 def parse_records_slowly(
-    file: str,
-    entity: EntityType,
-    names: list[str],
-    records: list[list[str]],
-    lines: list[int],
-    blobs: BlobBases,
+    file: str, entity: EntityType, names: list[str], records: CsvRecords, blobs: BlobBases
 ) -> ParsedBlock:
     """The definition of what `parse_records` does."""
     block = ParsedBlock(file)
-    _read_slowly(entity, names, records, lines, blobs, block)
+    _read_slowly(entity, names, records, blobs, block)
     return block
 
 
-def _typed(entity: EntityType, cells: Mapping[str, Sequence[str]]) -> tuple[pa.Table, Mask | None]:
+def _typed(
+    entity: EntityType, names: list[str], records: CsvRecords
+) -> tuple[pa.Table, Mask | None]:
     """(the typed rows, a mask of the rows that must be read one by one)."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
+    cells = dict(zip(names, zip(*records.cells, strict=True), strict=True))
     schema = raw_schema(entity)
-    count = len(next(iter(cells.values())))
+    count = len(records.cells)
     columns: list[pa.Array] = []
     bad: Mask | None = None
-    for field in schema:
-        if field.name not in cells:
-            columns.append(default_column(entity, field, count))
+    for each in schema:
+        if each.name not in cells:
+            columns.append(default_column(entity, each, count))
             continue
-        given = pa.array(cells[field.name], pa.string())
+        given = pa.array(cells[each.name], pa.string())
         texts = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
-        column, strange = _column_of_texts(kinds.get(field.name, _TEXT), texts)
+        kind = kinds.get(each.name)
+        if kind == _TEXT and records.blank:
+            texts = _with_blank_texts(texts, records, names.index(each.name))
+        column, strange = _column_of_texts(kind or _TEXT, texts)
         columns.append(column)
         bad = either(bad, strange)
     return pa.table(columns, schema=schema), bad
+
+
+def _with_blank_texts(texts: pa.Array, records: CsvRecords, column: int) -> pa.Array:
+    blank = np.zeros(len(texts), dtype=bool)
+    blank[[row for row, columns in records.blank.items() if column in columns]] = True
+    return pc.if_else(pa.array(blank), pa.scalar("", pa.string()), texts)
 
 
 def _column_of_texts(kind: ValueType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
@@ -166,6 +290,8 @@ def _column_of_texts(kind: ValueType, texts: pa.Array) -> tuple[pa.Array, Mask |
             return _integers(texts, scalar)
         case ScalarType(scalar) if scalar in FLOAT_KINDS:
             return _numbers(texts, kind)
+        case ScalarType(scalar) if scalar in TEMPORAL_KINDS:
+            return _moments(texts, kind)
         case ListType() | VectorType():
             return _lists(texts, kind)
         case _:
@@ -174,15 +300,41 @@ def _column_of_texts(kind: ValueType, texts: pa.Array) -> tuple[pa.Array, Mask |
 
 def _booleans(texts: pa.Array) -> tuple[pa.Array, Mask | None]:
     readable, bad = _matching(texts, "^(true|false)$")
-    return pc.equal(readable, "true"), bad
+    if bad is not None:
+        texts = pc.ascii_lower(texts)
+        readable, bad = _matching(texts, f"^({'|'.join((*_TRUE, *_FALSE))})$")
+    found = pc.is_in(readable, pa.array(_TRUE))
+    return pc.if_else(readable.is_valid(), found, None), bad
+
+
+def _moments(texts: pa.Array, kind: ScalarType) -> tuple[pa.Array, Mask | None]:
+    """Dates and moments; a block may hold epoch numbers instead."""
+    column, bad = typed_column(kind, texts)
+    if bad is None or not pc.all(pc.match_substring_regex(texts, pattern=_EPOCH)).as_py():
+        return column, bad
+    numbers = texts.cast(pa.int64())
+    low, high = _EPOCHS[kind.kind]
+    outside = _outside(numbers, low, high)
+    if outside.any():
+        return column, bad
+    stored = pa.int32() if kind.kind is ScalarKind.DATE else pa.int64()
+    return numbers.cast(stored).view(arrow_type(kind)), None
+
+
+def _outside(numbers: pa.Array, low: int, high: int) -> Mask:
+    inside = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    return ~_bools(pc.fill_null(inside, True))
 
 
 def _integers(texts: pa.Array, kind: ScalarKind) -> tuple[pa.Array, Mask | None]:
     readable, bad = _matching(texts, _INTEGER)
+    if bad is not None:
+        # pandas writes integers with a fraction of zero where one of them is missing.
+        whole = pc.replace_substring_regex(texts, r"^(-?\d{1,15})\.0+$", r"\1")
+        readable, bad = _matching(whole, _INTEGER)
     numbers = readable.cast(pa.int64())
     low, high = (max(-(2**63), min(bound, 2**63 - 1)) for bound in INTEGER_BOUNDS[kind])
-    inside = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-    outside = ~_bools(pc.fill_null(inside, True))
+    outside = _outside(numbers, low, high)
     if outside.any():
         numbers = pc.if_else(pa.array(outside), None, numbers)
         bad = either(bad, outside)
@@ -224,16 +376,16 @@ def _bools(condition: pa.Array) -> Mask:
 def _read_slowly(
     entity: EntityType,
     names: list[str],
-    records: list[list[str]],
-    lines: list[int],
+    records: CsvRecords,
     blobs: BlobBases,
     block: ParsedBlock,
 ) -> None:
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     rows, places = list[Row](), list[int]()
-    for cells, line in zip(records, lines, strict=True):
+    for number, (cells, line) in enumerate(zip(records.cells, records.lines, strict=True)):
         try:
-            rows.append(_row(entity, names, kinds, cells, blobs))
+            blank = records.blank.get(number, set())
+            rows.append(_row(entity, names, kinds, cells, blank, blobs))
             places.append(line)
         except BadLine as bad:
             block.problems.append(bad.at(line))
@@ -242,35 +394,23 @@ def _read_slowly(
         block.rows.append(ParsedRows(entity, table, np.array(places, dtype=np.int64)))
 
 
-def _records(reader: Any, path: DataFile) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise InvalidArgument(
-            f"{path}:{reader.line_num}: not CSV: {error}", file=str(path), line=reader.line_num
-        ) from error
-
-
-def _header(
-    reader: Any, path: DataFile, entity: EntityType, columns: Mapping[str, str]
+def _property_names(
+    header: list[str], path: DataFile, entity: EntityType, columns: Mapping[str, str]
 ) -> list[str]:
-    header = next(_records(reader, path), None)
-    if header is None:
+    """The property of every column."""
+    if not header:
         raise InvalidArgument(f"{path}:1: the file is empty, it has no header", file=str(path))
     names = [columns.get(name, name) for name in header]
     if isinstance(entity, EdgeType):
         names = [_ENDS.get(name, name) for name in names]
-    known = {ID, *(p.name for p in entity.properties)}
-    if isinstance(entity, EdgeType):
-        known |= {SOURCE, TARGET}
-    unknown = [h for h, name in zip(header, names, strict=True) if name not in known]
-    if unknown:
+    known = raw_schema(entity).names
+    unknown = next((h for h, name in zip(header, names, strict=True) if name not in known), None)
+    if unknown is not None:
         raise InvalidArgument(
-            f"{path}:1: {entity.name} has no property {unknown[0]!r}; map the header with "
-            f"columns={{{unknown[0]!r}: 'property'}} (--column {unknown[0]!r}=property)",
+            f"{path}:1: {unknown_column(entity, unknown)}{_delimiter_hint(unknown)}",
             file=str(path),
             line=1,
-            property=unknown[0],
+            property=unknown,
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -278,19 +418,30 @@ def _header(
     return names
 
 
+def _delimiter_hint(name: str) -> str:
+    found = next((each for each in _DETECTED if each in name), None)
+    if found is None:
+        return ""
+    spelled = "tab" if found == "\t" else f"'{found}'"
+    return f"; if {spelled} separates the columns, give --delimiter {spelled}"
+
+
 def _row(
     entity: EntityType,
     names: list[str],
     kinds: Mapping[str, ValueType],
     cells: list[str],
+    blank: Collection[int],
     blobs: BlobBases,
 ) -> Row:
     if len(cells) != len(names):
         raise BadLine("syntax", f"{len(cells)} cells for {len(names)} columns", entity)
     given: dict[str, Any] = {}
     ends: Row = {}
-    for name, cell in zip(names, cells, strict=True):
-        if cell == "":
+    for column, (name, cell) in enumerate(zip(names, cells, strict=True)):
+        if cell == "" and column in blank and kinds.get(name) == _TEXT:
+            given[name] = ""
+        elif cell == "":
             given |= {} if name in (SOURCE, TARGET) else {name: None}
         elif name in (SOURCE, TARGET):
             ends[name] = cell
@@ -300,20 +451,57 @@ def _row(
 
 
 def _value(entity: EntityType, name: str, cell: str, kind: ValueType | None) -> Any:
-    """The JSON value that a cell spells for this type."""
+    """The JSON value that a cell spells for this type; the cell itself if it spells none."""
     match kind:
-        case ScalarType(ScalarKind.BOOL) if cell in ("true", "false"):
-            return cell == "true"
-        case ScalarType(scalar) if scalar in INTEGER_KINDS | FLOAT_KINDS:
-            return _json(entity, name, cell)
+        case ScalarType(ScalarKind.BOOL):
+            return _bool(entity, name, cell)
+        case ScalarType(scalar) if scalar in NUMERIC_KINDS:
+            return _number(entity, name, cell.strip(), scalar)
+        case ScalarType(scalar) if scalar in TEMPORAL_KINDS:
+            return _short_integer(cell.strip())
         case ListType() | VectorType():
-            return _json(entity, name, cell)
+            return _list(entity, name, cell, kind)
         case _:
             return cell
 
 
-def _json(entity: EntityType, name: str, cell: str) -> Any:
+def _bool(entity: EntityType, name: str, cell: str) -> bool:
+    spelled = cell.strip().lower()
+    if spelled in _TRUE or spelled in _FALSE:
+        return spelled in _TRUE
+    error = refusal(cell, ScalarType(ScalarKind.BOOL), "true or false (or yes, no, 1, 0)")
+    raise BadLine("type", f"{name!r}: {error.message}", entity, name)
+
+
+def _number(entity: EntityType, name: str, cell: str, kind: ScalarKind) -> Any:
+    if _COMMA_CELL.fullmatch(cell):
+        raise BadLine(
+            "type",
+            f"{name!r}: {describe(cell)} has a comma; write numbers with a decimal point and "
+            "without separators of thousands, like 1234.5",
+            entity,
+            name,
+        )
+    found = _short_integer(cell)
+    if isinstance(found, int) or (kind in INTEGER_KINDS and _INTEGER_CELL.fullmatch(cell)):
+        return found
+    return float(cell) if _NUMBER_CELL.fullmatch(cell) else cell
+
+
+def _short_integer(cell: str) -> int | str:
+    """The integer of a cell; other cells, and integers of very many digits, stay as they are."""
+    return int(cell) if len(cell) <= 100 and _INTEGER_CELL.fullmatch(cell) else cell
+
+
+def _list(entity: EntityType, name: str, cell: str, kind: ValueType) -> Any:
     try:
         return json.loads(cell)
     except (ValueError, RecursionError):
-        raise BadLine("type", f"{name!r}: {cell[:40]!r} cannot be read", entity, name) from None
+        error = refusal(cell, kind, 'a JSON list such as ["a", "b"] or [1, 2]')
+        raise BadLine("type", f"{name!r}: {error.message}", entity, name) from None
+
+
+_EPOCHS = {
+    ScalarKind.DATE: (FIRST_DAY, LAST_DAY),
+    ScalarKind.DATETIME: (FIRST_MILLI, LAST_MILLI),
+}

@@ -19,7 +19,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.violations import Report
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
+from omnigraph.load.parsed_rows import Blocks, ParsedBlock
 from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of, prepare_block
 from omnigraph.load.prepared import PreparedFile, PreparedInput, prepared_input
 from omnigraph.load.sources import (
@@ -56,10 +56,10 @@ class LocalLoader:
         """Read `data`, check all of it, and commit it as one."""
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
-        refuse_unused_columns(sources, options.columns)
+        reading = options.reading(self.settings.blob_bases)
+        refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
         with prepared_input(catalog, self.settings) as prepared:
-            reading = ReadOptions(options.columns, BlobBases(self.settings.blob_bases))
             watch = progress or reading_progress(sources)
             _prepare(prepared, sources, reading, self.provider, watch)
             failpoints.hit("load.after_prepare")

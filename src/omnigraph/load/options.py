@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument
+from omnigraph.load.input_files import TextForm
+from omnigraph.load.parsed_rows import BlobBases
+from omnigraph.load.sources import ReadOptions
 from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
 from omnigraph.values.identifiers import EntityKind, TableKey
 
@@ -54,7 +57,9 @@ class LoadOptions(CommitTerms):
     mode: LoadMode = LoadMode.APPEND
     type_name: str | None = None
     columns: Mapping[str, str] | None = None
-    """CSV and Parquet: name in the file -> property."""
+    """Name in the input -> property."""
+    text: TextForm = field(default_factory=TextForm)
+    """How text files are written."""
     stream_batch: StreamBatch | None = None
     """The batch of a stream. A batch that was committed before changes nothing."""
     on_error: OnError = OnError.FAIL
@@ -64,6 +69,10 @@ class LoadOptions(CommitTerms):
     """A file that gets the rejected rows as NDJSON."""
     dry_run: bool = False
     """Check everything and count the changes, but commit nothing."""
+
+    def reading(self, blob_bases: tuple[str, ...]) -> ReadOptions:
+        """How the parsers read the input; blobs may be copied from `blob_bases`."""
+        return ReadOptions(self.columns, BlobBases(blob_bases), self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, Entit
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.values.coercion import coerce, describe
 from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
-from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.known_names import did_you_mean, nearest_name
 from omnigraph.values.scalars import (
     INTEGER_KINDS,
     BlobType,
@@ -153,6 +153,18 @@ def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> tuple[EntityTy
         row[SOURCE] = _typed(entity, "from", body.get("from"), _TEXT, blobs)
         row[TARGET] = _typed(entity, "to", body.get("to"), _TEXT, blobs)
     return entity, row
+
+
+def unknown_column(entity: EntityType, name: str) -> str:
+    """The message for a column that is no property, with the name that was probably meant."""
+    known = raw_schema(entity).names
+    near = nearest_name(name, known)
+    listed = f"did you mean {near!r}?" if near else f"it has: {', '.join(known)}"
+    shown, target = name[:60], near or "property"
+    return (
+        f"{entity.name} has no property {shown!r}; {listed} Map the column with "
+        f'--map "{shown}={target}" (map={{{shown!r}: {target!r}}})'
+    )
 
 
 def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> Row:

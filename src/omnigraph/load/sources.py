@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EntityType
@@ -21,15 +22,20 @@ from omnigraph.load.arrow_columns import fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.input_files import (
     DataFile,
+    TextForm,
     file_errors,
+    is_packed,
     line_blocks,
+    open_unpacked,
     parquet_input,
     size_of,
     stream_blocks,
+    unpacked_name,
 )
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
 from omnigraph.progress import tell
+from omnigraph.values.known_names import did_you_mean
 
 _FORMATS = {
     ".ndjson": "ndjson",
@@ -37,7 +43,14 @@ _FORMATS = {
     ".json": "ndjson",
     ".parquet": "parquet",
     ".csv": "csv",
+    ".tsv": "csv",
+    ".arrow": "ipc",
+    ".arrows": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
 }
+_UNPACKED = ("parquet", "ipc")
+"""Formats that have their own compression."""
 _ROWS_PER_BATCH = 64 * 1024
 _MEMORY = "<table>"
 _STREAM = "<stream>"
@@ -63,14 +76,20 @@ class Source:
         """Bytes to read, for progress; 0 when unknown."""
         return 0 if self.path is None else size_of(self.path)
 
+    @property
+    def is_json(self) -> bool:
+        """The rows are JSON, and each may name its type."""
+        return self.format == "ndjson"
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How to read sources."""
 
     columns: Mapping[str, str] | None = None
-    """Name in the file -> property."""
+    """Name in the input -> property."""
     blobs: BlobBases = field(default_factory=BlobBases)
+    text: TextForm = field(default_factory=TextForm)
 
 
 def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
@@ -94,25 +113,33 @@ def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
     )
 
 
-def refuse_unused_columns(sources: Iterable[Source], columns: Mapping[str, str] | None) -> None:
-    """Refuse a name in `columns` that no source has; one mapping serves all sources."""
-    if not columns:
+def refuse_unused_columns(sources: Sequence[Source], options: ReadOptions) -> None:
+    """Refuse a mapped name that no source has; one mapping serves all sources.
+
+    JSON rows name their columns one by one, so nothing is refused if there are such rows.
+    """
+    if not options.columns or any(source.is_json for source in sources):
         return
-    present = {name for source in sources for name in _names(source)}
-    unused = next((name for name in columns if name not in present), None)
+    present = {name for source in sources for name in _names(source, options.text)}
+    unused = next((name for name in options.columns if name not in present), None)
     if unused is not None:
-        raise InvalidArgument(f"no file has a column {unused!r} to map", property=unused)
+        near = did_you_mean(unused, present) or "there is none"
+        raise InvalidArgument(f"no file has a column {unused!r} to map; {near}", property=unused)
 
 
-def _names(source: Source) -> list[str]:
-    """The columns of a source under their own names; NDJSON has none."""
+def _names(source: Source, form: TextForm) -> list[str]:
+    """The columns of a source under their own names."""
     if source.format == "csv":
         assert source.path is not None
-        return csv_header(source.path)
+        return csv_header(source.path, form)
     if source.format == "parquet":
         assert source.path is not None
         with _parquet_file(source.path) as file:
             return list(file.schema_arrow.names)
+    if source.format == "ipc":
+        assert source.path is not None
+        with _ipc_reader(source.path) as reader:
+            return list(reader.schema.names)
     return list(source.table.schema.names) if source.table is not None else []
 
 
@@ -120,13 +147,13 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
     """The blocks of one source."""
     if source.format == "ndjson":
         parser = JsonLines(catalog, options.blobs)
-        for before, lines in _line_blocks(source):
+        for before, lines in _line_blocks(source, options.text.encoding):
             yield parser.parse(lines, before + 1, source.name)
         return
     entity = entity_of(source, catalog)
     if source.format == "csv":
         assert source.path is not None
-        yield from csv_blocks(source.path, entity, options.columns, options.blobs)
+        yield from csv_blocks(source.path, entity, options.columns, options.blobs, options.text)
         return
     first = 1
     for table in _batches(source):
@@ -150,11 +177,11 @@ def reading_progress(sources: Iterable[Source]) -> Progress:
     return watch
 
 
-def _line_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
+def _line_blocks(source: Source, encoding: str | None) -> Iterator[tuple[int, bytes]]:
     if source.stream is not None:
-        return stream_blocks(source.stream, source.name)
+        return stream_blocks(source.stream, source.name, encoding)
     assert source.path is not None
-    return line_blocks(source.path)
+    return line_blocks(source.path, encoding=encoding)
 
 
 def fit_source_table(
@@ -189,6 +216,10 @@ def _batches(source: Source) -> Iterator[pa.Table]:
         assert source.path is not None
         yield from _parquet(source.path)
         return
+    if source.format == "ipc":
+        assert source.path is not None
+        yield from _ipc(source.path)
+        return
     reader = source.table
     batches = reader.to_batches(_ROWS_PER_BATCH) if isinstance(reader, pa.Table) else reader
     for batch in batches:
@@ -209,6 +240,29 @@ def _parquet_file(path: DataFile) -> Iterator[pq.ParquetFile]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgument(
             f"{path}: not a readable Parquet file: {str(error)[:200]}", file=str(path)
+        ) from error
+
+
+def _ipc(path: DataFile) -> Iterator[pa.Table]:
+    with _ipc_reader(path) as reader:
+        count = getattr(reader, "num_record_batches", None)
+        batches = reader if count is None else map(reader.get_batch, range(count))
+        for batch in batches:
+            for start in range(0, batch.num_rows, _ROWS_PER_BATCH):
+                yield pa.Table.from_batches([batch.slice(start, _ROWS_PER_BATCH)])
+
+
+@contextmanager
+def _ipc_reader(path: DataFile) -> Iterator[Any]:
+    """A reader of an Arrow file or of an Arrow stream; the first bytes tell which it is."""
+    try:
+        with file_errors(path), open_unpacked(path) as opened:
+            is_file = cast("Any", opened).peek(6)[:6] == b"ARROW1"
+            with pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened) as reader:
+                yield reader
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidArgument(
+            f"{path}: not a readable Arrow file: {str(error)[:200]}", file=str(path)
         ) from error
 
 
@@ -246,24 +300,25 @@ def _from_bucket(uri: str, type_name: str | None) -> list[Source]:
 
 
 def _format(path: DataFile) -> str | None:
-    name = path.name.removesuffix(".gz")
-    return _FORMATS.get(Path(name).suffix.lower())
+    ending = Path(unpacked_name(path.name)).suffix.lower()
+    found = _FORMATS.get(ending)
+    return None if is_packed(path.name) and found in _UNPACKED else found
 
 
 def _file(path: DataFile, type_name: str | None) -> Source:
     kind = _format(path)
-    if kind is None or (kind == "parquet" and path.name.endswith(".gz")):
+    if kind is None:
         if isinstance(path, Path) and not path.exists():
             raise NotFound(f"{path}: no such file", file=str(path))
         raise InvalidArgument(
-            f"{path}: unknown kind of file; use .ndjson .jsonl .json .csv (also .gz) or .parquet",
+            f"{path}: unknown kind of file; use .ndjson .jsonl .json .csv .tsv (also .gz and .zst) "
+            "or .parquet .arrow .feather",
             file=str(path),
         )
     if kind == "ndjson":
         return Source(kind, str(path), None, path)
-    stem = path.name.removesuffix(".gz")
     # `Person.00001.parquet` is a part of `Person`.
-    return Source(kind, str(path), type_name or stem.partition(".")[0], path)
+    return Source(kind, str(path), type_name or path.name.partition(".")[0], path)
 
 
 def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader | None:

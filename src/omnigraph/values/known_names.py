@@ -17,15 +17,24 @@ _LONGEST_NAME = 100  # comparing very long texts takes long
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """`did you mean 'x'?`, or a list of the candidates when none is close."""
     known = sorted(set(candidates))
-    name = name[:_LONGEST_NAME]
-    folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{folded[close[0]]}'?"
+    near = nearest_name(name, known)
+    if near is not None:
+        return f"did you mean '{near}'?"
     if not known:
         return None
     listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
     return f"known here: {listed}"
+
+
+def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that differs least; letter case, spaces and underscores do not count."""
+    folded = {_folded(candidate): candidate for candidate in candidates}
+    close = difflib.get_close_matches(_folded(name[:_LONGEST_NAME]), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def _folded(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter not in " _-.\ufeff")
 
 
 def require_engine(name: str, work: str, known: tuple[str, ...] = (LOCAL, SPARK)) -> None:

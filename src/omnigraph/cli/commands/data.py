@@ -83,7 +83,30 @@ TypeName = Annotated[
 Columns = Annotated[
     list[str] | None,
     typer.Option(
-        "--column", metavar="HEADER=PROPERTY", help="The property of a column; repeatable."
+        "--map",
+        "--column",
+        metavar="COLUMN=PROPERTY",
+        help="The property of a column that has another name; repeatable.",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="C",
+        help="Between the cells of CSV, `tab` for a tab. By default a comma, a tab in .tsv files, "
+        "or the `;`, tab or `|` of a header without a comma.",
+    ),
+]
+Quote = Annotated[
+    str | None, typer.Option("--quote", metavar="C", help='Around cells of CSV; by default `"`.')
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Of text files, such as cp1252; by default UTF-8, or what their first bytes say.",
     ),
 ]
 Output = Annotated[
@@ -109,16 +132,19 @@ def load(
     source: From = None,
     engine: Loading = AutoEngine.AUTO,
     type: TypeName = None,
-    column: Columns = None,
+    map: Columns = None,
+    delimiter: Delimiter = None,
+    quote: Quote = None,
+    encoding: Encoding = None,
     message: Message = None,
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
 ) -> None:
-    """Load NDJSON, Parquet or CSV files as one commit, after all of it was checked.
+    """Load NDJSON, CSV, Parquet or Arrow files as one commit, after all of it was checked.
 
-    An NDJSON file may mix types. A Parquet or CSV file holds one type, after which it is named
-    (Person.csv); files of edges have the columns `from` and `to`. An error names its file and line,
-    and the graph is not changed.
+    An NDJSON file may mix types. A file of another format holds one type, after which it is named
+    (Person.csv); files of edges have the columns `from` and `to`. Text may be compressed (.gz or
+    .zst). An error names its file and line, and the graph is not changed.
 
     For example:
 
@@ -127,9 +153,10 @@ def load(
       omnigraph export other.omni | omnigraph load --data - people.omni
       omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
       omnigraph load --data new.ndjson --branch import/today --from main people.omni
-      omnigraph load --data staff.csv --type Person --column "Full name=name" people.omni
+      omnigraph load --data staff.csv --type Person --map "Full name=name" people.omni
+      omnigraph load --data Person.csv --delimiter ";" --encoding cp1252 people.omni
     """
-    columns = _mapping(column or [])
+    mapping = _mapping(map or [])
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
     receipt = graph.load(
         _inputs(data),
@@ -138,7 +165,10 @@ def load(
         from_branch=source,
         engine=engine.value,
         type=type,
-        columns=columns or None,
+        map=mapping or None,
+        delimiter=delimiter,
+        quote=quote,
+        encoding=encoding,
         progress=False if session.quiet or session.json else None,
         message=message,
         if_commit=if_commit,
@@ -187,7 +217,7 @@ def _mapping(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         header, equals, name = pair.rpartition("=")
         if not equals or not header or not name:
-            raise WrongUsage(f"--column {pair!r}: write it as HEADER=PROPERTY")
+            raise WrongUsage(f"--map {pair!r}: write it as COLUMN=PROPERTY")
         found[header] = name
     return found
 

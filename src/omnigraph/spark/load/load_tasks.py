@@ -29,7 +29,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.integrity.violations import Report, Tally, Violation
 from omnigraph.lance_store.staging.written_fragments import write_rows
 from omnigraph.lance_store.store import DatasetVersion, VersionAddress
-from omnigraph.load.input_files import file_errors, line_blocks, parquet_input
+from omnigraph.load.input_files import file_errors, is_plain_utf8, line_blocks, parquet_input
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
 from omnigraph.load.prepare_rows import PreparedRows, prepare_block
@@ -186,18 +186,22 @@ class InputPiece:
     row_groups: tuple[int, ...] | None = None
 
 
-def cut(sources: Sequence[Source], task_bytes: int, slots: int = 1) -> tuple[InputPiece, ...]:
+def cut(
+    sources: Sequence[Source], options: ReadOptions, task_bytes: int, slots: int = 1
+) -> tuple[InputPiece, ...]:
     """Pieces in input order: at most `task_bytes` each, less when that keeps `slots` tasks busy."""
     share = sum(source.size for source in sources) // (_PIECES_PER_SLOT * slots)
     piece_bytes = min(task_bytes, max(share, _SMALLEST_PIECE))
     pieces: list[InputPiece] = []
     for number, source in enumerate(sources):
-        pieces += _cut_one(number, source, piece_bytes)
+        pieces += _cut_one(number, source, options, piece_bytes)
     return tuple(pieces)
 
 
-def _cut_one(number: int, source: Source, piece_bytes: int) -> list[InputPiece]:
-    if source.format == "ndjson" and not source.name.endswith(".gz"):
+def _cut_one(
+    number: int, source: Source, options: ReadOptions, piece_bytes: int
+) -> list[InputPiece]:
+    if _has_ranges(source, options):
         starts = range(0, max(source.size, 1), piece_bytes)
         return [InputPiece(number, source, start, start + piece_bytes) for start in starts]
     if source.format == "parquet" and source.path is not None:
@@ -205,6 +209,13 @@ def _cut_one(number: int, source: Source, piece_bytes: int) -> list[InputPiece]:
     if source.table is not None:
         return _slices(number, source, piece_bytes)
     return [InputPiece(number, source)]
+
+
+def _has_ranges(source: Source, options: ReadOptions) -> bool:
+    """Whether tasks can read ranges of the file's lines."""
+    if source.format != "ndjson" or source.path is None:
+        return False
+    return is_plain_utf8(source.path, options.text.encoding)
 
 
 def _slices(number: int, source: Source, piece_bytes: int) -> list[InputPiece]:
@@ -239,7 +250,7 @@ def _row_groups(number: int, source: Source, piece_bytes: int) -> list[InputPiec
 def _read_piece(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
     """The blocks of a piece, whose lines are counted in `result`."""
     source = piece.source
-    if source.format == "ndjson":
+    if source.format == "ndjson" and piece.end is not None:
         yield from _read_lines(piece, plan, result)
     elif piece.row_groups is not None and source.path is not None:
         with file_errors(source.path), pq.ParquetFile(parquet_input(source.path)) as file:

@@ -24,11 +24,9 @@ from omnigraph.load.commit_load import (
     refuse_new_schema,
 )
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import BlobBases
 from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.sources import (
     Progress,
-    ReadOptions,
     Source,
     entity_of,
     find_sources,
@@ -71,7 +69,7 @@ class SparkLoader:
         """Read `data`, check all of it, and commit it as one."""
         given = _input(data, options.type_name)
         if not given.frames:
-            refuse_unused_columns(given.sources, options.columns)
+            refuse_unused_columns(given.sources, options.reading(self.settings.load.blob_bases))
         tell("starting Spark")
         session = (
             given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
@@ -89,7 +87,7 @@ class SparkLoader:
         return LoadPlan(
             snapshot.catalog,
             {key: store.address(snapshot.pin(key).at) for key in keys},
-            ReadOptions(options.columns, BlobBases(settings.load.blob_bases)),
+            options.reading(settings.load.blob_bases),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
         )
 
@@ -190,7 +188,7 @@ class _LoadJob:
                 )
             ]
         task_bytes = self.loader.settings.pipeline.task_bytes
-        pieces = cut(self.given.sources, task_bytes, parallelism(self.session))
+        pieces = cut(self.given.sources, plan.options, task_bytes, parallelism(self.session))
         numbers = self.session.range(0, len(pieces), 1, len(pieces))
         results = self._collect(numbers.mapInArrow(run_tasks(plan, pieces), RESULT), len(pieces))
         by_file = groupby(results, key=lambda result: pieces[result.task].file)
