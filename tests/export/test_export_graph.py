@@ -55,7 +55,7 @@ def exported(graph: Graph, **options: object) -> str:
     return sink.getvalue().decode()
 
 
-@pytest.mark.parametrize("export_format", ["ndjson", "parquet"])
+@pytest.mark.parametrize("export_format", ["ndjson", "csv", "parquet"])
 def test_an_export_loads_to_an_equal_export(
     graph: Graph, lines: Path, tmp_path: Path, export_format: str
 ) -> None:

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 PEOPLE = [{"name": f"p{i}", "age": i, "photo": bytes([i])} for i in range(30)]
 
 
-@pytest.mark.parametrize("export_format", ["ndjson", "parquet"])
+@pytest.mark.parametrize("export_format", ["ndjson", "csv", "parquet"])
 def test_parts_load_to_an_equal_graph(tmp_path: Path, export_format: str) -> None:
     graph = new_graph(tmp_path / "g")
     graph.apply({"Person": {"insert": PEOPLE[:20]}})
@@ -35,7 +35,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     with pytest.raises(InvalidArgument, match="not an empty directory"):
         graph.export(tmp_path / "full", engine="spark")
-    with pytest.raises(InvalidArgument, match="is not ndjson or parquet"):
+    with pytest.raises(InvalidArgument, match="known formats: ndjson, csv, parquet"):
         graph.export(tmp_path / "out", format="xml", engine="spark")
     with pytest.raises(InvalidArgument, match="give a path"):
         graph.export(engine="spark")

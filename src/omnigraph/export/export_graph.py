@@ -1,4 +1,4 @@
-"""Export a snapshot to NDJSON or Parquet: streamed, in a stable order, complete files or none."""
+"""Export a snapshot to NDJSON, CSV or Parquet: streamed, ordered by id, complete files or none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, Catalog, EntityType
 from omnigraph.errors import InvalidArgument, StorageFailure
+from omnigraph.export.csv_text import csv_chunks
 from omnigraph.export.ndjson import lines
 from omnigraph.export.sorted_rows import sorted_rows
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
+
+EXPORT_FORMATS = ("ndjson", "csv", "parquet")
 
 _PUBLIC_NAMES = {SOURCE: "from", TARGET: "to"}
 
@@ -64,22 +67,34 @@ class Exporter:
         for entity in self._entities():
             yield from lines(entity, self._rows(entity))
 
-    def to_stream(self, stream: BinaryIO) -> ExportReceipt:
-        for chunk in self.ndjson_chunks():
+    def csv_chunks(self) -> Iterator[bytes]:
+        """The rows of the only type, a batch at a time."""
+        entities = self._entities()
+        if len(entities) != 1:
+            raise InvalidArgument(
+                "csv is one file per type: choose one type for a stream, or give a directory"
+            )
+        return csv_chunks(entities[0], self._rows(entities[0]))
+
+    def to_stream(self, stream: BinaryIO, export_format: str = "ndjson") -> ExportReceipt:
+        """Write all of NDJSON, or the CSV of one type."""
+        require_export_format(export_format)
+        if export_format == "parquet":
+            raise InvalidArgument("a stream gets ndjson or csv; give a directory for parquet")
+        for chunk in self.csv_chunks() if export_format == "csv" else self.ndjson_chunks():
             stream.write(chunk)
         stream.flush()
-        return self._receipt(None, "ndjson")
+        return self._receipt(None, export_format)
 
     def to_path(self, path: str | os.PathLike[str], export_format: str) -> ExportReceipt:
-        """A file for NDJSON, a directory for Parquet; it gets its name when it is complete."""
+        """A file for NDJSON, else a directory; it gets its name when it is complete."""
+        require_export_format(export_format)
         target = Path(path).expanduser()
         try:
             if export_format == "ndjson":
                 self._to_file(target)
-            elif export_format == "parquet":
-                self._to_directory(target)
             else:
-                raise InvalidArgument(f"export format {export_format!r} is not ndjson or parquet")
+                self._to_directory(target, export_format)
         except OSError as error:
             raise StorageFailure(
                 f"{target}: {error.strerror or error}", file=str(target)
@@ -104,10 +119,12 @@ class Exporter:
             unfinished.unlink(missing_ok=True)
             raise
 
-    def _to_directory(self, target: Path) -> None:
-        with whole_directory(target, "Parquet is one file per type") as unfinished:
+    def _to_directory(self, target: Path, export_format: str) -> None:
+        with whole_directory(target, f"{export_format} is one file per type") as unfinished:
             for entity in self._entities():
-                write_parquet(unfinished, entity, self._rows(entity))
+                # A load knows the type by the name of the file.
+                path = unfinished / f"{entity.name}.{export_format}"
+                write_file(path, export_format, entity, self._rows(entity))
 
     def _rows(self, entity: EntityType) -> Iterator[Any]:
         done, total = 0, self.snapshot.pin(entity.table_key).row_count
@@ -150,19 +167,30 @@ def whole_directory(target: Path, why: str) -> Iterator[Path]:
         raise
 
 
-def write_parquet(folder: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
-    """Write `<folder>/<Type>.parquet`, whose name tells a load the type; returns its row count."""
-    return write_parquet_file(folder / f"{entity.name}.parquet", entity, tables)
+def require_export_format(name: str) -> None:
+    if name not in EXPORT_FORMATS:
+        known = ", ".join(EXPORT_FORMATS)
+        raise InvalidArgument(f"no export format {name!r}; known formats: {known}")
 
 
-def write_parquet_file(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> int:
+def write_file(
+    path: Path, export_format: str, entity: EntityType, tables: Iterator[pa.Table]
+) -> None:
+    """Write rows of one type to one file."""
+    if export_format == "parquet":
+        _write_parquet(path, entity, tables)
+        return
+    chunks = csv_chunks if export_format == "csv" else lines
+    with path.open("wb") as file:
+        for chunk in chunks(entity, tables):
+            file.write(chunk)
+
+
+def _write_parquet(path: Path, entity: EntityType, tables: Iterator[pa.Table]) -> None:
     schema = _with_public_names(table_schema(entity).empty_table()).schema
-    rows = 0
     with pq.ParquetWriter(path, schema) as writer:
         for table in tables:
             writer.write_table(_with_public_names(table))
-            rows += table.num_rows
-    return rows
 
 
 def _with_public_names(table: pa.Table) -> pa.Table:

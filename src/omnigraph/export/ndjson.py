@@ -48,7 +48,7 @@ def lines(entity: EntityType, tables: Iterator[pa.Table]) -> Iterator[bytes]:
     for table in tables:
         for batch in table.to_batches():
             if batch.num_rows:
-                yield _content(_lines(entity, batch))
+                yield content(_lines(entity, batch))
 
 
 def _lines(entity: EntityType, rows: pa.RecordBatch) -> pa.Array:
@@ -86,7 +86,7 @@ def _data(entity: EntityType, rows: pa.RecordBatch) -> pa.Array:
     return pc.binary_join_element_wise("{", inner, "}", "")
 
 
-def _content(texts: pa.Array) -> bytes:
+def content(texts: pa.Array) -> bytes:
     """All texts joined: the value buffer of the Arrow array."""
     offsets = memoryview(texts.buffers()[1]).cast("i")
     first, last = offsets[texts.offset], offsets[texts.offset + len(texts)]

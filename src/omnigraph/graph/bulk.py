@@ -80,6 +80,4 @@ def export(
     exporter = Exporter(parts.store, snapshot, parts.settings.load, types)
     if isinstance(target, str | os.PathLike):
         return exporter.to_path(target, file_format)
-    if file_format != "ndjson":
-        raise InvalidArgument("a stream gets ndjson; give a directory for parquet")
-    return exporter.to_stream(sys.stdout.buffer if target is None else target)
+    return exporter.to_stream(sys.stdout.buffer if target is None else target, file_format)

@@ -232,7 +232,8 @@ class Graph:
     ) -> ExportReceipt:
         """Write a branch, or `at` a commit, tag or moment, so that a load gives the same graph.
 
-        `path` is a file for `ndjson` and a directory for `parquet`; None is stdout. With
+        `path` is a file for `ndjson` and a directory with one file per type for `csv` and
+        `parquet`. None is stdout, which gets `ndjson`, or `csv` of one type. With
         `engine="spark"` it is a directory of parts that executors write side by side.
         """
         from omnigraph.graph import bulk

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.errors import InvalidArgument, StorageFailure
+from omnigraph.errors import StorageFailure
 from omnigraph.export.export_graph import (
     ExportReceipt,
     chosen_types,
+    require_export_format,
     whole_directory,
-    write_parquet_file,
+    write_file,
 )
-from omnigraph.export.ndjson import lines
 from omnigraph.lance_store.reads.scan import (
     fragment_groups,
     read_fragments,
@@ -31,7 +31,6 @@ from omnigraph.spark.jobs import run_job
 from omnigraph.spark.session import spark_session
 
 _ROWS_PER_PART = 1024 * 1024
-_FORMATS = ("ndjson", "parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,7 @@ class SparkExporter:
 
     def to_directory(self, path: str, export_format: str) -> ExportReceipt:
         """Write all files `<Type>.<number>.<format>`, or none."""
-        if export_format not in _FORMATS:
-            raise InvalidArgument(f"export format {export_format!r} is not ndjson or parquet")
+        require_export_format(export_format)
         target = Path(path).expanduser().absolute()
         entities = chosen_types(self.snapshot.catalog, self.types)
         parts = tuple(part for entity in entities for part in self._parts(entity))
@@ -108,10 +106,5 @@ def _one(part: ExportPart, folder: Path, export_format: str) -> str:
     schema = table_schema(part.entity)
     rows = (t.cast(schema) for t in read_fragments(part.target, part.fragments, schema.names))
     path = folder / f"{part.name}~{uuid.uuid4().hex}"
-    if export_format == "parquet":
-        write_parquet_file(path, part.entity, rows)
-    else:
-        with path.open("wb") as file:
-            for chunk in lines(part.entity, rows):
-                file.write(chunk)
+    write_file(path, export_format, part.entity, rows)
     return path.name

@@ -44,6 +44,7 @@ class ExportFormat(StrEnum):
     """The formats that `load` can read again."""
 
     NDJSON = "ndjson"
+    CSV = "csv"
     PARQUET = "parquet"
 
 
@@ -111,7 +112,9 @@ Encoding = Annotated[
 ]
 Output = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="PATH", help="A file, or a directory for parquet."),
+    typer.Option(
+        "--output", "-o", metavar="PATH", help="A file, or a directory for csv and parquet."
+    ),
 ]
 Format = Annotated[ExportFormat, typer.Option("--format", "-f", help="The file format.")]
 
@@ -240,11 +243,16 @@ def export(
     \b
       omnigraph export people.omni > people.ndjson
       omnigraph export people.omni --type Person --at v1
+      omnigraph export people.omni --format csv --output people/
+      omnigraph export people.omni --format csv --type Person > Person.csv
       omnigraph export people.omni --format parquet --output people/
       omnigraph export people.omni --format parquet --output people/ --engine spark
     """
-    if format is ExportFormat.PARQUET and output is None:
-        raise WrongUsage("--format parquet writes one file per type: name a directory with -o")
+    one_csv = format is ExportFormat.CSV and len(types or ()) == 1
+    if output is None and format is not ExportFormat.NDJSON and not one_csv:
+        raise WrongUsage(
+            f"--format {format.value} writes one file per type: name a directory with -o"
+        )
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
     # A progress line would disturb the exported lines on the same terminal.
     on_screen = output is None and sys.stdout.isatty()
