@@ -293,7 +293,7 @@ BAD_FILES = (
     BadInput("empty CSV", {"Person.csv": b""}, "F:1: .*empty", InvalidArgument),
     BadInput("header", {"Person.csv": b"nme\nx\n"}, "F:1: .*'nme'", InvalidArgument),
     BadInput("header twice", {"Person.csv": b"name,name\nx,y\n"}, "F:1: .*twice", InvalidArgument),
-    BadInput("short row", {"Person.csv": b"name,age\nx,1\ny\n"}, "F:3: .*1 cells for 2"),
+    BadInput("short row", {"Person.csv": b"name,age\nx,1\ny\n"}, "F:3: .*1 cell for 2 columns"),
     BadInput("CSV value", {"Person.csv": b"name,age\nx,1\n\ny,old\n"}, "F:4: Person: 'age'"),
     BadInput("CSV check", {"Person.csv": b"name,email\nx,nobody\n"}, "F:2: Person 'x': 'email'"),
     BadInput("open quote", {"Person.csv": b'name\n"x\n'}, "F:2?: .*CSV", InvalidArgument),

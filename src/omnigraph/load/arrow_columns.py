@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column
-from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
+from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType, spelled
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.json_columns import one_array, parse_type, typed_column
 from omnigraph.load.parsed_rows import (
@@ -34,6 +34,7 @@ def fit_table(
 ) -> ParsedBlock:
     """Rows of `table` as rows of `entity`; the number of a row, from `first_row`, is its line."""
     names = table.column_names
+    given = table
     if isinstance(entity, EdgeType):
         table = table.rename_columns([_ENDS.get(name, name) for name in names])
     schema = raw_schema(entity)
@@ -52,15 +53,17 @@ def fit_table(
         columns.append(column)
         for row, reason in reasons.items():
             bad[row] = True
-            message = f"{field.name!r}: {reason}"
-            problem = ParseProblem("type", int(lines[row]), message, entity, field.name)
+            name = spelled(field.name)
+            problem = ParseProblem("type", int(lines[row]), f"{name!r}: {reason}", entity, name)
             block.problems.append(problem)
     block.problems.sort(key=lambda problem: problem.line)
     fitted = pa.table(columns, schema=schema)
     if bad.any():
+        block.broken.append(ParsedRows(entity, fitted.filter(pa.array(bad)), lines[bad]))
         fitted, lines = fitted.filter(pa.array(~bad)), lines[~bad]
     if fitted.num_rows:
         block.rows.append(ParsedRows(entity, fitted, lines))
+    block.as_read = lambda line: given.slice(line - first_row, 1).to_pylist()[0]
     return block
 
 

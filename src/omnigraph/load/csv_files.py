@@ -14,9 +14,11 @@ import csv
 import io
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, TextIO
 
@@ -43,13 +45,15 @@ from omnigraph.load.parsed_rows import (
     ParsedBlock,
     ParsedRows,
     Row,
+    SlowRows,
+    TypedRow,
     raw_schema,
-    rows_to_table,
     typed_row,
     unknown_column,
 )
 from omnigraph.values.arrow_types import arrow_type
 from omnigraph.values.coercion import describe, refusal
+from omnigraph.values.plurals import counted
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
     INTEGER_BOUNDS,
@@ -91,6 +95,11 @@ class CsvRecords:
     blank: dict[int, set[int]] = field(default_factory=dict)
     """Number of a record -> columns in which it has a quoted empty cell."""
 
+    def as_read(self, header: list[str], line: int) -> Any:
+        """The cells of a record by their headers; a list if there are more or fewer cells."""
+        cells = self.cells[bisect_left(self.lines, line)]
+        return dict(zip(header, cells, strict=True)) if len(cells) == len(header) else cells
+
     def chosen(self, numbers: list[int]) -> CsvRecords:
         if len(numbers) == len(self.cells):
             return self
@@ -111,9 +120,12 @@ def csv_blocks(
     """`columns` maps header names to property names; an empty cell is NULL."""
     with _opened(path, form) as file:
         reader = _RecordReader(file, path, form)
-        names = _property_names(reader.header(), path, entity, columns or {})
+        header = reader.header()
+        names = _property_names(header, path, entity, columns or {})
         for records in reader.blocks():
-            yield parse_records(str(path), entity, names, records, blobs)
+            block = parse_records(str(path), entity, names, records, blobs)
+            block.as_read = partial(records.as_read, header)
+            yield block
 
 
 def csv_header(path: DataFile, form: TextForm) -> list[str]:
@@ -381,17 +393,15 @@ def _read_slowly(
     block: ParsedBlock,
 ) -> None:
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
-    rows, places = list[Row](), list[int]()
+    found = SlowRows()
     for number, (cells, line) in enumerate(zip(records.cells, records.lines, strict=True)):
-        try:
+        if len(cells) == len(names):
             blank = records.blank.get(number, set())
-            rows.append(_row(entity, names, kinds, cells, blank, blobs))
-            places.append(line)
-        except BadLine as bad:
-            block.problems.append(bad.at(line))
-    if rows:
-        table = rows_to_table(entity, rows)
-        block.rows.append(ParsedRows(entity, table, np.array(places, dtype=np.int64)))
+            found.add(_row(entity, names, kinds, cells, blank, blobs), line)
+        else:
+            message = f"{counted(len(cells), 'cell')} for {counted(len(names), 'column')}"
+            found.refuse(BadLine("syntax", message, entity), line)
+    found.give_to(block)
 
 
 def _property_names(
@@ -399,7 +409,9 @@ def _property_names(
 ) -> list[str]:
     """The property of every column."""
     if not header:
-        raise InvalidArgument(f"{path}:1: the file is empty, it has no header", file=str(path))
+        raise InvalidArgument(
+            f"{path}:1: the file is empty: no header and no rows", file=str(path), line=1
+        )
     names = [columns.get(name, name) for name in header]
     if isinstance(entity, EdgeType):
         names = [_ENDS.get(name, name) for name in names]
@@ -433,11 +445,10 @@ def _row(
     cells: list[str],
     blank: Collection[int],
     blobs: BlobBases,
-) -> Row:
-    if len(cells) != len(names):
-        raise BadLine("syntax", f"{len(cells)} cells for {len(names)} columns", entity)
+) -> TypedRow:
     given: dict[str, Any] = {}
     ends: Row = {}
+    unread: list[BadLine] = []
     for column, (name, cell) in enumerate(zip(names, cells, strict=True)):
         if cell == "" and column in blank and kinds.get(name) == _TEXT:
             given[name] = ""
@@ -446,8 +457,15 @@ def _row(
         elif name in (SOURCE, TARGET):
             ends[name] = cell
         else:
-            given[name] = _value(entity, name, cell, kinds.get(name))
-    return typed_row(entity, given, blobs) | ends
+            try:
+                given[name] = _value(entity, name, cell, kinds.get(name))
+            except BadLine as bad:
+                given[name] = None  # not the default
+                unread.append(bad)
+    row = typed_row(entity, given, blobs)
+    row.values |= ends
+    row.problems += unread
+    return row
 
 
 def _value(entity: EntityType, name: str, cell: str, kind: ValueType | None) -> Any:

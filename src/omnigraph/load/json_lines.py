@@ -13,9 +13,11 @@ make Arrow fail, and the lines are then read the slow way.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +30,11 @@ from omnigraph.load.json_columns import either, one_array, parse_type, read_json
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
-    Lines,
     ParsedBlock,
     ParsedRows,
-    Row,
+    SlowRows,
     raw_schema,
     read_line,
-    rows_to_table,
 )
 from omnigraph.writes.row_compare import Mask
 
@@ -63,6 +63,7 @@ class JsonLines:
             self._parse_group(entity, lines, members, first_line, block, slow)
         if slow:
             self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, block)
+        block.as_read = lambda line: _as_read(lines[line - first_line].as_py())
         return block
 
     def parse_slowly(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
@@ -129,22 +130,16 @@ class JsonLines:
     def _read_slowly(
         self, lines: pa.Array, members: Indices, first_line: int, block: ParsedBlock
     ) -> None:
-        found: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
+        found = SlowRows()
         for member in members.tolist():
             text: bytes = lines[member].as_py().strip()
             if not text or text.startswith(b"//"):
                 continue
             try:
-                entity, row = read_line(text, self._catalog, self._blobs)
+                found.add(read_line(text, self._catalog, self._blobs), member + first_line)
             except BadLine as bad:
-                block.problems.append(bad.at(member + first_line))
-                continue
-            _, rows, numbers = found.setdefault(entity.name, (entity, [], []))
-            rows.append(row)
-            numbers.append(member + first_line)
-        for entity, rows, numbers in found.values():
-            places: Lines = np.array(numbers, dtype=np.int64)
-            block.rows.append(ParsedRows(entity, rows_to_table(entity, rows), places))
+                found.refuse(bad, member + first_line)
+        found.give_to(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +159,14 @@ def _split(data: bytes) -> pa.Array:
     offsets = np.concatenate([[0], ends]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _as_read(line: bytes) -> Any:
+    """The JSON of a line; its text if it is not JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line.decode(errors="replace").rstrip("\r\n")
 
 
 def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_LineGroup]:

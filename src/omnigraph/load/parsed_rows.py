@@ -20,7 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
-from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    Catalog,
+    EdgeType,
+    EntityType,
+    spelled,
+)
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.values.coercion import coerce, describe
 from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
@@ -65,6 +73,10 @@ class ParsedRows:
     lines: Lines
 
 
+def _not_kept(line: int) -> Any:
+    return None
+
+
 @dataclass(slots=True)
 class ParsedBlock:
     """One block of one file. Rows of one type may come in several parts, in any order.
@@ -76,6 +88,10 @@ class ParsedBlock:
     bytes_read: int = 0
     rows: list[ParsedRows] = field(default_factory=list)
     problems: list[ParseProblem] = field(default_factory=list)
+    broken: list[ParsedRows] = field(default_factory=list)
+    """Rows with a problem in some value, which is NULL here. They are checked, but not loaded."""
+    as_read: Callable[[int], Any] = field(default=_not_kept, compare=False)
+    """Line -> its row as the input has it."""
 
 
 Blocks = Iterator[ParsedBlock]
@@ -133,26 +149,69 @@ class BlobBases:
         return path if any(path.is_relative_to(base) for base in self._bases) else None
 
 
-def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> tuple[EntityType, Row]:
-    """One NDJSON line -> its type and typed values; `BadLine` says what is wrong."""
+@dataclass(slots=True)
+class TypedRow:
+    """Values by property name. A value with a problem is absent."""
+
+    entity: EntityType
+    values: Row
+    problems: list[BadLine] = field(default_factory=list)
+
+    def read(self, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> None:
+        """Add a value, or say why it does not fit."""
+        try:
+            self.values[name] = None if value is None else value_reader(kind, blobs)(value)
+        except InvalidArgument as error:
+            self.refuse("type", f"{spelled(name)!r}: {error.message}", name)
+
+    def refuse(self, rule: str, message: str, name: str) -> None:
+        self.values.pop(name, None)
+        self.problems.append(BadLine(rule, message, self.entity, spelled(name)))
+
+
+class SlowRows:
+    """Gathers rows that are read one by one, and gives them to their block."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
+        self._broken: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
+        self._problems: list[ParseProblem] = []
+
+    def add(self, row: TypedRow, line: int) -> None:
+        kind = self._broken if row.problems else self._whole
+        _, rows, lines = kind.setdefault(row.entity.name, (row.entity, [], []))
+        rows.append(row.values)
+        lines.append(line)
+        self._problems += [problem.at(line) for problem in row.problems]
+
+    def refuse(self, problem: BadLine, line: int) -> None:
+        self._problems.append(problem.at(line))
+
+    def give_to(self, block: ParsedBlock) -> None:
+        block.problems += self._problems
+        for target, found in ((block.rows, self._whole), (block.broken, self._broken)):
+            for entity, rows, lines in found.values():
+                table = rows_to_table(entity, rows)
+                target.append(ParsedRows(entity, table, np.array(lines, dtype=np.int64)))
+
+
+def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> TypedRow:
+    """One NDJSON line as a row; raises `BadLine` if not even its type can be read."""
     body = _decode(text)
     if not isinstance(body, dict):
         raise BadLine("syntax", f"a line is an object, not {describe(body)}")
     entity = _entity(body, catalog)
     allowed = _EDGE_KEYS if isinstance(entity, EdgeType) else _NODE_KEYS
-    unknown = next((key for key in body if key not in allowed), None)
-    if unknown is not None:
-        raise BadLine(
-            "syntax", f"{unknown!r} is none of {', '.join(sorted(allowed))}", entity, unknown
-        )
     data = body.get("data")
     if data is not None and not isinstance(data, dict):
         raise BadLine("syntax", f"'data' is an object, not {describe(data)}", entity, "data")
     row = typed_row(entity, data or {}, blobs)
+    for unknown in (key for key in body if key not in allowed):
+        row.refuse("syntax", f"{unknown!r} is none of {', '.join(sorted(allowed))}", unknown)
     if isinstance(entity, EdgeType):
-        row[SOURCE] = _typed(entity, "from", body.get("from"), _TEXT, blobs)
-        row[TARGET] = _typed(entity, "to", body.get("to"), _TEXT, blobs)
-    return entity, row
+        row.read(SOURCE, body.get("from"), _TEXT, blobs)
+        row.read(TARGET, body.get("to"), _TEXT, blobs)
+    return row
 
 
 def unknown_column(entity: EntityType, name: str) -> str:
@@ -167,17 +226,18 @@ def unknown_column(entity: EntityType, name: str) -> str:
     )
 
 
-def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> Row:
-    """Values by property name. A default replaces an absent property, not a null one."""
+def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) -> TypedRow:
+    """A default replaces an absent property, not a null one."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     kinds[ID] = _TEXT
-    row: Row = default_values(entity)
+    row = TypedRow(entity, default_values(entity))
     for name, value in given.items():
         kind = kinds.get(name)
         if kind is None:
             hint = did_you_mean(name, (p.name for p in entity.properties)) or "it has none"
-            raise BadLine("property", f"no property {name!r}; {hint}"[:300], entity, name)
-        row[name] = _typed(entity, name, value, kind, blobs)
+            row.refuse("property", f"no property {name!r}; {hint}"[:300], name)
+        else:
+            row.read(name, value, kind, blobs)
     return row
 
 
@@ -222,15 +282,6 @@ def _day_of_midnight(value: Any) -> Any:
     if isinstance(moment, dt.datetime) and moment.tzinfo is None and moment.time() == dt.time():
         return moment.date()
     return value
-
-
-def _typed(entity: EntityType, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> Any:
-    if value is None:
-        return None
-    try:
-        return value_reader(kind, blobs)(value)
-    except InvalidArgument as error:
-        raise BadLine("type", f"{name!r}: {error.message}", entity, name) from error
 
 
 def _storable(value: Any) -> Any:
