@@ -35,5 +35,5 @@ def test_an_ordinary_directory_is_no_graph(tmp_path: Path) -> None:
 
 
 def test_a_moment_is_text(graph: Graph) -> None:
-    with pytest.raises(InvalidArgument, match="as text"):
+    with pytest.raises(InvalidArgument, match="text or datetime"):
         graph.read("Note", at=5)  # type: ignore[arg-type]

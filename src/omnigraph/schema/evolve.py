@@ -41,7 +41,7 @@ BAD_RENAME = "E005"
 KIND_CHANGED = "E006"
 
 REFUSALS = {
-    KEY_CHANGED: "the key of a node type is fixed: ids are made of it",
+    KEY_CHANGED: "the key of a type is fixed: ids are made of it",
     TYPE_CHANGED: "a property changes to a type that cannot hold every old value",
     ENDPOINTS_CHANGED: "an edge would connect other types than before",
     NO_BACKFILL: "a required property is added without a @default to fill existing rows with",
