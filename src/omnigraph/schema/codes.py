@@ -26,7 +26,8 @@ MEANINGS = {
     RESERVED_NAME: "the engine uses this property name itself",
     BAD_TYPE: "a property type is wrong (vector width, repeated enum value, list of lists)",
     UNKNOWN_PROPERTY: "a constraint or annotation names a property that is not there",
-    MISPLACED: "this constraint does not belong here (`@key` on an edge without its ends, `@card` on a node)",
+    MISPLACED: "this constraint does not belong here "
+    "(`@key` on an edge without its ends, `@card` on a node)",
     NOT_ELIGIBLE: "this property's type cannot carry the constraint",
     BAD_BOUNDS: "a range or cardinality that cannot hold",
     BAD_PATTERN: "the regular expression of a `@check` cannot be compiled",
