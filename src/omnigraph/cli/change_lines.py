@@ -20,7 +20,8 @@ from omnigraph.cli.output import (
     print_result,
 )
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import CELL_LIMIT, cell_text, folded
+from omnigraph.cli.tables import CELL_LIMIT, folded
+from omnigraph.values.cell_text import cell_text
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:

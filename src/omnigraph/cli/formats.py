@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.options import ResultFormat
-from omnigraph.cli.output import WrongUsage, json_text, print_result
+from omnigraph.cli.output import WrongUsage, print_result
 from omnigraph.cli.session import Session
-from omnigraph.cli.tables import cell_text, print_records, print_table
+from omnigraph.cli.tables import print_records, print_table
+from omnigraph.values.cell_text import cell_text
+from omnigraph.values.json_values import json_text
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from omnigraph.values.json_values import finite, json_form
+from omnigraph.values.json_values import json_text
 
 if TYPE_CHECKING:
     from omnigraph.manifest.records import Commit
@@ -63,16 +62,6 @@ def readable_bytes(count: int) -> str:
 def already_done(commit: Commit) -> str:
     """The result of a write whose idempotency key was used before."""
     return f"already done by commit {commit.graph_commit_id}"
-
-
-def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON as `load` reads it: RFC 3339 times, `base64:` bytes, finite numbers."""
-    try:
-        return json.dumps(
-            value, ensure_ascii=False, indent=indent, default=json_form, allow_nan=False
-        )
-    except ValueError:
-        return json.dumps(finite(value), ensure_ascii=False, indent=indent, default=json_form)
 
 
 GREEN, RED, YELLOW, MAGENTA = 32, 31, 33, 35

@@ -8,47 +8,18 @@ from collections.abc import Iterable, Sequence
 from textwrap import TextWrapper
 from typing import Any, Literal
 
-from omnigraph.cli.output import json_text, print_result
+from omnigraph.cli.output import print_result
+from omnigraph.values.cell_text import NULL, cell_text, visible
 from omnigraph.values.temporal import write_micros
 
 CELL_LIMIT = 240
 _GAP = 3
 _LONGEST_WORD, _HEADER = 32, 12  # longer ones are folded
-_NULL = "NULL"
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def cell_text(value: Any) -> str:
-    """A value in one line; NULL, an empty string and the string NULL look different."""
-    match value:
-        case None:
-            return _NULL
-        case "":
-            return '""'
-        case str():
-            return f'"{value}"' if value == _NULL else visible(value)
-        case bool() | dict() | list() | tuple():
-            return visible(json_text(value))
-        case int() | float():
-            return str(value)
-        case _:
-            return visible(json_text(value).strip('"'))
 
 
 def moment_text(micros: int) -> str:
     """RFC 3339; `-` for 0, which is the creation time of the main branch."""
     return write_micros(micros) if micros else "-"
-
-
-def visible(text: str) -> str:
-    """Escape control characters, because data must not control a terminal or break a line."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _ESCAPES.get(c, _escape(c)) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
@@ -133,7 +104,7 @@ def _cut(text: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text == _NULL or (text.lstrip("-")[:1].isdigit() and _parses(text))
+    return text == NULL or (text.lstrip("-")[:1].isdigit() and _parses(text))
 
 
 def _parses(text: str) -> bool:
@@ -171,5 +142,5 @@ def _print_rich(
         side: Literal["right", "left"] = "right" if right else "left"
         table.add_column(Text(name), justify=side, overflow="fold", width=width)
     for row in rows:
-        table.add_row(*(Text(text, style="dim" if text == _NULL else "") for text in row))
+        table.add_row(*(Text(text, style="dim" if text == NULL else "") for text in row))
     Console().print(table)

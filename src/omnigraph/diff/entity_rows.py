@@ -17,6 +17,7 @@ from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
@@ -119,7 +120,7 @@ def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
 def images(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows as the entities users know."""
     named = rows.rename_columns([IMAGE_NAMES.get(n, n) for n in rows.column_names])
-    found: list[dict[str, Any]] = named.to_pylist()
+    found: list[dict[str, Any]] = with_zone(named).to_pylist()
     return found
 
 

@@ -250,6 +250,10 @@ class UnprojectedRows:
     def length(self) -> int:
         return self.frame.length
 
+    @property
+    def is_ready(self) -> bool:
+        return True
+
     def values(self, start: int, end: int) -> pa.RecordBatch:
         self.limits.check_cancelled()
         whole = start == 0 and end == self.frame.length

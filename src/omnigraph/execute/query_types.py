@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import operator
+import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import pyarrow as pa
 
-from omnigraph.errors import PackageMissing
+from omnigraph.errors import InvalidArgument, PackageMissing
+from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.json_values import finite, json_value
+from omnigraph.values.shown_rows import SHOWN_ROWS, ShownRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class QueryBounds:
 
 _EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024
+_ITERATED_ROWS = 4 * 1024
 # One chunk of a text column holds at most 2 GiB, so a large table has several chunks.
 _TABLE_ROWS = 1024 * 1024
 
@@ -48,16 +53,24 @@ class LateRows(Protocol):
     @property
     def length(self) -> int: ...
 
+    @property
+    def is_ready(self) -> bool:
+        """False while the query has not run yet, so that reading rows would run it."""
+
     def values(self, start: int, end: int) -> pa.RecordBatch:
         """Some of the rows, in order."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class QueryResult:
-    """The rows of one query at one commit.
+    """The rows of one query at one commit: `len`, iteration over dicts, `[i]`, and whole forms.
 
-    A large answer holds positions until it is read. `batches()` makes the values of one batch at a
-    time, the other methods make all values.
+    A large answer holds positions until it is read: `batches()` and iteration then make one batch
+    at a time, everything else makes them all. Moments are in UTC.
+
+    Example:
+        >>> for person in graph.query("match { $p: Person } return { $p.name as name }"):
+        ...     print(person["name"])
     """
 
     query_name: str
@@ -65,8 +78,67 @@ class QueryResult:
     graph_commit_id: str
     rows: pa.RecordBatch | LateRows
     at: str | None = None
-    """The state in the words of the caller; None means the head of `graph_branch`."""
-    _table: pa.Table | None = field(default=None, init=False, repr=False)
+    """The state that was asked for, as the caller named it; None is the head of `graph_branch`."""
+    frame_of: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
+    """Makes a Spark `DataFrame` of a table."""
+    _table: pa.Table | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, pa.RecordBatch):
+            self.rows = with_zone(self.rows)
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches(_ITERATED_ROWS):
+            yield from batch.to_pylist()
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return self._between(start, max(start, stop))
+            return [self[i] for i in range(start, stop, step)]
+        position = operator.index(index)
+        if position < 0:
+            position += len(self)
+        if not 0 <= position < len(self):
+            raise IndexError(f"row {index} of a result with {len(self)} rows")
+        return self._between(position, position + 1)[0]
+
+    def _between(self, start: int, end: int) -> list[dict[str, Any]]:
+        """Some rows, without reading the others."""
+        rows = self.rows
+        if isinstance(rows, pa.RecordBatch):
+            part = rows.slice(start, end - start)
+        elif self._table is not None:
+            part = self._table.slice(start, end - start)
+        else:
+            part = with_zone(rows.values(start, end))
+        found: list[dict[str, Any]] = part.to_pylist()
+        return found
+
+    def __repr__(self) -> str:
+        return self._shown().text(shutil.get_terminal_size().columns)
+
+    def _repr_html_(self) -> str:
+        """The table that a notebook shows."""
+        return self._shown().html()
+
+    def _shown(self) -> ShownRows:
+        """The first rows; of a query that Spark has not run yet, none."""
+        title = f"{self.query_name} at {self.graph_commit_id}"
+        if not isinstance(self.rows, pa.RecordBatch) and not self.rows.is_ready:
+            return ShownRows(title, self.columns, [], None)
+        first = self._between(0, min(SHOWN_ROWS, len(self)))
+        return ShownRows(title, self.columns, [list(row.values()) for row in first], len(self))
 
     @property
     def table(self) -> pa.Table:
@@ -126,6 +198,18 @@ class QueryResult:
         """Needs `omnigraph[frames]`."""
         return _package("polars").from_arrow(self.table)
 
+    def to_spark(self) -> Any:
+        """A Spark `DataFrame` of the rows; needs `omnigraph[spark]`.
+
+        For `engine="spark"` this is the DataFrame of the query itself: nothing has run yet, and
+        no row passes through this process.
+        """
+        if not isinstance(self.rows, pa.RecordBatch) and hasattr(self.rows, "frame"):
+            return self.rows.frame()
+        if self.frame_of is None:
+            raise InvalidArgument("this result was not made by Graph.query: use to_arrow()")
+        return self.frame_of(self.table)
+
     def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows in order, at most this many in a batch. Only one batch is in memory."""
         made = self.rows
@@ -134,7 +218,7 @@ class QueryResult:
                 yield made.slice(start, rows)
             return
         for start in range(0, max(1, made.length), rows):
-            yield made.values(start, min(start + rows, made.length))
+            yield with_zone(made.values(start, min(start + rows, made.length)))
 
 
 def _package(name: str) -> Any:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import GraphClosed, InvalidArgument, ReadOnlyGraph
@@ -287,6 +289,21 @@ class Engine:
         from omnigraph.spark.merge.spark_merge import SparkMerger
 
         return SparkMerger(self.settings.pipeline)
+
+    @built_once
+    def spark_frame_of(self) -> Callable[[pa.Table], Any]:
+        """Makes a Spark `DataFrame` of an Arrow table, in the session of the settings."""
+        pipeline = self.settings.pipeline
+
+        def frame_of(table: pa.Table) -> Any:
+            from omnigraph.spark.session import spark_session
+
+            session = spark_session(pipeline)
+            from omnigraph.spark.column_types import frame_of_table
+
+            return frame_of_table(session, table)
+
+        return frame_of
 
     @built_once
     def spark_queries(self) -> SparkQueryRunner:

@@ -174,7 +174,8 @@ class Graph:
         """Run one query of a text; `at` is a commit, tag, moment or branch.
 
         After `timeout` seconds, or when another thread sets `cancel`, it ends with `ResourceLimit`.
-        With `engine="spark"` Spark's executors do the work, for graphs larger than one machine.
+        With `engine="spark"` Spark's executors do the work, for graphs larger than one machine:
+        the query runs when its rows are first read, or not here at all with `to_spark()`.
 
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
@@ -185,7 +186,9 @@ class Graph:
         runner = self._engine.queries if engine == LOCAL else self._engine.spark_queries
         text = QueryText(source, name, params, name_text(at))
         snapshot = reads.snapshot(self._engine, branch, at)
-        return runner.run(snapshot, text, QueryBounds(timeout, cancel))
+        result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
+        result.frame_of = self._engine.spark_frame_of
+        return result
 
     def explain(
         self,

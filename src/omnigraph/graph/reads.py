@@ -19,6 +19,7 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
 
@@ -52,8 +53,8 @@ def read_type(
         raise InvalidArgument(f"{type_name} has no {unknown[0]!r}; it has: {', '.join(known)}")
     dataset = engine.store.open(snapshot.pin(entity.table_key).at)
     if ids is None:
-        return _for_pandas(read_table(dataset, wanted))
-    return _for_pandas(find_rows(dataset, _id_array(ids), wanted).select(wanted))
+        return _for_pandas(with_zone(read_table(dataset, wanted)))
+    return _for_pandas(with_zone(find_rows(dataset, _id_array(ids), wanted).select(wanted)))
 
 
 def _for_pandas(table: pa.Table) -> pa.Table:

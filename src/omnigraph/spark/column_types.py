@@ -15,6 +15,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
+from omnigraph.values.arrow_types import SCALAR_ARROW
 from omnigraph.values.scalars import (
     BlobType,
     EnumType,
@@ -55,6 +56,41 @@ def spark_type(value_type: ValueType) -> SparkType:
             return spark.StringType()
         case BlobType():
             return spark.BinaryType()
+
+
+_ARROW_SPARK: dict[Any, SparkType] = {
+    arrow: SCALAR_SPARK[kind] for kind, arrow in SCALAR_ARROW.items()
+}
+
+
+def spark_type_of(kind: pa.DataType) -> SparkType:
+    """The Spark type of a column of a result."""
+    if pa.types.is_timestamp(kind):
+        return spark.TimestampType()
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return spark.ArrayType(spark_type_of(kind.value_type))
+    if pa.types.is_struct(kind):
+        return spark.StructType(
+            [spark.StructField(field.name, spark_type_of(field.type)) for field in kind]
+        )
+    if pa.types.is_null(kind):
+        return spark.NullType()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return spark.BinaryType()
+    return _ARROW_SPARK[kind]
+
+
+def frame_of_table(session: Any, table: pa.Table) -> Any:
+    """A `DataFrame` of the rows of a local result."""
+    schema = spark.StructType(
+        [spark.StructField(field.name, spark_type_of(field.type)) for field in table.schema]
+    )
+    if not table.num_rows:
+        return session.createDataFrame([], schema)
+    wanted = spark_arrow_schema(schema)
+    return session.createDataFrame(
+        pa.Table.from_batches(to_spark_batches(table, wanted), wanted), schema
+    )
 
 
 def spark_schema(entity: EntityType) -> SparkType:

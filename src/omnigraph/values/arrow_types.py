@@ -1,6 +1,8 @@
-"""Value types in Arrow: the type and field of a property, and timestamps cut to milliseconds."""
+"""Value types in Arrow: the type and field of a property, and the units and zones of moments."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,8 @@ SCALAR_ARROW: dict[ScalarKind, pa.DataType] = {
     ScalarKind.DATE: pa.date32(),
     ScalarKind.DATETIME: pa.timestamp("ms"),
 }
+_TIMESTAMP = pa.timestamp("ms").id
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 _BLOB = {b"omnigraph:blob": b"true"}
 
 
@@ -54,6 +58,28 @@ def arrow_type(value_type: ValueType) -> pa.DataType:
             return pa.string()
         case BlobType():
             return pa.large_binary()
+
+
+def with_zone(rows: Rows) -> Rows:
+    """The same rows with moments in UTC. Stored moments are in UTC, but their type has no zone."""
+    for index, kind in enumerate(rows.schema.types):
+        if kind.id != _TIMESTAMP and not kind.num_fields:
+            continue
+        zoned = _zoned(kind)
+        if zoned != kind:
+            field = rows.schema.field(index).with_type(zoned)
+            rows = rows.set_column(index, field, rows.column(index).cast(zoned))
+    return rows
+
+
+def _zoned(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is not None else pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_zoned(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_zoned(field.type)) for field in kind])
+    return kind
 
 
 def cut_to_millis(column: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime as dt
+import json
 import math
 from typing import Any
 
@@ -59,6 +60,16 @@ def finite(value: Any) -> Any:
             return [finite(item) for item in value]
         case _:
             return value
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON as `load` reads it: RFC 3339 times, `base64:` bytes, finite numbers."""
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, indent=indent, default=json_form, allow_nan=False
+        )
+    except ValueError:
+        return json.dumps(finite(value), ensure_ascii=False, indent=indent, default=json_form)
 
 
 def parse_blob(text: str) -> bytes:

@@ -33,7 +33,7 @@ def failures(cases: list[ConformanceCase], on_spark: SparkGraphs) -> list[str]:
 
 def refusal(graph: Graph, text: str, **options: Any) -> str:
     try:
-        graph.query(text, engine="spark", **options)
+        graph.query(text, engine="spark", **options).to_arrow()
     except OmnigraphError as error:
         return error.code
     return "none"

@@ -56,6 +56,7 @@ LEAST = {
     "at": dt.datetime(1, 1, 1, tzinfo=dt.UTC),
     "tags": [],
 }
+SPECIAL = ("largest", "least", "nothing")
 NAMES = [f"t{n:04}" for n in range(1500)]
 ALL = """query q() {
   match { $a: Thing optional { $a $n:next $b } }
@@ -107,7 +108,7 @@ def test_the_session_of_the_caller_is_left_as_it_is(things: Graph, spark: Any) -
     try:
         text = "query q() { match { $a: Thing $a.i > 1 } return { $a.l + $a.i as more } }"
         with pytest.raises(InvalidArgument):
-            things.query(text, engine="spark")
+            things.query(text, engine="spark").to_arrow()
         hours = 'query q() { match { $a: Thing { name: "largest" } } return { hour($a.at) as h } }'
         assert things.query(hours, engine="spark").to_pylist() == [{"h": 23}]
         assert spark.conf.get("spark.sql.ansi.enabled") == "false"
@@ -121,7 +122,7 @@ def test_the_session_of_the_caller_is_left_as_it_is(things: Graph, spark: Any) -
 
 def test_a_deadline_ends_the_jobs(things: Graph) -> None:
     with pytest.raises(ResourceLimit, match="time"):
-        things.query(PRODUCT, engine="spark", timeout=0.7)
+        things.query(PRODUCT, engine="spark", timeout=0.7).to_arrow()
     assert things.query("query q() { match { $a: Thing } return { count($a) as n } }",
                         engine="spark").to_pylist() == [{"n": len(NAMES) + 3}]  # fmt: skip
 
@@ -130,7 +131,7 @@ def test_cancel_ends_the_jobs(things: Graph) -> None:
     cancel = threading.Event()
     threading.Timer(1.0, cancel.set).start()
     with pytest.raises(ResourceLimit, match="cancelled"):
-        things.query(PRODUCT, engine="spark", cancel=cancel)
+        things.query(PRODUCT, engine="spark", cancel=cancel).to_arrow()
 
 
 @pytest.mark.usefixtures("many_tasks")
@@ -173,7 +174,7 @@ def test_what_an_executor_cannot_read_is_a_typed_error(spark: Any, tmp_path: Pat
     (table,) = (tmp_path / "g" / "nodes").iterdir()
     shutil.rmtree(table / "data")
     with pytest.raises(OmnigraphError) as caught:
-        graph.query("query q() { match { $p: P } return { $p.name } }", engine="spark")
+        len(graph.query("query q() { match { $p: P } return { $p.name } }", engine="spark"))
     assert caught.value.code in ("snapshot_reclaimed", "storage_failure")
 
 
@@ -214,3 +215,41 @@ def test_the_command_takes_the_engine(things: Graph) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == [{"n": len(NAMES) + 3}]
+
+
+def test_to_spark_is_the_frame_of_the_query(things: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row passes through this process, and the types are those of a local result on Spark."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("rows were brought to the driver")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("omnigraph.spark.query.executor.answer_at_once", refuse)
+        patch.setattr("omnigraph.spark.query.executor.answer_in_batches", refuse)
+        result = things.query(ALL, engine="spark")
+        assert repr(result).startswith(f"q at {result.graph_commit_id}: not run yet\n")
+        frame = result.to_spark()
+        assert frame.columns == result.columns
+        on_spark = frame.toArrow()  # `collect` cannot hold the year 1
+    local = things.query(ALL).to_spark()
+    assert simple(frame.schema) == simple(local.schema)
+    assert on_spark.equals(local.toArrow())
+    assert frame.where("`a.w` > 0").count() == 1
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_to_spark_of_many_tasks_keeps_the_order(things: Graph) -> None:
+    text = "query q() { match { $a: Thing } return { $a.name as name } order { $a.name desc } }"
+    frame = things.query(text, engine="spark").to_spark()
+    assert [row.name for row in frame.collect()] == sorted([*NAMES, *SPECIAL], reverse=True)
+
+
+def test_to_spark_of_no_rows_and_of_null(things: Graph) -> None:
+    text = "query q() { match { $a: Thing $a.i < 0 $a.i > 0 } return { $a.tags, null as nothing } }"
+    for engine in ("local", "spark"):
+        frame = things.query(text, engine=engine).to_spark()
+        assert (frame.columns, frame.count()) == (["a.tags", "nothing"], 0)
+
+
+def simple(schema: Any) -> str:
+    return str(schema.simpleString())

@@ -1,6 +1,6 @@
-"""From DataFrame to Arrow: small answers at once, large ones batch by batch through a file.
+"""Answers: Arrow tables with the types of the local engine, or a DataFrame for the caller.
 
-Results have the Arrow types that the local engine gives.
+Small answers are read at once, large ones batch by batch through a file.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F
 
 from omnigraph.catalog.model import Catalog, spelled
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.evaluation.arrow_functions import as_arrow_type
 from omnigraph.ir import expressions as ex
-from omnigraph.spark.query.rows import Output, SparkRows, shown_columns
+from omnigraph.spark.column_types import spark_type_of
+from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows, shown_columns
 from omnigraph.values.arrow_types import arrow_type
 
 _BATCH = "batch"
@@ -36,6 +39,10 @@ class SparkAnswer:
     @property
     def length(self) -> int:
         return int(self.table.num_rows)
+
+    @property
+    def is_ready(self) -> bool:
+        return True
 
     def values(self, start: int, end: int) -> pa.RecordBatch:
         part = self.table.slice(start, end - start).combine_chunks().to_batches()
@@ -68,6 +75,30 @@ def answer_in_batches(rows: SparkRows, directory: str | None, limit_bytes: int) 
                 _check_size(file.tell(), limit_bytes)
         # The folder is deleted now. The memory map keeps the bytes of the file readable.
         return SparkAnswer(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+
+
+def answer_frame(rows: SparkRows) -> Frame:
+    """The answer as a `DataFrame`, with the names of the results and no internal columns."""
+    types = {field.name: field.dataType for field in rows.frame.schema.fields}
+    return rows.frame.select(
+        *(
+            _shown(F.col(output.column), types[output.column], output.arrow).alias(name)
+            for name, output in rows.outputs.items()
+        )
+    )
+
+
+def _shown(column: SparkColumn, kind: Any, wanted: pa.DataType) -> SparkColumn:
+    if pa.types.is_null(wanted):
+        return F.lit(None)
+    if not pa.types.is_struct(wanted):
+        return column.cast(spark_type_of(wanted))
+    names = [kind.fields[0].name, *(field.name for field in kind.fields[2:])]
+    fields = [
+        column.getField(name).cast(spark_type_of(field.type)).alias(field.name)
+        for name, field in zip(names, wanted, strict=True)
+    ]
+    return F.when(column.isNotNull(), F.struct(*fields))
 
 
 def output_type(expression: ex.Expression, rows: SparkRows, catalog: Catalog) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +20,16 @@ from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.planner import RULES, plan_read
 from omnigraph.settings.models import ReadSettings
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.query.answers import SparkAnswer, answer_at_once, answer_in_batches
+from omnigraph.spark.query.answers import (
+    SparkAnswer,
+    answer_at_once,
+    answer_frame,
+    answer_in_batches,
+)
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.operators import compile_plan
-from omnigraph.spark.query.rows import needed_columns
+from omnigraph.spark.query.rows import Frame, needed_columns
 from omnigraph.spark.query.sessions import QuerySessions
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
@@ -82,6 +88,30 @@ class SparkExecutor:
                 )
             finally:
                 compilation.release()
+
+        try:
+            return run_job(self.session, "query", action, lambda done, total: run.limits.check())
+        except SparkFailed as failed:
+            raise query_error(failed) from failed
+
+    def frame(self, plan: reads.ReadOp, statistics: Statistics, run: SparkRun) -> Frame:
+        """The rows as a `DataFrame` that Spark computes when the caller reads it.
+
+        Compiling a long path may run jobs already; limits and a cancel hold for these.
+        """
+        run.limits.check()
+        planned = plan_read(plan, statistics, _LEFT_OUT)
+
+        def action() -> Frame:
+            compilation = self._compilation(plan, run)
+            try:
+                found = answer_frame(compile_plan(planned, compilation))
+            except BaseException:
+                compilation.release()
+                raise
+            # Persisted rows are needed as long as the caller can read the frame.
+            weakref.finalize(found, compilation.release)
+            return found
 
         try:
             return run_job(self.session, "query", action, lambda done, total: run.limits.check())

@@ -6,11 +6,17 @@ pyspark `spark_session` says what to install.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
 from omnigraph.errors import EngineCannot
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.query_runner import compile_read, statistics_of
-from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
+from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
 from omnigraph.lance_store.store import Store
@@ -27,8 +33,48 @@ GAPS: dict[str, str] = {
 """What only the local engine can do, and why."""
 
 
+class NotYetRun:
+    """Rows of a query that Spark runs when the first of them is read, and once.
+
+    So `to_spark` can hand out the DataFrame of the query before any row was brought here.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        answer: Callable[[], LateRows],
+        make_frame: Callable[[], Any],
+    ) -> None:
+        self.names = names
+        self._answer = answer
+        self._make_frame = make_frame
+        self._lock = threading.Lock()
+        self._rows: LateRows | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._rows is not None
+
+    @property
+    def length(self) -> int:
+        return self._read().length
+
+    def values(self, start: int, end: int) -> pa.RecordBatch:
+        return self._read().values(start, end)
+
+    def frame(self) -> Any:
+        """The `DataFrame` of the query; Spark runs it when the caller reads the frame."""
+        return self._make_frame()
+
+    def _read(self) -> LateRows:
+        with self._lock:
+            if self._rows is None:
+                self._rows = self._answer()
+            return self._rows
+
+
 class SparkQueryRunner:
-    """Compiles a query, refuses what Spark cannot do, and runs the rest on Spark."""
+    """Compiles a query, refuses what Spark cannot do, and prepares the rest for Spark."""
 
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
         self._store = store
@@ -46,9 +92,17 @@ class SparkQueryRunner:
         from omnigraph.spark.query.executor import SparkExecutor, SparkRun
 
         now = self._clock.now_micros() // 1000
-        run = SparkRun(snapshot, Evaluator(parameters, now), now, self._limits(bounds))
         executor = SparkExecutor(self._store, session, self._settings.read)
-        rows = executor.answer(plan, statistics_of(snapshot), run)
+        statistics = statistics_of(snapshot)
+
+        def run() -> SparkRun:
+            return SparkRun(snapshot, Evaluator(parameters, now), now, self._limits(bounds))
+
+        rows = NotYetRun(
+            names=[column.name for column in compiled.operation.fields],
+            answer=lambda: executor.answer(plan, statistics, run()),
+            make_frame=lambda: executor.frame(plan, statistics, run()),
+        )
         return QueryResult(
             compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows, text.at
         )
