@@ -9,8 +9,10 @@ from omnigraph.syntax.source_text import Name
 
 _WORDS = "and or not in is contains starts_with true false null as asc desc distinct optional"
 RESERVED = frozenset(_WORDS.split(" "))
+_NO_FUNCTIONS = frozenset({"where", "when", "then", "else", "end"})
 
-identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True)
+_CASE_WORDS = st.sampled_from(["case", "when", "then", "else", "end"])
+identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True) | _CASE_WORDS
 type_names = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
 bare_words = identifiers.filter(lambda word: word not in RESERVED | {"k", "weights"})
 edge_words = identifiers.filter(lambda word: word not in RESERVED)
@@ -43,7 +45,8 @@ def expressions(bare: bool) -> st.SearchStrategy[ast.Expr]:
 
 def _composed(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
     several = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    functions = bare_words.filter(lambda word: word != "where")
+    functions = bare_words.filter(lambda word: word not in _NO_FUNCTIONS)
+    branches = st.lists(st.builds(ast.CaseBranch, inner, inner), min_size=1, max_size=2).map(tuple)
     arguments = st.lists(inner, max_size=3).map(tuple)
     options = st.sampled_from([(), ("k",), ("weights",), ("k", "weights")])
     return st.one_of(
@@ -71,6 +74,7 @@ def _composed(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
         st.builds(ast.NullTestExpr, inner, st.booleans()),
         st.builds(ast.NotExpr, inner),
         st.builds(ast.ConnectiveExpr, st.sampled_from(["and", "or"]), several),
+        st.builds(ast.CaseExpr, branches, st.none() | inner),
     )
 
 

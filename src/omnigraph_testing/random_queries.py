@@ -87,9 +87,23 @@ class QueryWriter:
         """An expression of this family. Mostly a property, if the scope has one."""
         found = self.properties([family])
         plain = self.pick(found)[0] if found else None
+        if depth > 0 and self.chance(12):
+            return self._case(family, depth - 1)
         if depth > 0 and family in _COMPOSED and (plain is None or self.chance(3)):
             return _COMPOSED[family](self, depth - 1)
         return plain or self.literal(family)
+
+    def _case(self, family: str, depth: int) -> str:
+        """A case of values of one family; a branch that is not taken may divide by zero."""
+        branches = [
+            f"when {self.condition(depth)} then {self.value(family, depth)}"
+            for _ in range(self.pick([1, 1, 2]))
+        ]
+        if family == "integer" and self.chance(3):
+            divisor = self.value("integer", 0)
+            branches.append(f"when {divisor} != 0 then 7 / {divisor}")
+        tail = f" else {self.value(family, depth)}" if self.chance(2) else ""
+        return f"case {' '.join(branches)}{tail} end"
 
     def literal(self, family: str) -> str:
         if family in _LITERALS:

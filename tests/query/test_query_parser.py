@@ -16,7 +16,7 @@ WORDS = re.findall(
     r"\w+",
     "query match return where order limit offset insert update delete set not and or is null as "
     "asc desc distinct shortest optional true false in contains starts_with on skip count node "
-    "edge interface implements enum k weights",
+    "edge interface implements enum k weights case when then else end substring replace split trim",
 )
 SCHEMA = "node T {{ {properties} }} edge {edge}: T -> T {{ {properties} }}"
 

@@ -30,7 +30,8 @@ REAL = [
 FRAGMENTS = re.findall(
     r"\S+",
     "{ } ( ) [ ] , : . $p $_ <knows> knows{1,3} | = != < > + - * / % not and or in is null as "
-    'order limit match return query "x" " /* // \\ @ 9 1e9 0.5 \0 é 日 \ud800 $ optional shortest',
+    'order limit match return query "x" " /* // \\ @ 9 1e9 0.5 \0 é 日 \ud800 $ optional shortest '
+    "case when then else end",
 )
 
 
@@ -98,6 +99,8 @@ HOSTILE = {
     "deep unclosed": "(" * 10_000,
     "deep blocks": BODY.format("not { $p knows $f " * 10_000 + "}" * 10_000),
     "deep lists": BODY.format("$p.age in " + "[" * 10_000 + "]" * 10_000),
+    "deep cases": BODY.format("case when true then " * 10_000 + "1" + " end" * 10_000 + " = 1"),
+    "many branches": BODY.format("case " + "when $p.age = 1 then " * 10_000 + "1 end = 1"),
     "deep calls": BODY.format("lower(" * 10_000 + '"x"' + ")" * 10_000),
     "many nots": BODY.format("not " * 10_000 + "$p.admin"),
     "many minuses": BODY.format("$p.age = " + "-" * 10_000 + "1"),

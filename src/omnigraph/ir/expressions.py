@@ -237,6 +237,29 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseWhen:
+    """A branch of a `Case`."""
+
+    condition: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first branch whose condition is true, else `otherwise`.
+
+    A condition is evaluated only for rows for which no earlier condition is true, and a value only
+    for rows that take it. So a branch that is not taken does not fail. Executors convert the values
+    to `type`.
+    """
+
+    branches: tuple[CaseWhen, ...]
+    otherwise: Expression
+    type: ExpressionType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A call of a scalar function; `length` of a path counts its edges."""
 
@@ -309,6 +332,7 @@ Expression = (
     | Not
     | And
     | Or
+    | Case
     | Function
     | Convert
     | KeyText

@@ -154,6 +154,14 @@ def _call(name: str, arguments: Iterable[ex.Expression]) -> str:
     return f"{name}({', '.join(expression_text(a) for a in arguments)})"
 
 
+def _case(e: ex.Case) -> str:
+    whens = [
+        f"when {expression_text(branch.condition)} then {expression_text(branch.value)}"
+        for branch in e.branches
+    ]
+    return f"case {' '.join(whens)} else {expression_text(e.otherwise)} end"
+
+
 def _text_match(e: ex.TextMatch) -> str:
     edits = "" if e.edits is None else f", {expression_text(e.edits)}"
     return f"{e.function}({expression_text(e.field)}, {expression_text(e.query)}{edits})"
@@ -182,6 +190,7 @@ _SPELL: dict[type, Callable[[Any], str]] = {
     ex.Not: lambda e: f"not {expression_text(e.operand)}",
     ex.And: lambda e: _joined("and", e.operands),
     ex.Or: lambda e: _joined("or", e.operands),
+    ex.Case: _case,
     ex.Function: lambda e: _call(e.name, e.arguments),
     ex.Convert: lambda e: f"{e.type}({expression_text(e.operand)})",
     ex.KeyText: lambda e: f"key_text({expression_text(e.operand)})",

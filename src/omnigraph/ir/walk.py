@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
-from omnigraph.ir.expressions import And, Expression, PropertyOf, TypeName, Whole
+from omnigraph.ir.expressions import And, CaseWhen, Expression, PropertyOf, TypeName, Whole
 from omnigraph.ir.reads import Column, ReadOp, SortKey
 from omnigraph.ir.writes import Assignment, WriteOp
 
-Node = Expression | ReadOp | WriteOp | Column | SortKey | Assignment
+Node = Expression | ReadOp | WriteOp | CaseWhen | Column | SortKey | Assignment
 _NODES: tuple[type, ...] = (
     *get_args(Expression),
     *get_args(ReadOp),
     *get_args(WriteOp),
+    CaseWhen,
     Column,
     SortKey,
     Assignment,

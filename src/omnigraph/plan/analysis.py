@@ -90,9 +90,17 @@ def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
 def may_fail(expression: ex.Expression) -> bool:
     """Some value makes the expression fail, so it must not see rows that another filter drops."""
     return any(
-        isinstance(node, _FALLIBLE) or (isinstance(node, ex.Function) and _call_may_fail(node))
+        isinstance(node, _FALLIBLE)
+        or (isinstance(node, ex.Function) and _call_may_fail(node))
+        or (isinstance(node, ex.Case) and _case_may_fail(node))
         for node in walk(expression)
     )
+
+
+def _case_may_fail(case: ex.Case) -> bool:
+    """A large U64 does not fit I64. The parts of the case are looked at by themselves."""
+    values = [*(branch.value for branch in case.branches), case.otherwise]
+    return case.type == ex.I64 and any(value.type == ex.U64 for value in values)
 
 
 def _call_may_fail(call: ex.Function) -> bool:

@@ -133,6 +133,23 @@ class ConnectiveExpr:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class CaseBranch:
+    """`when condition then value`."""
+
+    condition: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CaseExpr:
+    """`case when a then b when c then d else e end`."""
+
+    branches: tuple[CaseBranch, ...]
+    otherwise: Expr | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
 Expr = (
     LiteralExpr
     | VariableExpr
@@ -146,6 +163,7 @@ Expr = (
     | NullTestExpr
     | NotExpr
     | ConnectiveExpr
+    | CaseExpr
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from omnigraph.errors import InvalidArgument
@@ -81,6 +81,47 @@ def comparable(left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression
     return left, right
 
 
+def in_common(
+    given: Sequence[ex.Expression],
+) -> tuple[tuple[ex.Expression, ...], ex.ExpressionType]:
+    """The expressions, and the type that all of their values convert to.
+
+    Literals take the type of the others. A `DoesNotFit` has the number of the expression.
+    """
+    typed = [g for g in given if not isinstance(g.type, ex.NullType)]
+    if not typed:
+        raise DoesNotFit("one value must not be null")
+    guide = min(typed, key=_weight_as_guide)
+    fitting = tuple(_like_guide(guide, g, number) for number, g in enumerate(given))
+    others = [g for g in fitting if not isinstance(g.type, ex.NullType)]
+    kinds = {g.type for g in others}
+    if len(kinds) == 1:
+        return fitting, guide.type
+    if not all(map(is_numeric, kinds)):
+        return fitting, ex.STRING
+    if not all(map(is_integer, kinds)):
+        return fitting, ex.F64
+    return fitting, ScalarType(common_integer(others) or ScalarKind.I64)
+
+
+def _weight_as_guide(given: ex.Expression) -> int:
+    """Values of the graph before literals, the empty list last, because it fits every list."""
+    if not isinstance(given, ex.Constant):
+        return 0
+    return 2 if given.value == () else 1
+
+
+def _like_guide(guide: ex.Expression, given: ex.Expression, number: int) -> ex.Expression:
+    if given is guide or isinstance(given.type, ex.NullType):
+        return given
+    if isinstance(given, ex.Constant) and given.value == () and isinstance(guide.type, ListType):
+        return replace(given, type=guide.type)
+    try:
+        return comparable(guide, given)[1]
+    except DoesNotFit as reason:
+        raise DoesNotFit(str(reason), number) from None
+
+
 def as_constant_like(constant: ex.Constant, other: ex.ExpressionType) -> ex.Constant:
     """A literal in the type of the expression that it is compared with."""
     if is_numeric(constant.type) and is_numeric(other) and isinstance(other, ScalarType):
@@ -122,10 +163,11 @@ def constant_of(constant: ex.Constant, wanted: ValueType) -> ex.Constant:
 
 def stored_as(value: ex.Expression, wanted: ValueType) -> ex.Expression:
     """An expression as the value of a property; a `Convert` checks it at run time if needed."""
-    if isinstance(value, ex.Constant) and not isinstance(value.type, ex.NullType):
-        return constant_of(value, wanted)
-    if isinstance(value.type, ex.NullType):
-        return ex.Constant(None, wanted, nullable=True)
+    if isinstance(value, ex.Constant):
+        is_null = value.value is None
+        return ex.Constant(None, wanted, nullable=True) if is_null else constant_of(value, wanted)
+    if isinstance(value, ex.Case):
+        return _case_stored_as(value, wanted)
     if isinstance(value, ex.ListOf) and isinstance(wanted, ListType):
         element = ScalarType(wanted.element)
         return replace(
@@ -136,6 +178,15 @@ def stored_as(value: ex.Expression, wanted: ValueType) -> ex.Expression:
     if not _converts(value.type, wanted):
         raise DoesNotFit(f"{value.type} is not {wanted}")
     return ex.Convert(value, wanted, value.nullable)
+
+
+def _case_stored_as(case: ex.Case, wanted: ValueType) -> ex.Expression:
+    """Each value is converted in its branch, so that a branch that is not taken does not fail."""
+    branches = tuple(
+        replace(branch, value=stored_as(branch.value, wanted)) for branch in case.branches
+    )
+    otherwise = stored_as(case.otherwise, wanted)
+    return replace(case, branches=branches, otherwise=otherwise, type=wanted)
 
 
 def _converts(given: ex.ExpressionType, wanted: ValueType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from omnigraph.query import ast
@@ -226,7 +227,8 @@ def _spell_primary(
     | ast.PropertyExpr
     | ast.NameExpr
     | ast.ListExpr
-    | ast.CallExpr,
+    | ast.CallExpr
+    | ast.CaseExpr,
 ) -> tuple[int, str]:
     match expression:
         case ast.LiteralExpr(value):
@@ -242,6 +244,8 @@ def _spell_primary(
             return _PRIMARY, f"[{', '.join(_write(item, _OR) for item in items)}]"
         case ast.CallExpr():
             return _PRIMARY, _spell_call(expression)
+        case ast.CaseExpr(branches, otherwise):
+            return _PRIMARY, _spell_case(branches, otherwise)
 
 
 def _spell_call(call: ast.CallExpr) -> str:
@@ -249,3 +253,15 @@ def _spell_call(call: ast.CallExpr) -> str:
     arguments += [f"{name}={_write(value, _OR)}" for name, value in call.options]
     inside = "*" if call.star else ", ".join(arguments)
     return f"{call.function}({'distinct ' if call.distinct else ''}{inside})"
+
+
+def _spell_case(branches: tuple[ast.CaseBranch, ...], otherwise: ast.Expr | None) -> str:
+    whens = [f"when {_write(b.condition, _OR)} then {_before_when(b.value)}" for b in branches]
+    tail = [] if otherwise is None else [f"else {_write(otherwise, _OR)}"]
+    return " ".join(["case", *whens, *tail, "end"])
+
+
+def _before_when(value: ast.Expr) -> str:
+    """A value that ends with the name `case` is in brackets, or `case when` would be read."""
+    text = _write(value, _OR)
+    return f"({text})" if re.search(r"(?<![\w.$])case$", text) else text

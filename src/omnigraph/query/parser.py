@@ -8,11 +8,19 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 
+from lark import Tree
+
 from omnigraph.errors import ParseError
 from omnigraph.query import ast, codes
 from omnigraph.query.tree_reader import QueryTreeReader
-from omnigraph.syntax.diagnostics import Diagnostics, language_error
-from omnigraph.syntax.grammar import Grammar, GrammarSpec, misspelt_keyword
+from omnigraph.syntax.diagnostics import Diagnostic, Diagnostics, language_error
+from omnigraph.syntax.grammar import (
+    MAX_NESTING,
+    Grammar,
+    GrammarSpec,
+    SyntaxTree,
+    misspelt_keyword,
+)
 from omnigraph.syntax.source_text import NO_SPAN, Name, SourceText, Span
 
 _TERMINAL_NAMES = {
@@ -57,7 +65,7 @@ _TERMINAL_NAMES = {
 _KEYWORDS = re.findall(
     r"\w+",
     "query match return where order limit offset insert update delete set not and or is null as "
-    "asc desc distinct shortest optional true false",
+    "asc desc distinct shortest optional true false case when then else end",
 )
 _TERMINAL_NAMES |= {word.upper(): f"'{word}'" for word in _KEYWORDS}
 
@@ -66,7 +74,9 @@ def _terminals(names: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", names))
 
 
-_OPERAND = _terminals("INTEGER FLOAT STRING TRUE FALSE NULL LSQB FUNCTION VARIABLE NAME LPAR MINUS")
+_OPERAND = _terminals(
+    "INTEGER FLOAT STRING TRUE FALSE NULL LSQB FUNCTION VARIABLE NAME CASE LPAR MINUS"
+)
 _GROUPS = (
     (_OPERAND | {"NOT"}, "an expression"),
     (_OPERAND, "a value"),
@@ -104,6 +114,8 @@ _SITUATIONS = (
     ({"LBRACE", "DISTINCT"}, r"", r"", "write `return { … }`"),
     ({"RBRACE"}, r"[\s{][a-z_]\w*\s*", r":", "variables start with $"),
     ({"PATH_VARIABLE"}, r"", r",", "clauses need no separator"),
+    (set[str](), r"(?<![.$])\bcase\s+", r"", "write `case when … then … else … end`"),
+    (set[str](), r"(?<![.$])\bcase\s[^{}]*", r"when\b", "write `case when $x.p = 1 then … end`"),
     ({"LPAR"}, r"query\s+\w+\s*", r"", "a query is written `query name() { … }`"),
 )
 
@@ -126,6 +138,9 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
     parsed = _grammar().parse(source)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
+    deep = _deep_case(parsed.tree) if source.text.count("case") > MAX_NESTING else None
+    if deep is not None:
+        raise language_error(ParseError, [deep], source)
     reader = QueryTreeReader()
     queries: ast.QueryFile = reader.transform(parsed.tree)
     found = Diagnostics(reader.problems)
@@ -133,6 +148,26 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
     if found:
         raise language_error(ParseError, found, source)
     return queries
+
+
+def _deep_case(tree: SyntaxTree) -> Diagnostic | None:
+    """An error when cases are nested as deep as brackets must not be.
+
+    The tree is read recursively, so this is checked before. Only `case` has no brackets.
+    """
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        depth += node.data == "case"
+        if depth > MAX_NESTING:
+            return Diagnostic(
+                codes.SYNTAX,
+                f"`case` is nested deeper than {MAX_NESTING} levels",
+                Span(node.meta.start_pos, node.meta.end_pos),
+                "write more `when … then …` in one `case`",
+            )
+        stack += [(child, depth) for child in node.children if isinstance(child, Tree)]
+    return None
 
 
 @cache

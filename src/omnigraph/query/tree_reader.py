@@ -279,6 +279,15 @@ class QueryTreeReader(Transformer[Token, Any]):
             _span(meta),
         )
 
+    def case(self, meta: Meta, children: Any) -> ast.CaseExpr:
+        parts = [c for c in children if not _is(c, "CASE")]
+        branches = tuple(c for c in parts if isinstance(c, ast.CaseBranch))
+        has_else = len(branches) < len(parts)
+        return ast.CaseExpr(branches, parts[-1] if has_else else None, _span(meta))
+
+    def when(self, _meta: Meta, children: Any) -> ast.CaseBranch:
+        return ast.CaseBranch(children[0], children[1])
+
     def option(self, _meta: Meta, children: Any) -> _Option:
         return _Option(str(children[0]), children[1])
 

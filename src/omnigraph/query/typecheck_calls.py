@@ -10,9 +10,8 @@ from omnigraph.ir import expressions as ex
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import (
     DoesNotFit,
-    common_integer,
-    comparable,
     constant_of,
+    in_common,
     is_integer,
     is_numeric,
     is_orderable,
@@ -380,23 +379,8 @@ def _date_part(name: str, given: list[ex.Expression]) -> ex.Expression:
 
 
 def _coalesce(name: str, given: list[ex.Expression]) -> ex.Expression:
-    typed = next((g for g in given if not isinstance(g.type, ex.NullType)), None)
-    if typed is None:
-        raise DoesNotFit("one argument must not be null")
-    guide = next((g for g in given if not isinstance(g, ex.Constant)), typed)
-    arguments = tuple(
-        g if isinstance(g.type, ex.NullType) or g is guide else comparable(guide, g)[1]
-        for g in given
-    )
-    nullable = all(argument.nullable for argument in arguments)
-    typed_arguments = [a for a in arguments if not isinstance(a.type, ex.NullType)]
-    kinds = {a.type for a in typed_arguments}
-    kind = guide.type
-    if len(kinds) > 1:
-        floats = any(not is_integer(k) for k in kinds)
-        kind = ex.F64 if floats else ScalarType(common_integer(typed_arguments) or ScalarKind.I64)
-        kind = kind if all(map(is_numeric, kinds)) else ex.STRING
-    return ex.Function(name, arguments, kind, nullable)
+    arguments, kind = in_common(given)
+    return ex.Function(name, arguments, kind, all(argument.nullable for argument in arguments))
 
 
 def _type_name(_name: str, given: list[ex.Expression]) -> ex.Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from omnigraph.catalog.model import ENDPOINT_COLUMNS
@@ -12,6 +12,7 @@ from omnigraph.query.conversions import (
     DoesNotFit,
     common_integer,
     compare,
+    in_common,
     is_integer,
     is_numeric,
     is_text,
@@ -27,6 +28,7 @@ from omnigraph.values.scalars import (
     ListType,
     ScalarKind,
     ScalarType,
+    VectorType,
 )
 
 _FOREIGN_WORDS = {
@@ -34,7 +36,7 @@ _FOREIGN_WORDS = {
     "like": "write `contains`, `starts_with` or `match_text($x.p, …)`",
     "between": "write `$x.p >= 1 and $x.p <= 3`",
     "exists": "write `$x.p is not null`; `not { not { … } }` tests for a pattern",
-    "case": "there is no `case`; `coalesce` replaces NULLs",
+    "case": "write `case when … then … else … end`",
 }
 
 # Resolves a bare word: a column in `order`, a property of the row in a mutation.
@@ -241,6 +243,22 @@ class ExpressionChecker:
         operand = self.check_predicate(written.operand)
         return None if operand is None else ex.Not(operand, nullable=operand.nullable)
 
+    def case_when(self, written: ast.CaseExpr) -> ex.Expression | None:
+        conditions = [self.check_predicate(branch.condition) for branch in written.branches]
+        places = [branch.value for branch in written.branches]
+        places += [] if written.otherwise is None else [written.otherwise]
+        values = [self.check(value) for value in places]
+        tests = [condition for condition in conditions if condition is not None]
+        checked = [value for value in values if value is not None]
+        if len(tests) < len(conditions) or len(checked) < len(values):
+            return None
+        try:
+            return _case(tests, checked)
+        except DoesNotFit as reason:
+            place = written if reason.argument is None else places[reason.argument]
+            self.found.error(codes.OPERAND_TYPES, f"case: {reason}", place.span)
+            return None
+
     def null_test(self, written: ast.NullTestExpr) -> ex.Expression | None:
         operand = self.check_any(written.operand)
         return None if operand is None else ex.IsNull(operand, written.negated)
@@ -302,7 +320,43 @@ _METHODS: dict[type, str] = {
     ast.NullTestExpr: "null_test",
     ast.NotExpr: "negation",
     ast.ConnectiveExpr: "connective",
+    ast.CaseExpr: "case_when",
 }
+
+
+def _case(conditions: list[ex.Expression], values: list[ex.Expression]) -> ex.Expression:
+    """`values` has one value more than there are conditions when an `else` is written."""
+    for number, value in enumerate(values):
+        if isinstance(value.type, (ex.WholeType, ex.PathType, VectorType)):
+            raise DoesNotFit(f"a value is a scalar or a list, not {value.type}", number)
+    fitting, kind = _values_of_case(values)
+    typed = [
+        ex.Constant(None, kind, nullable=True) if isinstance(value.type, ex.NullType) else value
+        for value in fitting
+    ]
+    otherwise = (
+        typed[-1] if len(typed) > len(conditions) else ex.Constant(None, kind, nullable=True)
+    )
+    branches = tuple(
+        ex.CaseWhen(condition, value) for condition, value in zip(conditions, typed, strict=False)
+    )
+    nullable = otherwise.nullable or any(branch.value.nullable for branch in branches)
+    return ex.Case(branches, otherwise, kind, nullable)
+
+
+def _values_of_case(
+    values: list[ex.Expression],
+) -> tuple[Sequence[ex.Expression], ex.ExpressionType]:
+    """The values and their common type. An enum beside other texts is a text."""
+    kinds = {value.type for value in values if not isinstance(value.type, ex.NullType)}
+    if kinds and all(map(is_text, kinds)):
+        return values, next(iter(kinds)) if len(kinds) == 1 else ex.STRING
+    try:
+        return in_common(values)
+    except DoesNotFit as reason:
+        if reason.argument is None:
+            raise
+        raise DoesNotFit(f"the values have no common type, {reason}", reason.argument) from None
 
 
 def _arithmetic_type(

@@ -1,8 +1,8 @@
 """Parse tables of a grammar: read from the package, or built when the stored ones do not fit.
 
 Building takes a tenth of a second, which every CLI call would need. The tables are JSON files
-beside the grammars; `python -m omnigraph.syntax.grammar_tables` makes them. Nothing is written at
-run time, and nothing is unpickled.
+beside the grammars; `python -m omnigraph.syntax.grammar_tables GRAMMAR …` makes them. Nothing is
+written at run time, and nothing is unpickled.
 """
 
 from __future__ import annotations

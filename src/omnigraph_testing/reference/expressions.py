@@ -112,6 +112,12 @@ def _not(e: ex.Not, row: Row, evaluation: Evaluation) -> bool | None:
     return None if value is None else not value
 
 
+def _case(e: ex.Case, row: Row, evaluation: Evaluation) -> Any:
+    taken = next((b.value for b in e.branches if holds(b.condition, row, evaluation)), e.otherwise)
+    value = value_of(taken, row, evaluation)
+    return None if value is None else _as_type(value, e.type)
+
+
 def _function(e: ex.Function, row: Row, evaluation: Evaluation) -> Any:
     if e.name == "now":
         return evaluation.now
@@ -126,7 +132,7 @@ def _function(e: ex.Function, row: Row, evaluation: Evaluation) -> Any:
 
 def _as_type(value: Any, kind: ex.ExpressionType) -> Any:
     is_number = isinstance(kind, ScalarType) and kind.kind in NUMERIC_KINDS
-    return fitted(value, kind, "coalesce") if is_number else value
+    return fitted(value, kind, "a value") if is_number else value
 
 
 def _text_match(e: ex.TextMatch, row: Row, evaluation: Evaluation) -> bool | None:
@@ -340,6 +346,7 @@ _EVALUATE: dict[type, Callable[[Any, Row, Evaluation], Any]] = {
     ex.Not: _not,
     ex.And: lambda e, row, evaluation: all_of(value_of(o, row, evaluation) for o in e.operands),
     ex.Or: lambda e, row, evaluation: any_of(value_of(o, row, evaluation) for o in e.operands),
+    ex.Case: _case,
     ex.Function: _function,
     ex.TextMatch: _text_match,
     ex.RowProperty: _only_elsewhere,

@@ -30,6 +30,7 @@ from omnigraph.execute.views.entity_view import EntityView, TableView
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.expressions import Variable
+from omnigraph.plan.analysis import may_fail
 from omnigraph.values.entity_ids import canonical_text
 
 _EDGE_NAMES = {"src": "from", "dst": "to"}
@@ -112,6 +113,8 @@ class Evaluator:
                 return reduce(pc.and_kleene, (self.value(o, frame) for o in operands))
             case ex.Or(operands):
                 return reduce(pc.or_kleene, (self.value(o, frame) for o in operands))
+            case ex.Case():
+                return self._case(expression, frame)
             case ex.Function("now"):
                 return pa.scalar(self._now, pa.timestamp("ms"))
             case ex.Function("length", (ex.Whole(variable),)) if variable.id in frame.paths:
@@ -136,6 +139,36 @@ class Evaluator:
                 return pa.array(texts, pa.string())
             case _:
                 raise InvalidArgument(f"{type(expression).__name__} cannot be evaluated for rows")
+
+    def _case(self, case: ex.Case, frame: Frame) -> pa.Array:
+        if may_fail(case):
+            return self._case_by_branch(case, frame)
+        conditions = [
+            self.array(branch.condition, frame).cast(pa.bool_()) for branch in case.branches
+        ]
+        values = [*(branch.value for branch in case.branches), case.otherwise]
+        return pc.case_when(
+            pa.StructArray.from_arrays(conditions, [str(n) for n in range(len(conditions))]),
+            *(_convert(self.value(value, frame), case.type) for value in values),
+        )
+
+    def _case_by_branch(self, case: ex.Case, frame: Frame) -> pa.Array:
+        """Each branch sees only the rows that take it, because it may fail on the others."""
+        parts: list[pa.Array] = []
+        taken: list[npt.NDArray[np.int64]] = []
+        left, rows = frame, np.arange(frame.length)
+        last = ex.CaseWhen(ex.Constant(True, ex.BOOL), case.otherwise)
+        for branch in (*case.branches, last):
+            if not left.length:
+                break
+            mask = self.mask(branch.condition, left)
+            if mask.any():
+                parts.append(_convert(self.array(branch.value, left.keep(mask)), case.type))
+                taken.append(rows[mask])
+            left, rows = left.keep(~mask), rows[~mask]
+        if len(parts) < 2:
+            return parts[0] if parts else pa.array([], as_arrow_type(case.type))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(taken))))
 
     def _compare(
         self, operator: str, left: ex.Expression, right: ex.Expression, frame: Frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -41,6 +41,8 @@ class Expressions:
     """Evaluates what does not depend on rows."""
     catalog: Catalog
     now_millis: int
+    taken: SparkColumn | None = None
+    """Inside a branch of a `case`: whether the row takes it."""
 
     def guarded(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:
         """A column that Spark does not move to an earlier place of its plan.
@@ -73,8 +75,10 @@ class Expressions:
             case ex.ListOf(items, kind):
                 found = [self.column(item, rows) for item in items]
                 return F.array(*found).cast(as_spark_type(kind))
-            case ex.Function(name, arguments, kind):
-                return self._call(name, arguments, kind, rows)
+            case ex.Case():
+                return self._case(expression, rows)
+            case ex.Function():
+                return self._call(expression, rows)
             case _:
                 return self._predicate(expression, rows)
 
@@ -159,20 +163,35 @@ class Expressions:
         value, items = self._alike(operand, collection, rows)
         return F.array_contains(items, value)
 
-    def _call(
-        self,
-        name: str,
-        arguments: tuple[ex.Expression, ...],
-        kind: ex.ExpressionType,
-        rows: SparkRows,
-    ) -> SparkColumn:
-        if name == "now":
+    def _case(self, case: ex.Case, rows: SparkRows) -> SparkColumn:
+        kind = as_spark_type(case.type)
+        left = F.lit(True) if self.taken is None else self.taken
+        values: Any = F
+        for branch in case.branches:
+            condition = replace(self, taken=left).column(branch.condition, rows).cast("boolean")
+            holds = F.coalesce(condition, F.lit(False))
+            value = replace(self, taken=left & holds).column(branch.value, rows)
+            values = values.when(holds, value.cast(kind))
+            left = left & ~holds
+        otherwise = replace(self, taken=left).column(case.otherwise, rows)
+        found: SparkColumn = values.otherwise(otherwise.cast(kind))
+        return found
+
+    def _call(self, call: ex.Function, rows: SparkRows) -> SparkColumn:
+        if call.name == "now":
             return moment(self.now_millis)
-        typed = [TypedColumn(self.column(argument, rows), argument.type) for argument in arguments]
-        if name in WITH_CONSTANTS:
-            constants = [self.scalars.value(argument, ONE_ROW) for argument in arguments[1:]]
-            return call_local(name, typed[:1], kind, constants)
-        return call_scalar(name, typed, kind)
+        typed = [self._argument(argument, call, rows) for argument in call.arguments]
+        if call.name in WITH_CONSTANTS:
+            constants = [self.scalars.value(argument, ONE_ROW) for argument in call.arguments[1:]]
+            return call_local(call.name, typed[:1], call.type, constants)
+        return call_scalar(call.name, typed, call.type)
+
+    def _argument(self, argument: ex.Expression, call: ex.Function, rows: SparkRows) -> TypedColumn:
+        column = self.column(argument, rows)
+        if self.taken is not None and may_fail(call):
+            # Spark calls the local kernel for all rows. It gets NULL for those of other branches.
+            column = F.when(self.taken, column)
+        return TypedColumn(column, argument.type)
 
 
 def entity_value(bound: EntityColumns, shown: Sequence[str]) -> SparkColumn:
