@@ -463,6 +463,18 @@ GOOD_INPUTS: tuple[GoodInput, ...] = (
     ),
     GoodInput("merge of the same", {"in.ndjson": BASE.encode()}, "merge"),
     GoodInput(
+        "merge of the same edges without their ids",
+        {"in.ndjson": re.sub(r'"id":"\w+"', "", BASE).encode()},
+        "merge",
+    ),
+    GoodInput(
+        "merge matches edges by a unique tuple",
+        {"Knows.csv": b"from,to,since\nada,bob,2020-01-01\n"},
+        "merge",
+        ('{"edge":"Knows","from":"ada","to":"bob","data":{"id":"k1","since":"2020-01-01"}}',),
+        (BASE.splitlines()[5],),
+    ),
+    GoodInput(
         "overwrite cascades",
         {"in.ndjson": b'{"type":"Person","data":{"name":"bob"}}'},
         "overwrite",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.load.proofs import all_among, no_row_twice, row_hashes
+from omnigraph.load.proofs import all_among, no_row_twice, paired_rows, row_hashes
 
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
 
@@ -46,7 +48,36 @@ def test_a_million_ids_are_proven_distinct() -> None:
     assert not no_row_twice(pa.table({"id": pa.chunked_array([*ids.chunks, ["77"]])}))
 
 
+_ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.text("ab", max_size=2)),
+        st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5])),
+        st.one_of(st.none(), st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+def _table(rows: list[tuple[str | None, float | None, bool | None]]) -> pa.Table:
+    kinds = (pa.string(), pa.float64(), pa.bool_())
+    return pa.table({f"c{n}": pa.array([r[n] for r in rows], k) for n, k in enumerate(kinds)})
+
+
+@given(_ROWS, _ROWS)
+def test_equal_rows_are_paired_as_often_as_both_have_them(
+    left: list[tuple[str | None, float | None, bool | None]],
+    right: list[tuple[str | None, float | None, bool | None]],
+) -> None:
+    pairs = paired_rows(_table(left), _table(right))
+    assert pairs is not None
+    assert all(left[i] == right[j] for i, j in zip(pairs.left, pairs.right, strict=True))
+    assert len(set(pairs.left)) == len(set(pairs.right)) == len(pairs.left)
+    assert Counter(left[i] for i in pairs.left) == Counter(left) & Counter(right)
+
+
 def test_what_has_no_hash_is_not_proven() -> None:
     assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
-    assert row_hashes([pa.chunked_array([[0.0, -0.0]])]) is None
-    assert not no_row_twice(pa.table({"v": [1.5]}))
+    assert row_hashes([pa.chunked_array([[[0.0], [-0.0]]])]) is None
+    assert not no_row_twice(pa.table({"v": [[1.5]]}))
+    assert no_row_twice(pa.table({"v": [1.5, 1.25]}))
+    assert not no_row_twice(pa.table({"v": [0.0, -0.0]}))

@@ -10,6 +10,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.edge_identity import match_upserts
 from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -29,6 +30,7 @@ def apply_edits(
 
     def build(snapshot: Snapshot) -> ChangeSet:
         changes = shaped.filled(snapshot.catalog, engine.provider)
+        changes = match_upserts(snapshot, engine.store, changes)
         complete = with_cascades(snapshot, engine.store, changes)
         validate_changes(snapshot, engine.store, complete, cascaded=True)
         return complete

@@ -149,6 +149,8 @@ class BulkChecks:
 
     def _prove_ends(self, edge: EdgeType, node: TableKey) -> bool:
         edges, nodes = self._index.held(edge.table_key), self._index.held(node)
+        if edges is not None and edges.num_rows == 0:
+            return True
         empty = pa.chunked_array([], pa.string())
         stored = empty if node in self._replaced else self._index.stored_ids(node)
         if edges is None or nodes is None or stored is None:

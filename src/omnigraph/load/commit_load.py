@@ -28,9 +28,11 @@ from omnigraph.integrity.rules import (
 from omnigraph.integrity.stored_image import Deltas, TableDelta
 from omnigraph.integrity.validate import claims, validate_deltas
 from omnigraph.integrity.violations import Place, Report
+from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.bulk_checks import BulkChecks, drop_earlier_rows, refuse_existing
+from omnigraph.load.match_edges import EdgeMatcher
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt, load_counts
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
@@ -49,6 +51,8 @@ SMALL_INPUT = 20_000
 
 _MOST_COMMITS = 1000
 """After so many commits of others it is cheaper to check everything again."""
+_MOST_COMPARED_EDGES = 100_000
+"""If a commit of others changed more edges, the matches are made again."""
 
 
 def commit_load(
@@ -117,6 +121,8 @@ class LoadBuild:
     """The change set of the last call, and the newest snapshot that it is right for."""
     _repeated: frozenset[TableKey] | None = field(default=None, init=False)
     """In mode merge: types with several rows of one id, of which only the last is written."""
+    _matched: frozenset[TableKey] = field(default=frozenset(), init=False)
+    """Edge types of which rows without an id mean edges of the last snapshot."""
 
     @property
     def written(self) -> frozenset[TableKey]:
@@ -125,6 +131,18 @@ class LoadBuild:
     @property
     def replaced(self) -> frozenset[TableKey]:
         return self.written if self.mode is LoadMode.OVERWRITE else frozenset()
+
+    @property
+    def matching(self) -> frozenset[TableKey]:
+        """Edge types of which rows without an id may mean stored edges."""
+        if self.mode not in (LoadMode.MERGE, LoadMode.PATCH):
+            return frozenset()
+        return frozenset(k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE)
+
+    @property
+    def _settled(self) -> frozenset[TableKey]:
+        """Types of which not every row is written under the id that it was prepared with."""
+        return (self._repeated or frozenset()) | self._matched
 
     def claims(self) -> Claims:
         return load_claims(self.prepared.catalog, self.written, self.mode)
@@ -153,7 +171,7 @@ class LoadBuild:
             for e in changes.effects
         )
         claimed = self.claims()
-        recheck = _Recheck(self.prepared, self.reader, self.commits)
+        recheck = _Recheck(self.prepared, self.reader, self.commits, self.matching)
         return homes and recheck.undisturbed({*claimed.tables, *claimed.reads}, before, now)
 
     def _check(self, snapshot: Snapshot) -> None:
@@ -165,6 +183,7 @@ class LoadBuild:
         if self.mode is LoadMode.MERGE:
             if self._repeated is None:
                 self._repeated = drop_earlier_rows(prepared.index, prepared.given_ids)
+            self._matched = frozenset(k for k in sorted(self.matching) if self._match(k, snapshot))
         else:
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
@@ -182,6 +201,18 @@ class LoadBuild:
         checks.graph_rules(report)
         report.raise_if_any()
 
+    def _match(self, key: TableKey, snapshot: Snapshot) -> bool:
+        """Whether some input edge without an id means a stored edge; the index then knows which."""
+        pin = snapshot.pin(key)
+        if pin.row_count == 0:
+            return False
+        edge = self.prepared.catalog.edge_types[key.type_name]
+        matcher = EdgeMatcher(self.prepared, edge, self.reader.store.open(pin.at))
+        if not matcher.match():
+            return False
+        self.prepared.index.resolve(key)
+        return True
+
     def _deltas(self) -> Deltas:
         """The checked columns of all rows, in memory because the input is small."""
         found: Deltas = {}
@@ -189,8 +220,8 @@ class LoadBuild:
         for key, table in self.prepared.tables.items():
             columns = [*index.columns(key), PLACE]
             rows = pa.concat_tables(chunk.select(columns) for chunk in table.chunks())
-            if key in (self._repeated or ()):
-                rows = index.without_dropped(key, rows)
+            if key in self._settled:
+                rows = index.as_written(key, rows)
             places = partial(self._place, rows.column(PLACE))
             found[key] = TableDelta(key, rows.drop_columns([PLACE]), places=places)
         return found
@@ -228,8 +259,9 @@ class LoadBuild:
         return any(isinstance(rule, UniqueTuple | EdgesPerSource) for rule in rules)
 
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
-        repeated = self._repeated or frozenset()
-        writer = self.writer(self.prepared, self.reader.store, snapshot, repeated)
+        writer = self.writer(
+            self.prepared, self.reader.store, snapshot, self._settled, self._matched
+        )
         for table in self.prepared.tables.values():
             tell(f"writing {table.rows:,} rows of {table.entity.name}")
             match self.mode:
@@ -259,6 +291,8 @@ class _Recheck:
     prepared: PreparedInput
     reader: ManifestReader
     commits: CommitGraph
+    matching: frozenset[TableKey]
+    """Edge types of which rows without an id may mean stored edges."""
 
     def undisturbed(
         self, relied_on: AbstractSet[TableKey], before: Snapshot, now: Snapshot
@@ -277,7 +311,7 @@ class _Recheck:
         between = self._between(before, now)
         if between is None:
             return False
-        return all(self._disjoint(commit, key) for commit in between for key in sorted(moved))
+        return all(self._disjoint(commit, key, now) for commit in between for key in sorted(moved))
 
     def _between(self, before: Snapshot, now: Snapshot) -> list[Commit] | None:
         _, state = self.reader.branch(now.graph_branch)
@@ -290,7 +324,7 @@ class _Recheck:
             found.append(stored.commit)
         return None
 
-    def _disjoint(self, commit: Commit, key: TableKey) -> bool:
+    def _disjoint(self, commit: Commit, key: TableKey, now: Snapshot) -> bool:
         for changes in commit.changes:
             if changes.key != key:
                 continue
@@ -302,7 +336,24 @@ class _Recheck:
                 return False
             if key.kind is EntityKind.NODE and self._is_endpoint(key, ids.deleted):
                 return False
+            if key in self.matching and self._may_mean(key, everything, now):
+                return False
         return True
+
+    def _may_mean(self, key: TableKey, changed: pa.Array, now: Snapshot) -> bool:
+        """A row without an id means, or may mean now, one of the changed edges."""
+        if len(changed) > _MOST_COMPARED_EDGES:
+            return True
+        index = self.prepared.index
+        with index.shown(pa.table({ID: changed})) as shown:
+            matched = f"FROM {index.matches(key)} m SEMI JOIN {shown} o USING ({ID})"
+            if index.count(f"SELECT count(*) {matched}"):
+                return True
+        dataset = self.reader.store.open(now.pin(key).at)
+        rows = find_rows(dataset, changed, [SOURCE, TARGET]).select([SOURCE, TARGET])
+        with index.shown(rows) as shown:
+            same = f"FROM {index.input(key)} i SEMI JOIN {shown} o USING ({SOURCE}, {TARGET})"
+            return index.count(f"SELECT count(*) {same}") > 0
 
     def _is_counted(self, key: TableKey) -> bool:
         """A rule about values or numbers of rows concerns this table, so ids are not enough."""

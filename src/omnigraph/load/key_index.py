@@ -3,6 +3,10 @@
 DuckDB bounds its memory and keeps the rest on disk. It is started by the first query. Its tables
 for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
 checked columns of the stored rows, `gone<n>` the ids of stored rows that a cascade removes.
+
+In the modes merge and patch, `match_edges` finds the stored edges that input rows without an id
+mean. `m<n>` has the place of such a row, the id of the edge, and whether the two are equal. `r<n>`
+then stands for `i<n>`: without equal rows, and with the ids of the others.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
+from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.values.identifiers import TableKey
 
@@ -47,6 +52,12 @@ class KeyIndex:
         self._held: dict[TableKey, list[pa.Table]] = {}
         self._held_bytes = 0
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
+        self._matches: dict[TableKey, pa.Table] = {}
+        self._resolved: dict[TableKey, pa.Table] = {}
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memory_bytes
 
     @cached_property
     def _connection(self) -> Any:
@@ -65,6 +76,11 @@ class KeyIndex:
 
     def held(self, key: TableKey) -> pa.Table | None:
         """All input rows of a type, checked columns and place; None if they are not in memory."""
+        if f"r{self._numbers[key]}" in self._present:
+            return None
+        return self._resolved[key] if key in self._resolved else self._all_held(key)
+
+    def _all_held(self, key: TableKey) -> pa.Table | None:
         if f"i{self._numbers[key]}" in self._present:
             return None
         parts = self._held.get(key)
@@ -72,6 +88,13 @@ class KeyIndex:
 
     def input(self, key: TableKey) -> str:
         """The name of the DuckDB table of input rows."""
+        resolved = f"r{self._numbers[key]}"
+        if key in self._resolved:
+            self._create(resolved, key, placed=True)
+            self.insert(resolved, self._resolved.pop(key))
+        return resolved if resolved in self._present else self._unresolved(key)
+
+    def _unresolved(self, key: TableKey) -> str:
         name = f"i{self._numbers[key]}"
         self._create(name, key, placed=True)
         if held := self._held.pop(key, None):
@@ -144,19 +167,90 @@ class KeyIndex:
         if rows >= _ROWS_PER_INSERT and self._held_bytes * _HELD_SHARE > self._memory_bytes:
             self.input(key)
 
-    def without_dropped(self, key: TableKey, rows: pa.Table) -> pa.Table:
-        """`rows` without those whose place `drop_earlier_rows` removed from the index."""
+    def matches(self, key: TableKey) -> str:
+        """The name of the DuckDB table of matched input rows, which is empty at first."""
+        name = f"m{self._numbers[key]}"
+        if name not in self._present:
+            self.run(f"CREATE TABLE {name} ({PLACE} BIGINT, {ID} VARCHAR, equal BOOLEAN)")
+            self._present.add(name)
+            if key in self._matches:
+                self.insert(name, self._matches[key])
+        return name
+
+    def hold_matches(self, key: TableKey, matches: pa.Table) -> None:
+        """Keep the columns of `matches` in memory until a query needs them."""
+        self._matches[key] = matches
+
+    def has_matches(self, key: TableKey) -> bool:
+        if key in self._matches:
+            return bool(self._matches[key].num_rows)
+        return self.has_rows(self.matches(key))
+
+    def resolve(self, key: TableKey) -> None:
+        """Let `input` and `held` follow the matches of a type."""
+        held = self._all_held(key)
+        if held is None:
+            matches = self.matches(key)
+            spelled = self.spelled(key, self._columns[key])
+            columns = ", ".join(
+                f"coalesce(m.{ID}, i.{ID}) AS {ID}" if name == ID else f"i.{name}"
+                for name in (*spelled, PLACE)
+            )
+            name = f"r{self._numbers[key]}"
+            self.run(
+                f"CREATE TABLE {name} AS SELECT {columns} FROM {self._unresolved(key)} i "
+                f"LEFT JOIN {matches} m USING ({PLACE}) WHERE m.equal IS NOT TRUE"
+            )
+            self._present.add(name)
+            return
+        found = self._matches.get(key)
+        found = self.table(f"SELECT * FROM {self.matches(key)}") if found is None else found
+        if found.num_rows == held.num_rows and pc.all(found.column("equal")).as_py():
+            self._resolved[key] = held.slice(0, 0)
+            return
+        position = pc.index_in(held.column(PLACE), value_set=found.column(PLACE).combine_chunks())
+        equal = pc.fill_null(found.column("equal").take(position), False)
+        ids = pc.coalesce(found.column(ID).take(position), held.column(ID))
+        renamed = held.set_column(held.schema.get_field_index(ID), held.schema.field(ID), ids)
+        self._resolved[key] = renamed.filter(pc.invert(equal))
+
+    def has_renamed(self, key: TableKey) -> bool:
+        """Some input row has the id of a stored edge that it may change."""
+        if key in self._matches:
+            equal = self._matches[key].column("equal")
+            return bool(pc.any(pc.invert(equal), min_count=0).as_py())
+        return self.has_rows(f"(SELECT 1 FROM {self.matches(key)} WHERE NOT equal)")
+
+    def is_empty(self, key: TableKey) -> bool:
+        """No input row is left to write: each of them equals a stored edge."""
+        held = self.held(key)
+        return not self.has_rows(self.input(key)) if held is None else held.num_rows == 0
+
+    def written_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
+        """The ids with which these rows are written; NULL for a row that is not written.
+
+        A row is not written if a later row of the input has its id, or if it equals a stored edge.
+        """
         with self.shown(rows.select([PLACE])) as shown:
             kept = self.table(
-                f"SELECT {PLACE} FROM {shown} SEMI JOIN {self.input(key)} i USING ({PLACE})"
-            ).column(PLACE)
-        if len(kept) == rows.num_rows:
-            return rows
-        return rows.filter(pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks()))
+                f"SELECT {PLACE}, i.{ID} FROM {shown} JOIN {self.input(key)} i USING ({PLACE})"
+            )
+        position = pc.index_in(rows.column(PLACE), value_set=kept.column(PLACE).combine_chunks())
+        ids = pc.coalesce(kept.column(ID).take(position), rows.column(ID))
+        return one_array(pc.if_else(position.is_valid(), ids, pa.scalar(None, pa.string())))
+
+    def as_written(self, key: TableKey, rows: pa.Table) -> pa.Table:
+        """`rows` with their `written_ids`, and without the rows that are not written."""
+        ids = self.written_ids(key, rows)
+        position = rows.schema.get_field_index(ID)
+        renamed = rows.set_column(position, rows.schema.field(position), ids)
+        return renamed.filter(ids.is_valid()) if ids.null_count else renamed
 
     def forget_stored(self) -> None:
         """Forget the stored rows, because a newer snapshot has others."""
         self._readers.clear()
+        self._matches.clear()
+        self._resolved.clear()
         for name in [n for n in self._present if not n.startswith("i")]:
             self.run(f"DROP TABLE {name}")
             self._present.remove(name)

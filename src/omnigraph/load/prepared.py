@@ -53,6 +53,8 @@ class PreparedInput:
     tables: dict[TableKey, PreparedTable] = field(default_factory=dict)
     given_ids: set[TableKey] = field(default_factory=set)
     """Types with rows that came with an id or a key. Ids that a load makes never clash."""
+    made_ids: set[TableKey] = field(default_factory=set)
+    """Types with rows that came without an id and without a key."""
     nulled: dict[TableKey, int] = field(default_factory=dict)
     """How many values of updated rows the load set to NULL; known when the rows are written."""
     staged_since: int | None = None
@@ -74,6 +76,7 @@ class PreparedInput:
         if has_id is None or has_id.any():
             self.given_ids.add(entity.table_key)
         if has_id is not None:
+            self.made_ids.add(entity.table_key)
             ids = pa.nulls(len(has_id), pa.string())
             if has_id.any():
                 ids = pc.if_else(pa.array(has_id), rows.column(ID), pa.scalar(None, pa.string()))

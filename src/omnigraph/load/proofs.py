@@ -1,18 +1,22 @@
 """Proofs from columns in memory that a rule holds: far cheaper than a join.
 
 True means certain. False means only that the proof failed. The joins of `bulk_checks` then find the
-rows that break the rule, if any does.
+rows that break the rule, if any does. `paired_rows` pairs equal rows in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.writes.row_compare import differing_rows
+
+RowNumbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 _WORD = 8
@@ -45,16 +49,69 @@ def all_among(columns: Sequence[pa.ChunkedArray], known: Sequence[pa.ChunkedArra
     return bool(pc.all(pc.is_in(wanted, value_set=there.combine_chunks()), min_count=0).as_py())
 
 
+@dataclass(frozen=True, slots=True)
+class PairedRows:
+    """Rows of two tables that are equal, as row numbers; a row is in one pair at most.
+
+    `left` ascends, because rows that are read in their order are read fast.
+    """
+
+    left: RowNumbers
+    right: RowNumbers
+
+
+def paired_rows(left: pa.Table, right: pa.Table) -> PairedRows | None:
+    """Pairs of equal rows, as many as possible; NULL equals NULL here.
+
+    The n-th row with some values is paired with the n-th row with these values. None if a column
+    cannot be hashed, or if two different rows have one hash.
+    """
+    ours, theirs = row_hashes(left.columns), row_hashes(right.columns)
+    if ours is None or theirs is None:
+        return None
+    order, their_order = (np.argsort(each, kind="stable") for each in (ours, theirs))
+    ours, theirs = ours[order], theirs[their_order]
+    first = np.searchsorted(ours, ours)  # of the rows with this hash
+    at = np.searchsorted(theirs, ours) + np.arange(len(ours)) - first
+    found = at < len(theirs)
+    found[found] = theirs[at[found]] == ours[found]
+    partner = np.full(len(ours), -1, np.int64)
+    partner[order[found]] = their_order[at[found]]
+    rows = np.flatnonzero(partner >= 0)
+    pairs = PairedRows(rows, partner[rows])
+    differs = differing_rows(rows_at(right, pairs.right), rows_at(left, pairs.left))
+    return None if differs.any() else pairs
+
+
+def rows_at(table: pa.Table, rows: RowNumbers) -> pa.Table:
+    """These rows; not copied if they are the first ones in their order."""
+    if len(rows) == 0 or np.array_equal(rows, np.arange(len(rows))):
+        return table.slice(0, len(rows))
+    return table.take(pa.array(rows))
+
+
 def row_hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes | None:
-    """One hash per row over columns without NULLs; None for other types and for long texts."""
+    """One hash per row; None for lists, vectors, blobs and long texts."""
     found: Hashes | None = None
     for column in columns:
-        parts = [_of_chunk(chunk) for chunk in column.chunks]
+        parts = [_of_values(chunk) for chunk in column.chunks]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
         hashes = np.concatenate(known) if known else np.empty(0, np.uint64)
         found = hashes if found is None else _mixed(found, hashes)
+    return found
+
+
+def _of_values(chunk: pa.Array) -> Hashes | None:
+    if chunk.null_count == 0:
+        return _of_chunk(chunk)
+    given = chunk.is_valid().to_numpy(zero_copy_only=False)
+    hashes = _of_chunk(chunk.filter(pa.array(given)))
+    if hashes is None:
+        return None
+    found = np.full(len(chunk), _SPREAD)
+    found[given] = hashes
     return found
 
 
@@ -64,6 +121,11 @@ def _of_chunk(chunk: pa.Array) -> Hashes | None:
         return _of_texts(chunk)
     if pa.types.is_integer(kind):
         return _mixed(np.full(len(chunk), _SPREAD), _as_words(chunk.cast(pa.int64(), safe=False)))
+    if pa.types.is_boolean(kind):
+        return _of_chunk(chunk.cast(pa.int8()))
+    if pa.types.is_floating(kind):
+        doubles = np.asarray(chunk.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        return _of_chunk(pa.array((doubles + 0.0).view(np.int64)))  # -0.0 becomes 0.0
     if pa.types.is_date32(kind):
         return _of_chunk(chunk.view(pa.int32()))
     if pa.types.is_timestamp(kind):

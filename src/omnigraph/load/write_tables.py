@@ -40,16 +40,22 @@ _LARGEST_BATCH = 1024 * 1024
 
 
 class LoadTableWriter:
-    """Writes for one snapshot. Types in `repeated` have several rows of an id: the last counts."""
+    """Writes for one snapshot.
+
+    Of types in `settled` some rows are not written, or with another id: the `KeyIndex` says how.
+    Of types in `matched` some rows without an id mean stored edges.
+    """
 
     def __init__(
         self,
         prepared: PreparedInput,
         store: Store,
         snapshot: Snapshot,
-        repeated: frozenset[TableKey],
+        settled: frozenset[TableKey],
+        matched: frozenset[TableKey],
     ) -> None:
-        self._repeated = repeated
+        self._settled = settled
+        self._matched = matched
         self._prepared = prepared
         self._index = prepared.index
         self._store = store
@@ -93,12 +99,15 @@ class LoadTableWriter:
     ) -> tuple[str, ...]:
         """Write the rows that are new or differ, and list them."""
         key = table.entity.table_key
-        compared = pin.row_count > 0 and key in self._prepared.given_ids
+        if key in self._matched and self._index.is_empty(key):
+            return ()
+        renamed = key in self._matched and self._index.has_renamed(key)
+        compared = pin.row_count > 0 and (renamed or key in self._prepared.given_ids)
         if compared and isinstance(table, PreparedFile) and table.rows > _LOOKED_UP_ROWS:
             return self._compared(table, dataset, changes)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
-            rows = self._latest(key, chunk).drop_columns([PLACE])
+            rows = self._as_written(key, chunk).drop_columns([PLACE])
             if compared:
                 rows = self._differing(key, dataset, rows, changes)
             else:
@@ -112,7 +121,9 @@ class LoadTableWriter:
         fragments: tuple[str, ...] = ()
         columns = [name for name in file.schema.names if name != PLACE]
         for rows in file.mapped(_COMPARED_ROWS):
-            ids = self._latest_ids(file.entity.table_key, rows)
+            ids = self._written_ids(file.entity.table_key, rows)
+            position = rows.schema.get_field_index(ID)
+            rows = rows.set_column(position, rows.schema.field(position), ids)
             found = _compare_with_stored(dataset, rows, ids, columns)
             self._add_nulled(file.entity.table_key, found.nulled)
             wanted = {
@@ -128,14 +139,11 @@ class LoadTableWriter:
                 fragments += write_to(dataset, pa.concat_tables(parts.values()))
         return fragments
 
-    def _latest_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
-        """The ids; NULL for rows that a later row replaces."""
-        ids = rows.column(ID).combine_chunks()
-        if key not in self._repeated:
-            return ids
-        kept = self._index.without_dropped(key, rows.select([PLACE])).column(PLACE)
-        is_kept = pc.is_in(rows.column(PLACE), value_set=kept.combine_chunks())
-        return pc.if_else(is_kept, ids, None).combine_chunks()
+    def _written_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
+        """The ids; NULL for rows that are not written."""
+        if key not in self._settled:
+            return rows.column(ID).combine_chunks()
+        return self._index.written_ids(key, rows)
 
     def _differing(
         self, key: TableKey, dataset: Dataset, rows: pa.Table, changes: ChangeListWriter
@@ -173,10 +181,8 @@ class LoadTableWriter:
         path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
         return pin, self._store.open(pin.at), ChangeListWriter(path)
 
-    def _latest(self, key: TableKey, chunk: pa.Table) -> pa.Table:
-        if key not in self._repeated:
-            return chunk
-        return self._index.without_dropped(key, chunk)
+    def _as_written(self, key: TableKey, chunk: pa.Table) -> pa.Table:
+        return self._index.as_written(key, chunk) if key in self._settled else chunk
 
 
 def adopt(pin: TablePin, fragments: tuple[str, ...], changes: ChangeList) -> AdoptRows:

@@ -41,7 +41,7 @@ from omnigraph.values.scalars import (
     ValueType,
     VectorType,
 )
-from omnigraph.writes.changeset import ChangeSet, EditRows
+from omnigraph.writes.changeset import ChangeSet, EditRows, Located
 from omnigraph.writes.derived import derived_ids
 
 Rows: TypeAlias = Any
@@ -78,9 +78,18 @@ def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) 
         inserts = shape_rows(entity, edit.insert, fresh_id)
         upserts = shape_rows(entity, edit.upsert, fresh_id)
         deletes = _delete_ids(entity, edit.delete)
+        located = Located(absent=_made_ids(entity, edit.upsert, upserts))
         if inserts is not None or upserts is not None or deletes is not None:
-            effects.append(EditRows(entity.table_key, inserts, upserts, deletes))
+            effects.append(EditRows(entity.table_key, inserts, upserts, deletes, located))
     return ChangeSet(tuple(effects))
+
+
+def _made_ids(entity: EntityType, given: Rows | None, shaped: pa.Table | None) -> pa.Array | None:
+    """The ids that `shape_rows` made for these rows; None if it made none."""
+    if shaped is None or given is None or entity.key:
+        return None
+    names = given.column_names if isinstance(given, pa.Table) else {n for row in given for n in row}
+    return None if ID in names else shaped.column(ID).combine_chunks()
 
 
 def shape_rows(entity: EntityType, rows: Rows | None, fresh_id: FreshId) -> pa.Table | None:

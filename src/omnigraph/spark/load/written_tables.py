@@ -159,12 +159,14 @@ class AdoptingWriter(LoadTableWriter):
         assert isinstance(table, WrittenTable)
         key = table.entity.table_key
         fragments: tuple[str, ...] = ()
+        if key in self._matched and self._index.is_empty(key):
+            return fragments
         for part, ids in table.ids():
             if self._all_new(key, pin, dataset, part, ids):
                 fragments += self._fragments(table, part, pin, dataset)
                 changes.add(Op.INSERT, ids)
             else:
-                rows = self._latest(key, table.whole(part)).drop_columns([PLACE])
+                rows = self._as_written(key, table.whole(part)).drop_columns([PLACE])
                 rows = self._differing(key, dataset, rows, changes)
                 fragments += write_to(dataset, rows)
         return fragments
@@ -177,10 +179,12 @@ class AdoptingWriter(LoadTableWriter):
         part: WrittenRows,
         ids: pa.ChunkedArray,
     ) -> bool:
+        if key in self._settled:
+            rows = pa.table({ID: ids, PLACE: part.places()})
+            if not self._index.written_ids(key, rows).equals(ids.combine_chunks()):
+                return False
         if key not in self._prepared.given_ids:
             return True
-        if len(self._latest(key, pa.table({PLACE: part.places()}))) < len(ids):
-            return False
         return pin.row_count == 0 or find_rows(dataset, ids.combine_chunks()).num_rows == 0
 
     def _fragments(
