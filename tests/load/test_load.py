@@ -81,8 +81,6 @@ def test_receipt(graph: Graph, lines: Path) -> None:
             asdict(TypeCounts("Wrote", entities_loaded=1, inserted=1)),
         ],
         "total_entities": 6,
-        "rejected": 0,
-        "dry_run": False,
         "commit": None,
         "repeated": False,
     }

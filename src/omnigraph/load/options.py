@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import StrEnum
@@ -26,27 +25,13 @@ class LoadMode(StrEnum):
     """Insert or replace by id. Of several lines with one id, the last wins."""
     OVERWRITE = "overwrite"
     """The types that occur in the input hold exactly the input afterwards."""
-    PATCH = "patch"
-    """As merge, but a property that the input leaves out keeps its stored value."""
 
     @staticmethod
     def parse(text: str) -> LoadMode:
-        known = {mode.value: mode for mode in LoadMode if mode not in _NOT_YET}
+        known = {mode.value: mode for mode in LoadMode}
         if text not in known:
             raise InvalidArgument(f"no load mode {text!r}; there is: {', '.join(known)}")
         return known[text]
-
-
-_NOT_YET = frozenset({LoadMode.PATCH})
-
-
-class OnError(StrEnum):
-    """What a load does with rows that break a rule."""
-
-    FAIL = "fail"
-    """The load fails and changes nothing."""
-    SKIP = "skip"
-    """The load leaves these rows out, up to `LoadOptions.max_errors` of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +47,6 @@ class LoadOptions(CommitTerms):
     """How text files are written."""
     stream_batch: StreamBatch | None = None
     """The batch of a stream. A batch that was committed before changes nothing."""
-    on_error: OnError = OnError.FAIL
-    max_errors: int | None = None
-    """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 no limit."""
-    rejects: str | os.PathLike[str] | None = None
-    """A file that gets the rejected rows as NDJSON."""
-    dry_run: bool = False
-    """Check everything and count the changes, but commit nothing."""
 
     def reading(self, blob_bases: tuple[str, ...]) -> ReadOptions:
         """How the parsers read the input; blobs may be copied from `blob_bases`."""
@@ -112,10 +90,6 @@ class LoadReceipt:
     """Why this engine ran."""
     repeated: bool = False
     """The idempotency key or the batch had been committed before; nothing was written."""
-    rejected: int = 0
-    """Rows that the load left out because they break a rule."""
-    dry_run: bool = False
-    """The counts say what the load would do; nothing was committed."""
 
     @property
     def total_entities(self) -> int:
@@ -138,8 +112,6 @@ class LoadReceipt:
             "nodes": [asdict(counts) for counts in self.nodes],
             "edges": [asdict(counts) for counts in self.edges],
             "total_entities": self.total_entities,
-            "rejected": self.rejected,
-            "dry_run": self.dry_run,
             "commit": self.commit.to_dict() if self.commit else None,
             "repeated": self.repeated,
         }

@@ -28,8 +28,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 
 def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that differs least; letter case, spaces and underscores do not count."""
+    wanted = _folded(name[:_LONGEST_NAME])
+    if not any(letter.isalnum() for letter in wanted):
+        return None
     folded = {_folded(candidate): candidate for candidate in candidates}
-    close = difflib.get_close_matches(_folded(name[:_LONGEST_NAME]), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None
 
 
