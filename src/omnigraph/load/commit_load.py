@@ -135,7 +135,7 @@ class LoadBuild:
     @property
     def matching(self) -> frozenset[TableKey]:
         """Edge types of which rows without an id may mean stored edges."""
-        if self.mode not in (LoadMode.MERGE, LoadMode.PATCH):
+        if self.mode is not LoadMode.MERGE:
             return frozenset()
         return frozenset(k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE)
 
@@ -267,7 +267,7 @@ class LoadBuild:
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(table)
-                case LoadMode.MERGE | LoadMode.PATCH:
+                case LoadMode.MERGE:
                     yield writer.merge(table)
                 case LoadMode.OVERWRITE:
                     yield writer.replace(table)
