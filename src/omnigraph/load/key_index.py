@@ -4,7 +4,7 @@ DuckDB bounds its memory and keeps the rest on disk. It is started by the first 
 for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
 checked columns of the stored rows, `gone<n>` the ids of stored rows that a cascade removes.
 
-In the modes merge and patch, `match_edges` finds the stored edges that input rows without an id
+In mode merge, `match_edges` finds the stored edges that input rows without an id
 mean. `m<n>` has the place of such a row, the id of the edge, and whether the two are equal. `r<n>`
 then stands for `i<n>`: without equal rows, and with the ids of the others.
 """

@@ -1,4 +1,4 @@
-"""Edges of the input without an id -> the stored edges that they mean, in modes merge and patch.
+"""Edges of the input without an id -> the stored edges that they mean, in mode merge.
 
 `integrity.edge_identity` says what identifies an edge. The columns that do so are compared in
 memory if they fit, else joined in DuckDB, which bounds the memory. Of many stored edges, only those
