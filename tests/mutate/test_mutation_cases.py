@@ -37,7 +37,7 @@ SEED = {
     "Wrote": [{"id": "w1", "from": "ada", "to": "n1"}, {"id": "w2", "from": "cy", "to": "n2"}],
 }
 ULID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
-NOW = re.compile(r'"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?"')
+NOW = re.compile(r'"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00"')
 
 
 @pytest.fixture(scope="module")
