@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import pyarrow as pa
 
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
 from omnigraph.graph import reads
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Access, Engine, open_store
@@ -27,7 +28,6 @@ from omnigraph.values.known_names import LOCAL, require_engine
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.diff.change import ChangePage
-    from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
     from omnigraph.graph.schema_changes import SchemaSource
@@ -180,14 +180,13 @@ class Graph:
         Example:
             >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
         """
-        from omnigraph.execute.query_types import QueryBounds, QueryText
-
         require_engine(engine, "query")
-        runner = self._engine.queries if engine == LOCAL else self._engine.spark_queries
+        opened = self._engine
+        runner = opened.queries if engine == LOCAL else opened.spark_queries
         text = QueryText(source, name, params, name_text(at))
-        snapshot = reads.snapshot(self._engine, branch, at)
+        snapshot = reads.snapshot(opened, branch, at)
         result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
-        result.frame_of = self._engine.spark_frame_of
+        result.frame_of = opened.spark_frame_of
         return result
 
     def explain(
@@ -200,8 +199,6 @@ class Graph:
         at: CommitName | None = None,
     ) -> str:
         """The plan, one operator a line, in the order rows flow; `params` are only checked."""
-        from omnigraph.execute.query_types import QueryText
-
         snapshot = reads.snapshot(self._engine, branch, at)
         return self._engine.queries.explain(snapshot, QueryText(source, name, params))
 
@@ -217,8 +214,6 @@ class Graph:
         cancel: threading.Event | None = None,
     ) -> str:
         """Run a query; its plan with the rows and milliseconds of every operator."""
-        from omnigraph.execute.query_types import QueryBounds, QueryText
-
         text = QueryText(source, name, params)
         snapshot = reads.snapshot(self._engine, branch, at)
         return self._engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))

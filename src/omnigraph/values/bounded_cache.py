@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 class BoundedCache(Generic[_Key, _Value]):
     """Drops the entry that was put longest ago; threads may share it.
 
-    Every call takes the same time for any number of entries. `get` is one lookup in a dict, without
+    Every call takes the same time for any number of entries. `get` is the dict's own, without
     a lock and without a note of the use, because every query calls it several times. An entry that
     is used all the time is dropped now and then, too, and is made again.
     """
@@ -32,6 +32,7 @@ class BoundedCache(Generic[_Key, _Value]):
         # A plain dict walks over the places of removed entries to find its first one.
         self._entries: OrderedDict[_Key, _Value] = OrderedDict()
         self._weights: dict[_Key, int] = {}
+        self.get: Callable[[_Key], _Value | None] = self._entries.get
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -42,9 +43,6 @@ class BoundedCache(Generic[_Key, _Value]):
     @property
     def weight(self) -> int:
         return self._weight
-
-    def get(self, key: _Key) -> _Value | None:
-        return self._entries.get(key)
 
     def put(self, key: _Key, value: _Value, weight: int = 0) -> None:
         """An entry that weighs more than all may weigh together is not kept."""

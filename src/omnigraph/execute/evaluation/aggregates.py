@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, as_type
+from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, as_type, filled
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.id_changes import MISSING
@@ -96,9 +96,8 @@ def _first_rows(codes: Codes, size: int) -> npt.NDArray[np.int64]:
 
 def distinct_rows(columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.int64]:
     """The first row of each distinct combination, in row order."""
-    codes, _ = _combine([_codes(c) for c in columns], length)
-    _, first = np.unique(codes, return_index=True)
-    return np.sort(first)
+    codes, size = _combine([_codes(c) for c in columns], length)
+    return np.sort(_first_rows(codes, size))
 
 
 def _group(keys: Sequence[Column], frame: Frame, evaluator: Evaluator) -> Groups:
@@ -138,7 +137,7 @@ def _codes(values: pa.Array) -> tuple[Codes, int]:
     if pa.types.is_floating(values.type):
         values = pc.add(values, 0.0)  # -0.0 and 0.0 are one value
     encoded = values.dictionary_encode()
-    indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    indices = filled(encoded.indices, -1).to_numpy(zero_copy_only=False)
     return indices.astype(np.int64) + 1, len(encoded.dictionary) + 1
 
 

@@ -32,6 +32,11 @@ def gather(column: pa.Array, rows: npt.NDArray[np.signedinteger[Any]]) -> pa.Arr
     return _TAKE.call([column, index], _CHECKED)
 
 
+def filled(values: pa.Array, value: Any) -> pa.Array:
+    """`pc.fill_null`, which copies even an array without NULLs."""
+    return pc.fill_null(values, value) if values.null_count else values
+
+
 def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
     match kind:
         case ex.WholeType():

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.execute.evaluation.arrow_functions import filled
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.topology.kernels import RowNumbers
 from omnigraph.execute.views.frame import Frame
@@ -58,15 +59,15 @@ def _codes(values: pa.Array) -> Sortable:
     """Numbers in the order of the values."""
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+        return filled(values, 0).to_numpy(zero_copy_only=False)
     if pa.types.is_boolean(kind):
-        return pc.fill_null(values, False).to_numpy(zero_copy_only=False).astype(np.int8)
+        return filled(values, False).to_numpy(zero_copy_only=False).astype(np.int8)
     if pa.types.is_date32(kind):
-        return pc.fill_null(values.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
+        return filled(values.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
     if pa.types.is_timestamp(kind):
-        return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return filled(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind):
-        return pc.fill_null(pc.rank(values, tiebreaker="dense"), 0).to_numpy(zero_copy_only=False)
+        return filled(pc.rank(values, tiebreaker="dense"), 0).to_numpy(zero_copy_only=False)
     return _python_codes(values)
 
 
