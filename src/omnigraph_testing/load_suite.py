@@ -93,6 +93,7 @@ _P_AGE_TRUE = _person('"age":true')
 _P_AGE_2 = _person('"age":2')
 _P_CODE_B = _person('"code":"B"')
 _P_CODE_A = _person('"code":"A"')
+_X_TASK = '{"type":"Task","data":{"title":"x"}}'
 _HOME_X, _HOME_Y, _HOME_Z = (_HOME % name for name in "xyz")
 
 
@@ -344,6 +345,22 @@ BAD_FILES = (
         {"Person.csv": b"name,born\nx,1\ny,20260414\n"},
         "F:3: .*20260414 is not a Date",
     ),
+    BadInput(
+        "array value", {"in.json": f"[{_X_TASK},\n{_P_AGE_TRUE}]".encode()}, "F:2: Person: 'age'"
+    ),
+    BadInput("cut array", {"in.json": f"[{_X_TASK},".encode()}, "F:2: not JSON.*line 1"),
+    BadInput(
+        "flat value",
+        {"in.ndjson": b'{"title":"x"}\n{"title":5}'},
+        "F:2: Task: 'title'",
+        type="Task",
+    ),
+    BadInput(
+        "flat key",
+        {"in.ndjson": b'{"Title":"x"}'},
+        "F:1: Task: .*'Title'; did you mean 'title'.*--map",
+        type="Task",
+    ),
     BadInput("CSV list", {"Person.csv": b"name,tags\nx,a;b\n"}, "F:2: .*'tags': \"a;b\".*JSON"),
 )
 
@@ -401,6 +418,8 @@ class GoodInput:
     mode: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    type: str | None = None
+    map: Mapping[str, str] | None = None
 
 
 _X = '{"type":"Person","data":{"name":"x","age":7.0,"big":"77","born":18262,"vec":[1,2]}}'
@@ -526,6 +545,28 @@ GOOD_INPUTS += (
         tuple(_TASKS_OUT[0].replace('"a"', f'"k{n + 1}"') for n in range(len(_FILES))),
     ),
     GoodInput(
+        "flat JSON of one type",
+        {
+            "in.ndjson": b'{"Title": "k1"}\n\n{"points": 3, "title": "k2"}\n'
+            + _line("k3").encode(),
+            "in.json": b'[{"Title": "k4",\n"points": 3}\n, {"title": "k5", "points": 3.0}]',
+            "in.json.gz": gzip.compress('[{"title": "k6"}]'.encode("utf-16")),
+            "lines.json": b'{"title": "k7"}\n{"title": "k8"}',
+            "empty.json": b" [ ] ",
+            "table.csv": b"Title\nk9\n",
+        },
+        "append",
+        tuple(_TASKS_OUT[0].replace('"a"', f'"k{n + 1}"') for n in range(9)),
+        type="Task",
+        map={"Title": "title"},
+    ),
+    GoodInput(
+        "JSON arrays of entities and edges",
+        {"in.json": f"[{_X},\n{_LIVES}]".encode()},
+        "append",
+        (_X_OUT, _LIVES),
+    ),
+    GoodInput(
         "CSV: quoted empty cells",
         {"Note.csv": _NOTES.encode(), "Task.csv": b'title,points,due\na,"",""\nb,3,2030-01-01\n'},
         "append",
@@ -572,6 +613,12 @@ GOOD_INPUTS += (
 def check_good(graph: Graph, folder: Path, case: GoodInput, engine: str) -> None:
     """The export changes exactly as the case says."""
     before = exported(graph).splitlines()
-    graph.load(write_files(folder / "in", case.files), case.mode, engine=engine)
+    graph.load(
+        write_files(folder / "in", case.files),
+        case.mode,
+        engine=engine,
+        type=case.type,
+        map=case.map,
+    )
     after = exported(graph).splitlines()
     assert sorted(after) == sorted([*(set(before) - set(case.removed)), *case.added])

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omnigraph.errors import InvalidArgument, NotFound
@@ -32,6 +33,8 @@ def load(
     """One load, one commit; `from_branch` forks a missing branch and takes it back on failure."""
     from omnigraph.spark.engine_choice import choose_engine
 
+    if isinstance(data, GeneratorType):
+        data = list(data)  # read twice: to choose the engine and to load
     choice = choose_engine(engine, data, options.type_name, parts.settings.pipeline)
     created = from_branch is not None and _is_missing(parts, options.branch)
     branch = (

@@ -16,7 +16,6 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -32,9 +31,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.input_files import (
     DataFile,
     TextForm,
-    file_errors,
-    find_undecodable,
-    open_utf8,
+    open_text,
     unpacked_name,
 )
 from omnigraph.load.json_columns import either, one_array, parse_type, read_json, typed_column
@@ -118,7 +115,7 @@ def csv_blocks(
     form: TextForm,
 ) -> Blocks:
     """`columns` maps header names to property names; an empty cell is NULL."""
-    with _opened(path, form) as file:
+    with open_text(path, form.encoding) as file:
         reader = _RecordReader(file, path, form)
         header = reader.header()
         names = _property_names(header, path, entity, columns or {})
@@ -130,26 +127,15 @@ def csv_blocks(
 
 def csv_header(path: DataFile, form: TextForm) -> list[str]:
     """The names in the file, before `columns` maps them."""
-    with _opened(path, form) as file:
+    with open_text(path, form.encoding) as file:
         return _RecordReader(file, path, form).header()
-
-
-@contextmanager
-def _opened(path: DataFile, form: TextForm) -> Iterator[TextIO]:
-    csv.field_size_limit(_LARGEST_CELL)
-    with file_errors(path):
-        try:
-            text = open_utf8(path, form.encoding)
-            with io.TextIOWrapper(text, encoding="utf-8-sig", newline="") as file:
-                yield file
-        except UnicodeDecodeError as error:
-            raise find_undecodable(path) from error
 
 
 class _RecordReader:
     """The records of one open file."""
 
     def __init__(self, file: TextIO, path: DataFile, form: TextForm) -> None:
+        csv.field_size_limit(_LARGEST_CELL)
         first = file.readline()
         self._path = path
         self._quote = form.quote or '"'

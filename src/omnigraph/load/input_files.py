@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, TextIO, cast
 
 import pyarrow as pa
 
@@ -97,6 +97,18 @@ def open_unpacked(file: DataFile) -> IO[bytes]:
 def open_utf8(file: DataFile, encoding: str | None = None) -> IO[bytes]:
     """The text of a file as UTF-8. Without `encoding`, the mark at its beginning tells it."""
     return _as_utf8(open_unpacked(file), str(file), encoding)
+
+
+@contextmanager
+def open_text(file: DataFile, encoding: str | None) -> Iterator[TextIO]:
+    """The text of a file; errors name the file, and the line of a byte that cannot be decoded."""
+    with file_errors(file):
+        try:
+            text = open_utf8(file, encoding)
+            with io.TextIOWrapper(text, encoding="utf-8-sig", newline="") as opened:
+                yield opened
+        except UnicodeDecodeError as error:
+            raise find_undecodable(file) from error
 
 
 def is_plain_utf8(file: DataFile, encoding: str | None) -> bool:

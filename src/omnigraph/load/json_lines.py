@@ -2,20 +2,22 @@
 
 Lines are grouped by their first bytes, which name their type. Arrow's JSON reader reads each group
 with the schema of its type. Lines that Arrow may read wrongly are read by `parsed_rows.read_line`.
-The result is the same as reading every line that way; only the time differs.
+The result is the same as reading every line that way; only the time differs. If the caller names
+one type for all rows, lines that do not name theirs are one more group (`FlatRows`).
 
-The fast way cannot misread, because its lines begin with `{"type":"T"` (or `{"edge":…`) and end
-with `}`. If a newline were inside an object or list, a `{` would follow a `}` there, which is not
-JSON; inside a string Arrow refuses a newline. So objects end where lines end, and if there are as
-many rows as lines, each line is one row. Duplicate keys, unknown keys and values of another type
-make Arrow fail, and the lines are then read the slow way.
+The fast way cannot misread, because its lines begin with `{` and end with `}`. If a newline were
+inside an object or list, a `{` would follow a `}` there, which is not JSON; inside a string Arrow
+refuses a newline. So objects end where lines end, and if there are as many rows as lines, each line
+is one row. Duplicate keys, unknown keys and values of another type make Arrow fail, and the lines
+are then read the slow way.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +32,13 @@ from omnigraph.load.json_columns import either, one_array, parse_type, read_json
 from omnigraph.load.parsed_rows import (
     BadLine,
     BlobBases,
+    FlatRows,
     ParsedBlock,
     ParsedRows,
     SlowRows,
     raw_schema,
     read_line,
+    read_row,
 )
 from omnigraph.writes.row_compare import Mask
 
@@ -44,23 +48,31 @@ _PIECES = 16
 _SMALLEST_PIECE = 256
 _ENDINGS = (b"}\n", b"}\r\n")
 
+_END_KEYS = {SOURCE: "from", TARGET: "to"}
+
 Indices = npt.NDArray[np.int64]
 
 
 class JsonLines:
     """Parses blocks of lines for one catalog. Holds no state between blocks; pickles."""
 
-    def __init__(self, catalog: Catalog, blobs: BlobBases) -> None:
+    def __init__(self, catalog: Catalog, blobs: BlobBases, flat: FlatRows | None = None) -> None:
         self._catalog = catalog
         self._blobs = blobs
+        self._flat = flat
 
     def parse(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """`data` holds whole lines, the last one with or without its newline."""
         block = ParsedBlock(file, len(data))
         lines = _split(data)
         slow: list[Indices] = []
-        for entity, members in self._groups(lines, slow):
-            self._parse_group(entity, lines, members, first_line, block, slow)
+        if self._flat is None or self._flat.may_name_types:
+            for entity, members in self._groups(lines, slow):
+                self._parse_group(_LineForm(entity), lines, members, first_line, block, slow)
+        else:
+            slow.append(np.arange(len(lines)))
+        if self._flat is not None:
+            slow = self._parse_flat(self._flat, lines, np.concatenate(slow), first_line, block)
         if slow:
             self._read_slowly(lines, np.sort(np.concatenate(slow)), first_line, block)
         block.as_read = lambda line: _as_read(lines[line - first_line].as_py())
@@ -97,9 +109,26 @@ class JsonLines:
     def _named(self, name: str) -> EntityType | None:
         return self._catalog.node_types.get(name) or self._catalog.edge_types.get(name)
 
+    def _parse_flat(
+        self,
+        flat: FlatRows,
+        lines: pa.Array,
+        members: Indices,
+        first_line: int,
+        block: ParsedBlock,
+    ) -> list[Indices]:
+        """Parse the members that are flat rows; returns those that must be read the slow way."""
+        members = np.sort(members)
+        among = lines if len(members) == len(lines) else lines.take(pa.array(members))
+        shaped = pc.starts_with(among, pattern=b"{").to_numpy(zero_copy_only=False)
+        slow = [members[~shaped]]
+        form = _LineForm(flat.entity, flat)
+        self._parse_group(form, lines, members[shaped], first_line, block, slow)
+        return slow
+
     def _parse_group(
         self,
-        entity: EntityType,
+        form: _LineForm,
         lines: pa.Array,
         members: Indices,
         first_line: int,
@@ -112,20 +141,20 @@ class JsonLines:
         if not mask.all():
             slow.append(members[~mask])
             members, mine = members[mask], mine.filter(whole)
-        for part in _read_in_pieces(entity, mine):
+        for part in _read_in_pieces(form.schema(), mine):
             numbers = members[part.start : part.start + part.length]
             if part.table is None:
                 slow.append(numbers)
                 continue
-            table, bad = _typed(entity, part.table)
+            table, bad = _typed(form, part.table)
             spelled = mine.slice(part.start, part.length)
-            table, unsure = _fill_absent(entity, table, spelled)
+            table, unsure = _fill_absent(form, table, spelled)
             bad = either(bad, unsure)
             if bad is not None:
                 slow.append(numbers[bad])
                 numbers, table = numbers[~bad], table.filter(pa.array(~bad))
             if len(numbers):
-                block.rows.append(ParsedRows(entity, table, numbers + first_line))
+                block.rows.append(ParsedRows(form.entity, table, numbers + first_line))
 
     def _read_slowly(
         self, lines: pa.Array, members: Indices, first_line: int, block: ParsedBlock
@@ -136,10 +165,38 @@ class JsonLines:
             if not text or text.startswith(b"//"):
                 continue
             try:
-                found.add(read_line(text, self._catalog, self._blobs), member + first_line)
+                row = read_line(text, self._catalog, self._blobs, self._flat)
+                found.add(row, member + first_line)
             except BadLine as bad:
                 found.refuse(bad, member + first_line)
         found.give_to(block)
+
+    def parse_objects(self, rows: Sequence[Any], first_row: int, file: str) -> ParsedBlock:
+        """Rows that are Python objects. NaN, as pandas writes a missing value, is NULL."""
+        block = ParsedBlock(file)
+        found = SlowRows()
+        for number, body in enumerate(rows, first_row):
+            try:
+                given = _without_missing(body)
+                found.add(read_row(given, self._catalog, self._blobs, self._flat), number)
+            except BadLine as bad:
+                found.refuse(bad, number)
+        found.give_to(block)
+        block.as_read = lambda row: rows[row - first_row]
+        return block
+
+
+def _without_missing(body: Any) -> Any:
+    if not isinstance(body, Mapping):
+        return body
+    return {key: None if _is_missing(value) else value for key, value in body.items()}
+
+
+def _is_missing(value: Any) -> bool:
+    """NaN, and the `NaT` and `NA` of pandas, which is not imported."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return type(value).__name__ in ("NaTType", "NAType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +226,8 @@ def _as_read(line: bytes) -> Any:
         return line.decode(errors="replace").rstrip("\r\n")
 
 
-def _read_in_pieces(entity: EntityType, lines: pa.Array) -> Iterator[_LineGroup]:
+def _read_in_pieces(schema: pa.Schema, lines: pa.Array) -> Iterator[_LineGroup]:
     """All lines at once if possible, else in groups, so that a bad line slows only its group."""
-    schema = _parse_schema(entity)
     if len(lines) == 0:
         return
     table = _read(schema, lines)
@@ -192,24 +248,54 @@ def _read(schema: pa.Schema, lines: pa.Array) -> pa.Table | None:
     return table if table is not None and table.num_rows == len(lines) else None
 
 
-def _parse_schema(entity: EntityType) -> pa.Schema:
-    properties = [pa.field(ID, pa.string())]
-    properties += [pa.field(p.name, parse_type(p.type)) for p in entity.properties]
-    data = pa.field("data", pa.struct(properties))
-    if isinstance(entity, EdgeType):
-        ends = [pa.field(name, pa.string()) for name in ("from", "to")]
-        return pa.schema([pa.field("edge", pa.string()), *ends, data])
-    return pa.schema([pa.field("type", pa.string()), data])
+@dataclass(frozen=True, slots=True)
+class _LineForm:
+    """Where the lines of one type hold their properties: in `data`, or flat at the top."""
+
+    entity: EntityType
+    flat: FlatRows | None = None
+
+    def key_of(self, name: str) -> str:
+        return name if self.flat is None else self.flat.key_of(name)
+
+    def schema(self) -> pa.Schema:
+        """What to ask Arrow's JSON reader for."""
+        properties = [pa.field(self.key_of(ID), pa.string())]
+        properties += [
+            pa.field(self.key_of(p.name), parse_type(p.type)) for p in self.entity.properties
+        ]
+        ends = []
+        if isinstance(self.entity, EdgeType):
+            ends = [pa.field(self.end_key(name), pa.string()) for name in (SOURCE, TARGET)]
+        if self.flat is not None:
+            return pa.schema([*ends, *properties])
+        data = pa.field("data", pa.struct(properties))
+        kind = "edge" if isinstance(self.entity, EdgeType) else "type"
+        return pa.schema([pa.field(kind, pa.string()), *ends, data])
+
+    def columns(self, table: pa.Table) -> dict[str, pa.Array]:
+        """The columns of a table with this schema, by the names of properties."""
+        if self.flat is None:
+            data = one_array(table.column("data"))
+            found = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
+        else:
+            names = (ID, *(p.name for p in self.entity.properties))
+            found = {name: one_array(table.column(self.key_of(name))) for name in names}
+        if isinstance(self.entity, EdgeType):
+            for name in (SOURCE, TARGET):
+                found[name] = one_array(table.column(self.end_key(name)))
+        return found
+
+    def end_key(self, name: str) -> str:
+        return _END_KEYS[name] if self.flat is None else self.flat.key_of(name)
 
 
-def _typed(entity: EntityType, table: pa.Table) -> tuple[pa.Table, Mask | None]:
+def _typed(form: _LineForm, table: pa.Table) -> tuple[pa.Table, Mask | None]:
     """(the typed rows, a mask of the rows that must be read the slow way)."""
-    data = one_array(table.column("data"))
-    raw = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
-    columns = {ID: raw[ID]}
+    entity = form.entity
+    raw = form.columns(table)
+    columns = {name: raw[name] for name in (ID, SOURCE, TARGET) if name in raw}
     bad: Mask | None = None
-    if isinstance(entity, EdgeType):
-        columns |= {SOURCE: one_array(table.column("from")), TARGET: one_array(table.column("to"))}
     for declared in entity.properties:
         columns[declared.name], strange = typed_column(declared.type, raw[declared.name])
         bad = either(bad, strange)
@@ -219,9 +305,7 @@ def _typed(entity: EntityType, table: pa.Table) -> tuple[pa.Table, Mask | None]:
     return pa.table([columns[name] for name in schema.names], schema=schema), bad
 
 
-def _fill_absent(
-    entity: EntityType, table: pa.Table, lines: pa.Array
-) -> tuple[pa.Table, Mask | None]:
+def _fill_absent(form: _LineForm, table: pa.Table, lines: pa.Array) -> tuple[pa.Table, Mask | None]:
     """(the rows with their defaults, rows whose line must be read the slow way to be sure).
 
     Arrow's JSON reader gives NULL both for `null` and for an absent property, and only an absent
@@ -229,11 +313,11 @@ def _fill_absent(
     backslash, because an escape could spell the name differently.
     """
     unsure: Mask | None = None
-    for name, value in default_values(entity).items():
+    for name, value in default_values(form.entity).items():
         column = table.column(name)
         if column.null_count == 0:
             continue
-        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{name}"', "\\"))
+        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{form.key_of(name)}"', "\\"))
         doubtful = pc.and_(column.is_null(), pc.or_(*spelled)).to_numpy(zero_copy_only=False)
         unsure = either(unsure, doubtful)
         place = table.schema.get_field_index(name)

@@ -47,6 +47,7 @@ Row = dict[str, Any]
 
 _NODE_KEYS = frozenset({"type", "data"})
 _EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
+_ENDS = {"from": SOURCE, "to": TARGET}
 _TEXT = ScalarType(ScalarKind.STRING)
 _DATE = ScalarType(ScalarKind.DATE)
 _LARGEST_EXACT = 2.0**53
@@ -195,15 +196,61 @@ class SlowRows:
                 target.append(ParsedRows(entity, table, np.array(lines, dtype=np.int64)))
 
 
-def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> TypedRow:
+@dataclass(frozen=True, slots=True)
+class FlatRows:
+    """JSON rows that do not name their type: all have one type, and their keys are its properties.
+
+    A row such as `{"type": "City", "data": {…}}` among them still has the type that it names.
+    """
+
+    entity: EntityType
+    columns: Mapping[str, str]
+    """Key in a row -> property."""
+
+    def property_of(self, key: str) -> str:
+        name = self.columns.get(key, key)
+        return _ENDS.get(name, name) if isinstance(self.entity, EdgeType) else name
+
+    def key_of(self, name: str) -> str:
+        """The key of a property; rows may also have others, which are read one by one."""
+        mapped = (key for key in self.columns if self.property_of(key) == name)
+        ends = {end: key for key, end in _ENDS.items()}
+        return next(mapped, ends.get(name, name))
+
+    @property
+    def may_name_types(self) -> bool:
+        """False if `type` or `edge` is a property, so that rows with it may be flat."""
+        return not {"type", "edge"} & self._known()
+
+    def names_its_type(self, body: Mapping[str, Any]) -> bool:
+        named = [key for key in ("type", "edge") if isinstance(body.get(key), str)]
+        if not named:
+            return False
+        return isinstance(body.get("data"), dict) or named[0] not in self._known()
+
+    def _known(self) -> set[str]:
+        return {*(p.name for p in self.entity.properties), *self.columns}
+
+
+def read_line(
+    text: bytes, catalog: Catalog, blobs: BlobBases, flat: FlatRows | None = None
+) -> TypedRow:
     """One NDJSON line as a row; raises `BadLine` if not even its type can be read."""
-    body = _decode(text)
-    if not isinstance(body, dict):
+    return read_row(_decode(text), catalog, blobs, flat)
+
+
+def read_row(
+    body: Any, catalog: Catalog, blobs: BlobBases, flat: FlatRows | None = None
+) -> TypedRow:
+    """One JSON object as a row; raises `BadLine` if not even its type can be read."""
+    if not isinstance(body, Mapping):
         raise BadLine("syntax", f"a line is an object, not {describe(body)}")
+    if flat is not None and not flat.names_its_type(body):
+        return _flat_row(body, flat, blobs)
     entity = _entity(body, catalog)
     allowed = _EDGE_KEYS if isinstance(entity, EdgeType) else _NODE_KEYS
     data = body.get("data")
-    if data is not None and not isinstance(data, dict):
+    if data is not None and not isinstance(data, Mapping):
         raise BadLine("syntax", f"'data' is an object, not {describe(data)}", entity, "data")
     row = typed_row(entity, data or {}, blobs)
     for unknown in (key for key in body if key not in allowed):
@@ -211,6 +258,29 @@ def read_line(text: bytes, catalog: Catalog, blobs: BlobBases) -> TypedRow:
     if isinstance(entity, EdgeType):
         row.read(SOURCE, body.get("from"), _TEXT, blobs)
         row.read(TARGET, body.get("to"), _TEXT, blobs)
+    return row
+
+
+def _flat_row(body: Mapping[str, Any], flat: FlatRows, blobs: BlobBases) -> TypedRow:
+    entity = flat.entity
+    known = raw_schema(entity).names
+    given: dict[str, Any] = {}
+    problems: list[BadLine] = []
+    for key, value in body.items():
+        name = flat.property_of(str(key))
+        if name not in known:
+            problems.append(
+                BadLine("property", unknown_column(entity, str(key)), entity, str(key))
+            )
+        elif name in given:
+            problems.append(BadLine("syntax", f"{spelled(name)!r} occurs twice", entity, name))
+        else:
+            given[name] = value
+    ends = {name: given.pop(name, None) for name in _ENDS.values() if name in known}
+    row = typed_row(entity, given, blobs)
+    for name, value in ends.items():
+        row.read(name, value, _TEXT, blobs)
+    row.problems += problems
     return row
 
 
@@ -330,7 +400,11 @@ def _refuse_constant(name: str) -> NoReturn:
 def _entity(body: Mapping[str, Any], catalog: Catalog) -> EntityType:
     kinds = [key for key in ("type", "edge") if key in body]
     if len(kinds) != 1:
-        raise BadLine("syntax", "an entity has either 'type' (a node) or 'edge'")
+        raise BadLine(
+            "syntax",
+            "an entity has either 'type' (a node) or 'edge'; if all rows have one type, give "
+            "--type (type=)",
+        )
     name = body[kinds[0]]
     if not isinstance(name, str):
         raise BadLine("syntax", f"{kinds[0]!r} is a string, not {describe(name)}")

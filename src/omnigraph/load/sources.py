@@ -32,15 +32,16 @@ from omnigraph.load.input_files import (
     stream_blocks,
     unpacked_name,
 )
+from omnigraph.load.json_arrays import array_blocks, is_json_array
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.parsed_rows import BlobBases, Blocks, ParsedBlock
+from omnigraph.load.parsed_rows import BlobBases, Blocks, FlatRows, ParsedBlock
 from omnigraph.progress import tell
 from omnigraph.values.known_names import did_you_mean
 
 _FORMATS = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
-    ".json": "ndjson",
+    ".json": "json",
     ".parquet": "parquet",
     ".csv": "csv",
     ".tsv": "csv",
@@ -52,7 +53,9 @@ _FORMATS = {
 _UNPACKED = ("parquet", "ipc")
 """Formats that have their own compression."""
 _ROWS_PER_BATCH = 64 * 1024
+_OBJECTS_PER_BLOCK = 20_000
 _MEMORY = "<table>"
+_ROWS = "<rows>"
 _STREAM = "<stream>"
 
 Progress = Callable[[int, int], None]
@@ -61,7 +64,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, stream or table. `type_name` is None for NDJSON, whose lines name their types."""
+    """One file, stream, table or list. `type_name` is None if JSON rows name their types."""
 
     format: str
     name: str
@@ -78,8 +81,8 @@ class Source:
 
     @property
     def is_json(self) -> bool:
-        """The rows are JSON, and each may name its type."""
-        return self.format == "ndjson"
+        """The rows are JSON or Python objects, and each may name its type."""
+        return self.format in ("ndjson", "json", "rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +96,72 @@ class ReadOptions:
 
 
 def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
-    """Paths, globs, directories, binary files, Arrow tables and readers, frames, lists of them."""
+    """Paths, globs, directories, binary files, Arrow tables and readers, frames, rows as dicts.
+
+    A list may mix them. A mapping has such data by type.
+    """
     if isinstance(data, str | os.PathLike):
         return _from_path(data, type_name)
     if isinstance(data, io.BufferedIOBase | io.RawIOBase):
-        return [Source("ndjson", str(getattr(data, "name", _STREAM)), stream=data)]
+        name = str(getattr(data, "name", _STREAM))
+        return [Source("ndjson", name, type_name, stream=data)]
     table = _as_arrow(data)
     if table is not None:
         if type_name is None:
             raise InvalidArgument("a table needs type=, the type of its rows")
         return [Source("arrow", _MEMORY, type_name, table=table)]
-    if isinstance(data, Iterable) and not isinstance(data, bytes | Mapping):
-        found = [source for item in data for source in find_sources(item, type_name)]
-        if found:
-            return found
-        raise InvalidArgument("nothing to load: the list is empty")
+    if isinstance(data, Mapping):
+        return _by_type(data, type_name)
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return _from_list(list(data), type_name)
     raise InvalidArgument(
-        f"cannot load {type(data).__name__}: give paths, an Arrow table or reader, or a data frame"
+        f"cannot load {type(data).__name__}: give paths, an Arrow table or reader, a data frame, "
+        "or rows as a list of dicts"
     )
+
+
+def _holds_rows(data: Any) -> bool:
+    """Whether `data` is no single value: a value in a dict means that the dict is a row."""
+    return isinstance(data, list | tuple | os.PathLike) or not isinstance(
+        data, str | bytes | int | float | Mapping | type(None)
+    )
+
+
+def _by_type(data: Mapping[Any, Any], type_name: str | None) -> list[Source]:
+    """The sources of `{"Person": [...], "Knows": frame}`."""
+    scalar = next((name for name, rows in data.items() if not _holds_rows(rows)), None)
+    if scalar is not None or type_name is not None:
+        raise InvalidArgument(
+            "a dict has rows by type, like {'Person': [{'name': 'Ada'}]}; put one row into a list"
+        )
+    found = [s for name, rows in data.items() for s in _rows_of(rows, str(name))]
+    if found:
+        return found
+    raise InvalidArgument("nothing to load: the dict is empty")
+
+
+def _rows_of(data: Any, type_name: str) -> list[Source]:
+    # A type without rows is no mistake where other types may have some.
+    if isinstance(data, list) and not data:
+        return [Source("rows", _ROWS, type_name, table=[])]
+    return find_sources(data, type_name)
+
+
+def _from_list(items: list[Any], type_name: str | None) -> list[Source]:
+    """A list of rows is one source. Other lists are the sources of their members."""
+    if not items:
+        raise InvalidArgument("nothing to load: the list is empty")
+    if all(isinstance(item, Mapping) for item in items):
+        return [Source("rows", _ROWS, type_name, table=items)]
+    return [source for item in items for source in find_sources(item, type_name)]
 
 
 def refuse_unused_columns(sources: Sequence[Source], options: ReadOptions) -> None:
     """Refuse a mapped name that no source has; one mapping serves all sources.
 
-    JSON rows name their columns one by one, so nothing is refused if there are such rows.
+    Flat JSON rows name their columns one by one, so nothing is refused if there are such rows.
     """
-    if not options.columns or any(source.is_json for source in sources):
+    if not options.columns or any(source.is_json and source.type_name for source in sources):
         return
     present = {name for source in sources for name in _names(source, options.text)}
     unused = next((name for name in options.columns if name not in present), None)
@@ -140,15 +183,13 @@ def _names(source: Source, form: TextForm) -> list[str]:
         assert source.path is not None
         with _ipc_reader(source.path) as reader:
             return list(reader.schema.names)
-    return list(source.table.schema.names) if source.table is not None else []
+    return list(source.table.schema.names) if source.format == "arrow" else []
 
 
 def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Blocks:
     """The blocks of one source."""
-    if source.format == "ndjson":
-        parser = JsonLines(catalog, options.blobs)
-        for before, lines in _line_blocks(source, options.text.encoding):
-            yield parser.parse(lines, before + 1, source.name)
+    if source.is_json:
+        yield from _json_blocks(source, json_parser(source, catalog, options), options)
         return
     entity = entity_of(source, catalog)
     if source.format == "csv":
@@ -159,6 +200,33 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
     for table in _batches(source):
         yield fit_source_table(source, entity, table, first, options)
         first += table.num_rows
+
+
+def json_parser(source: Source, catalog: Catalog, options: ReadOptions) -> JsonLines:
+    """A parser for the rows of a JSON source; rows are flat if the caller named their type."""
+    if source.type_name is None:
+        return JsonLines(catalog, options.blobs)
+    flat = FlatRows(entity_of(source, catalog), options.columns or {})
+    return JsonLines(catalog, options.blobs, flat)
+
+
+def has_array(source: Source, options: ReadOptions) -> bool:
+    """Whether the source is a JSON file that holds one list of rows."""
+    if source.format != "json" or source.path is None:
+        return False
+    return is_json_array(source.path, options.text.encoding)
+
+
+def _json_blocks(source: Source, parser: JsonLines, options: ReadOptions) -> Blocks:
+    if source.format == "rows":
+        for start in range(0, len(source.table), _OBJECTS_PER_BLOCK):
+            rows = source.table[start : start + _OBJECTS_PER_BLOCK]
+            yield parser.parse_objects(rows, start + 1, source.name)
+    elif source.path is not None and has_array(source, options):
+        yield from array_blocks(source.path, parser, options.text.encoding)
+    else:
+        for before, lines in _line_blocks(source, options.text.encoding):
+            yield parser.parse(lines, before + 1, source.name)
 
 
 def reading_progress(sources: Iterable[Source]) -> Progress:
@@ -193,7 +261,7 @@ def fit_source_table(
 
 
 def entity_of(source: Source, catalog: Catalog) -> EntityType:
-    """The type of all rows of a source that is not NDJSON."""
+    """The type of all rows of a source, or of its flat rows."""
     assert source.type_name is not None
     try:
         return catalog.resolve(source.type_name)
@@ -315,8 +383,8 @@ def _file(path: DataFile, type_name: str | None) -> Source:
             "or .parquet .arrow .feather",
             file=str(path),
         )
-    if kind == "ndjson":
-        return Source(kind, str(path), None, path)
+    if kind in ("ndjson", "json"):
+        return Source(kind, str(path), type_name, path)
     # `Person.00001.parquet` is a part of `Person`.
     return Source(kind, str(path), type_name or path.name.partition(".")[0], path)
 

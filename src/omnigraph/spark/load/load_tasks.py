@@ -30,7 +30,6 @@ from omnigraph.integrity.violations import Report, Tally, Violation
 from omnigraph.lance_store.staging.written_fragments import write_rows
 from omnigraph.lance_store.store import DatasetVersion, VersionAddress
 from omnigraph.load.input_files import file_errors, is_plain_utf8, line_blocks, parquet_input
-from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
 from omnigraph.load.prepare_rows import PreparedRows, prepare_block
 from omnigraph.load.sources import (
@@ -38,6 +37,8 @@ from omnigraph.load.sources import (
     Source,
     entity_of,
     fit_source_table,
+    has_array,
+    json_parser,
     read_source,
 )
 from omnigraph.settings.models import EmbeddingSettings
@@ -206,16 +207,16 @@ def _cut_one(
         return [InputPiece(number, source, start, start + piece_bytes) for start in starts]
     if source.format == "parquet" and source.path is not None:
         return _row_groups(number, source, piece_bytes)
-    if source.table is not None:
+    if source.format == "arrow":
         return _slices(number, source, piece_bytes)
     return [InputPiece(number, source)]
 
 
 def _has_ranges(source: Source, options: ReadOptions) -> bool:
     """Whether tasks can read ranges of the file's lines."""
-    if source.format != "ndjson" or source.path is None:
+    if source.format not in ("ndjson", "json") or source.path is None:
         return False
-    return is_plain_utf8(source.path, options.text.encoding)
+    return is_plain_utf8(source.path, options.text.encoding) and not has_array(source, options)
 
 
 def _slices(number: int, source: Source, piece_bytes: int) -> list[InputPiece]:
@@ -250,7 +251,7 @@ def _row_groups(number: int, source: Source, piece_bytes: int) -> list[InputPiec
 def _read_piece(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
     """The blocks of a piece, whose lines are counted in `result`."""
     source = piece.source
-    if source.format == "ndjson" and piece.end is not None:
+    if source.is_json and piece.end is not None:
         yield from _read_lines(piece, plan, result)
     elif piece.row_groups is not None and source.path is not None:
         with file_errors(source.path), pq.ParquetFile(parquet_input(source.path)) as file:
@@ -266,7 +267,7 @@ def _read_piece(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterat
 
 def _read_lines(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
     assert piece.source.path is not None
-    parser = JsonLines(plan.catalog, plan.options.blobs)
+    parser = json_parser(piece.source, plan.catalog, plan.options)
     for before, lines in line_blocks(piece.source.path, piece.start, piece.end):
         yield parser.parse(lines, before + 1, piece.source.name)
         result.lines = before + lines.count(b"\n")

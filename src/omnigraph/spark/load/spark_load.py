@@ -107,8 +107,8 @@ class _SparkInput:
     """If there are any: one for each source."""
 
     def types(self, catalog: Catalog) -> list[TableKey]:
-        """Types that may occur; NDJSON may hold any."""
-        if any(source.type_name is None for source in self.sources):
+        """Types that may occur; JSON rows may name any."""
+        if any(source.is_json for source in self.sources):
             return [entity.table_key for entity in catalog.entity_types()]
         return sorted({entity_of(source, catalog).table_key for source in self.sources})
 
