@@ -321,16 +321,17 @@ class Graph:
         """Load files or tables as one commit: all of it, or nothing and an error with its place.
 
         Args:
-            data: A path, glob or directory (`.ndjson .csv .tsv .parquet .arrow .feather`, text
-                also as `.gz` and `.zst`), an open binary file of
-                NDJSON, an Arrow table or reader, a pandas or polars frame, or a list of these; a
-                Spark DataFrame, or a dict of them by type.
+            data: A path, glob or directory (`.ndjson .json .csv .tsv .parquet .arrow .feather`,
+                text also as `.gz` and `.zst`), an open binary file of NDJSON, an Arrow table or
+                reader, a pandas or polars frame, rows as dicts, or a list of these; a Spark
+                DataFrame; or a dict of them by type.
             mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
                 types that occur in the input.
             branch: The branch that gets the entities.
             from_branch: If `branch` does not exist, the load forks it from this branch.
             engine: `local` runs in this process, `spark` on Spark; `auto` chooses by the size.
-            type: The type of a table, or of a Parquet or CSV file whose name does not say it.
+            type: The type of a table, of JSON rows or dicts that do not name theirs, or of a file
+                whose name does not say it.
             map: Names of columns in the input -> properties.
             columns: The older name of `map`.
             delimiter: The character between the cells of CSV files. By default a comma, a tab in

@@ -2,8 +2,8 @@
 
 Rows pass three stages on both engines, and each stage has its own noun:
 
-- *Parsed*: `sources` finds the inputs. `json_lines`, `csv_files` and `arrow_columns` read them as
-  `ParsedBlock` and `ParsedRows`.
+- *Parsed*: `sources` finds the inputs. `json_lines`, `json_arrays`, `csv_files` and `arrow_columns`
+  read them as `ParsedBlock` and `ParsedRows`.
 - *Prepared*: `prepare_rows` gives every row its id and vectors and checks it by itself. `prepared`
   holds all `PreparedTable`s of a load.
 - *Written*: `commit_load` checks prepared rows against the graph, `write_tables` writes them as

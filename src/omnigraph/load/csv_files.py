@@ -11,14 +11,14 @@ a row, which is rare.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TextIO
 
 import numpy as np
@@ -67,7 +67,7 @@ from omnigraph.values.temporal import FIRST_DAY, FIRST_MILLI, LAST_DAY, LAST_MIL
 from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_BLOCK = 20_000
-_CHARACTERS_AT_ONCE = 1024 * 1024
+_CHARACTERS_AT_ONCE = 256 * 1024
 _INTEGER = r"^-?(0|[1-9]\d{0,17})$"
 _NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$"
 _EPOCH = r"^-?\d{1,15}$"
@@ -98,8 +98,6 @@ class CsvRecords:
         return dict(zip(header, cells, strict=True)) if len(cells) == len(header) else cells
 
     def chosen(self, numbers: list[int]) -> CsvRecords:
-        if len(numbers) == len(self.cells):
-            return self
         return CsvRecords(
             [self.cells[n] for n in numbers],
             [self.lines[n] for n in numbers],
@@ -132,7 +130,11 @@ def csv_header(path: DataFile, form: TextForm) -> list[str]:
 
 
 class _RecordReader:
-    """The records of one open file."""
+    """The records of one open file, which is read in parts of whole lines.
+
+    In a part without a quote every line is one record. Such parts are read at once, because that is
+    faster. In other parts a record may have several lines, so records are read one by one.
+    """
 
     def __init__(self, file: TextIO, path: DataFile, form: TextForm) -> None:
         csv.field_size_limit(_LARGEST_CELL)
@@ -140,9 +142,11 @@ class _RecordReader:
         self._path = path
         self._quote = form.quote or '"'
         self._delimiter = form.delimiter or _delimiter(path.name, first, self._quote)
+        self._plain_lines = 0
+        """Lines of the present part that are not read yet, if it has no quote."""
         self._raw: list[str] = []
         """The lines of the present record, where they may hold a quoted empty cell."""
-        lines = chain.from_iterable(self._lines(first, file))
+        lines = chain.from_iterable(self._parts(first, file))
         self._reader = csv.reader(
             lines, strict=True, delimiter=self._delimiter, quotechar=self._quote
         )
@@ -152,45 +156,64 @@ class _RecordReader:
         )
 
     def header(self) -> list[str]:
-        found = next(self._records(), [])
+        with self._csv_errors():
+            found = next(self._reader, [])
         self._raw.clear()
         return found
 
     def blocks(self) -> Iterator[CsvRecords]:
         """The records after the header; there is at least one block."""
-        line = self._reader.line_num + 1
         records = CsvRecords()
-        for cells in self._records():
-            if cells:
-                if self._raw:
-                    self._find_blank(cells, records)
-                records.cells.append(cells)
-                records.lines.append(line)
+        with self._csv_errors():
             line = self._reader.line_num + 1
-            if len(records.cells) == _ROWS_PER_BLOCK:
-                yield records
-                records = CsvRecords()
+            for cells in self._reader:
+                self._add(cells, line, records)
+                if self._plain_lines:
+                    self._add_plain(records)
+                line = self._reader.line_num + 1
+                if len(records.cells) >= _ROWS_PER_BLOCK:
+                    yield records
+                    records = CsvRecords()
         yield records
 
-    def _lines(self, first: str, file: TextIO) -> Iterator[Iterable[str]]:
+    def _parts(self, first: str, file: TextIO) -> Iterator[Iterable[str]]:
         """The lines of the file; those of a part with two quotes in a row are kept in `_raw`."""
-        part = first
+        part = [first]
         while part:
-            if self._quote * 2 in part:
-                yield self._kept(part)
-            else:
-                yield io.StringIO(part, newline="")
-            part = file.read(_CHARACTERS_AT_ONCE)
-            part += "" if part.endswith("\n") else file.readline()
+            text = "".join(part)
+            self._plain_lines = 0 if self._quote in text else len(part) - 1
+            yield self._kept(part) if self._quote * 2 in text else part
+            part = file.readlines(_CHARACTERS_AT_ONCE)
 
-    def _kept(self, part: str) -> Iterator[str]:
-        for line in io.StringIO(part, newline=""):
+    def _kept(self, part: list[str]) -> Iterator[str]:
+        for line in part:
             self._raw.append(line)
             yield line
 
-    def _records(self) -> Iterator[list[str]]:
+    def _add(self, cells: list[str], line: int, records: CsvRecords) -> None:
+        if self._raw:
+            self._find_blank(cells, records)
+        if cells:
+            records.cells.append(cells)
+            records.lines.append(line)
+
+    def _add_plain(self, records: CsvRecords) -> None:
+        """Add the other records of a part in which every line is a record."""
+        line = self._reader.line_num + 1
+        cells = list(islice(self._reader, self._plain_lines))
+        lines = range(line, line + len(cells))
+        self._plain_lines = 0
+        if not all(cells):  # a blank line
+            records.lines += [n for n, found in zip(lines, cells, strict=True) if found]
+            records.cells += [found for found in cells if found]
+        else:
+            records.lines += lines
+            records.cells += cells
+
+    @contextmanager
+    def _csv_errors(self) -> Iterator[None]:
         try:
-            yield from self._reader
+            yield
         except csv.Error as error:
             line = self._reader.line_num
             raise InvalidArgument(
@@ -222,13 +245,15 @@ def parse_records(
     file: str, entity: EntityType, names: list[str], records: CsvRecords, blobs: BlobBases
 ) -> ParsedBlock:
     """Read column by column; doubtful records are read again, one by one."""
-    whole = np.array([len(cells) == len(names) for cells in records.cells], dtype=bool)
+    lengths = np.fromiter(map(len, records.cells), np.int64, len(records.cells))
+    whole = lengths == len(names)
     places = np.array(records.lines, dtype=np.int64)
     members = np.flatnonzero(whole)
     block = ParsedBlock(file)
     slow = np.flatnonzero(~whole)
     if len(members):
-        table, bad = _typed(entity, names, records.chosen(members.tolist()))
+        good = records if whole.all() else records.chosen(members.tolist())
+        table, bad = _typed(entity, names, good)
         if bad is not None:
             slow = np.sort(np.concatenate([slow, members[bad]]))
             table, members = table.filter(pa.array(~bad)), members[~bad]

@@ -269,9 +269,7 @@ def _flat_row(body: Mapping[str, Any], flat: FlatRows, blobs: BlobBases) -> Type
     for key, value in body.items():
         name = flat.property_of(str(key))
         if name not in known:
-            problems.append(
-                BadLine("property", unknown_column(entity, str(key)), entity, str(key))
-            )
+            problems.append(BadLine("property", unknown_column(entity, str(key)), entity, str(key)))
         elif name in given:
             problems.append(BadLine("syntax", f"{spelled(name)!r} occurs twice", entity, name))
         else:

@@ -78,7 +78,11 @@ Loading = Annotated[
 TypeName = Annotated[
     str | None,
     typer.Option(
-        "--type", "-t", metavar="T", help="The type of a file that is not named after it."
+        "--type",
+        "-t",
+        metavar="T",
+        help="The type of JSON rows that do not name theirs, or of a file that is not named after "
+        "its type.",
     ),
 ]
 Columns = Annotated[
@@ -146,8 +150,9 @@ def load(
     """Load NDJSON, CSV, Parquet or Arrow files as one commit, after all of it was checked.
 
     An NDJSON file may mix types. A file of another format holds one type, after which it is named
-    (Person.csv); files of edges have the columns `from` and `to`. Text may be compressed (.gz or
-    .zst). An error names its file and line, and the graph is not changed.
+    (Person.csv); files of edges have the columns `from` and `to`. JSON rows without a type, such as
+    {"name": "Ada"}, have the type that --type names. Text may be compressed (.gz or .zst). An error
+    names its file and line, and the graph is not changed.
 
     For example:
 
@@ -157,6 +162,7 @@ def load(
       omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
       omnigraph load --data new.ndjson --branch import/today --from main people.omni
       omnigraph load --data staff.csv --type Person --map "Full name=name" people.omni
+      omnigraph load --data rows.json --type Person people.omni
       omnigraph load --data Person.csv --delimiter ";" --encoding cp1252 people.omni
     """
     mapping = _mapping(map or [])
