@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import threading
 
@@ -83,6 +84,28 @@ def test_csv_with_other_headers(cli, people, tmp_path) -> None:
     assert '--map "Full name=name"' in unmapped.err
     assert cli(*two, "--map", "Full name=name").code == 0
     assert "no file has a column 'Name'" in cli(*two, "--map", "Name=name").err
+
+
+def test_files_as_people_have_them(cli, people, tmp_path) -> None:
+    file = tmp_path / "staff.csv"
+    file.write_bytes("Full name:age\n'J\u00f6: B':4\n".encode("cp1252"))
+    words = ("load", "--data", file, "--type", "Person", "--map", "Full name=name", people.uri)
+    assert "it is one character" in cli(*words, "--delimiter", "comma").err
+    refused = cli(*words, "--delimiter", ":", "--quote", "'")
+    assert refused.code == 1
+    assert f"{file}:2: byte 0xF6 is not UTF-8" in refused.err
+    assert cli(*words, "--delimiter", ":", "--quote", "'", "--encoding", "cp1252").code == 0
+    rows = tmp_path / "rows.json"
+    rows.write_text('[{"name": "Flat"}]')
+    assert cli("load", "--data", rows, "--type", "Person", people.uri).code == 0
+    assert people.read("Person", ids=["J\u00f6: B", "Flat"]).num_rows == 2
+    assert "no encoding 'none'" in cli(*words, "--encoding", "none").err
+    csv = cli("export", people.uri, "--type", "Person", "--format", "csv", "--quiet").out
+    assert csv.splitlines()[0].startswith("name,age")
+    assert cli("export", people.uri, "--format", "csv").code == 2
+    assert cli("export", people.uri, "--format", "csv", "--output", tmp_path / "out").code == 0
+    again = cli("load", "--data", tmp_path / "out", "--mode", "merge", people.uri, "--json")
+    assert json.loads(again.out)["commit"] is None
 
 
 def test_export_and_load_again_gives_the_same(cli, people, rows, tmp_path) -> None:
