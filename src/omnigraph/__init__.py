@@ -127,6 +127,10 @@ if TYPE_CHECKING:
         Take,
     )
     from omnigraph.mutate.mutation import MutationReceipt
+    from omnigraph.plan.plan_text import (
+        PlanOperator,
+        QueryPlan,
+    )
     from omnigraph.settings.models import (
         EmbeddingSettings,
         HistorySettings,
@@ -221,6 +225,10 @@ _CLASSES = {
         "Take",
     ),
     "omnigraph.mutate.mutation": ("MutationReceipt",),
+    "omnigraph.plan.plan_text": (
+        "PlanOperator",
+        "QueryPlan",
+    ),
     "omnigraph.settings.models": (
         "EmbeddingSettings",
         "HistorySettings",
@@ -315,9 +323,11 @@ __all__ = [
     "PendingIntent",
     "PinChange",
     "PipelineSettings",
+    "PlanOperator",
     "PolicyDenied",
     "PreconditionFailed",
     "Property",
+    "QueryPlan",
     "QueryResult",
     "ReadOnlyGraph",
     "ReadSettings",

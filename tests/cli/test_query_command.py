@@ -178,7 +178,7 @@ def test_explain_and_profile(cli, people, queries) -> None:
     words = ("named", "-q", queries, "--store", people.uri)
     plan = cli("explain", *words)
     assert plan.code == 0
-    assert plan.out.splitlines() == people.explain(queries.read_text(), "named").splitlines()
+    assert plan.out.splitlines() == str(people.explain(queries, "named")).splitlines()
     assert cli("explain", *words, "--json").json["plan"] == plan.out.splitlines()
     for given in (("-p", "name=Ada"), ("--params", '{"name": "Ada"}')):
         assert cli("explain", *words, *given).out == plan.out
@@ -189,6 +189,24 @@ def test_explain_and_profile(cli, people, queries) -> None:
     profile = cli("profile", *words, "-p", "name=Ada")
     assert profile.code == 0
     assert " rows " in profile.out
+    assert "1 row in " in profile.err
+    body = cli("profile", *words, "-p", "name=Ada", "--json").json
+    assert (body["query_name"], body["total"]["actual_rows"]) == ("named", 1)
+    assert [op["name"] for op in body["operators"]] == [
+        op.name for op in people.explain(queries, "named").operators
+    ]
+    assert sum(op["seconds"] for op in body["operators"]) <= body["total"]["seconds"] * 1.01
+
+
+def test_ad_hoc_texts_need_no_declaration(cli, people) -> None:
+    store = ("--store", people.uri)
+    text = "match { $p: Person } return { $p.name as name } order { $p.name } limit 1"
+    assert cli("query", "-e", text, *store, "--json").json["rows"] == [{"name": "Ada"}]
+    assert "Project" in cli("explain", "-e", text, *store).out
+    assert cli("mutate", "-e", 'insert Person { name: "Dee" }', *store).code == 0
+    assert cli("mutate", "-e", 'delete Person where name = "Dee"', *store).code == 0
+    wrong = cli("query", "-e", "match { $p: Persn } return { $p }", *store)
+    assert (wrong.code, "-e:1:13" in wrong.err) == (1, True)
 
 
 def test_explain_and_profile_of_the_past(cli, people, queries) -> None:

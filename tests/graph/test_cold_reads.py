@@ -111,5 +111,5 @@ def test_in_the_end_the_type_is_in_memory(uri: str) -> None:
 
 def test_explain_says_so(uri: str) -> None:
     graph = open_graph(Path(uri), read_only=True)
-    plan = graph.explain("query q() { match { $i: Item $i.n = 49 } return { $i.name } }")
+    plan = str(graph.explain("query q() { match { $i: Item $i.n = 49 } return { $i.name } }"))
     assert "id, n, name straight from storage" in plan

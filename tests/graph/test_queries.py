@@ -12,10 +12,12 @@ import pytest
 from omnigraph.embed.local import LocalProvider
 from omnigraph.errors import (
     InvalidArgument,
+    NotFound,
     OmnigraphError,
     PackageMissing,
     ParseError,
     ResourceLimit,
+    TypeCheckError,
 )
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
@@ -126,7 +128,8 @@ def test_a_deadline_and_a_budget_are_errors(graph: Graph, uri: str) -> None:
 
 
 def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
-    plan = graph.explain(FRIENDS).splitlines()
+    explained = graph.explain(FRIENDS)
+    plan = str(explained).splitlines()
     assert [line.split()[0] for line in plan] == [
         "LookUp",
         "Expand",
@@ -134,12 +137,77 @@ def test_explain_and_profile_name_every_operator(graph: Graph) -> None:
         "OrderBy",
         "Project",
     ]
-    assert graph.explain(FRIENDS, None, {"who": "ada"}, "main").splitlines() == plan
+    assert graph.explain(FRIENDS, None, {"who": "ada"}, "main") == explained
     with pytest.raises(InvalidArgument, match=r"\$who"):
         graph.explain(FRIENDS, params={"who": 5})
-    profile = graph.profile(FRIENDS, params={"who": "ada"}).splitlines()
+    measured = graph.profile(FRIENDS, params={"who": "ada"})
+    profile = str(measured).splitlines()
     assert len(profile) == len(plan)
     assert all(" rows " in line and " ms " in line for line in profile)
+
+
+def test_plans_are_data_too(graph: Graph) -> None:
+    plan = graph.explain(FRIENDS)
+    assert repr(plan) == str(plan)
+    first = plan.operators[0]
+    assert (first.name, first.depth, first.estimated_rows) == ("LookUp", 0, 1)
+    assert first.details.startswith("$p")
+    assert first.reason.startswith("found by name, of ")
+    assert (first.actual_rows, first.seconds, plan.seconds, plan.actual_rows) == (None,) * 4
+    measured = graph.profile(FRIENDS, params={"who": "ada"})
+    assert [op.name for op in measured.operators] == [op.name for op in plan.operators]
+    assert [op.estimated_rows for op in measured.operators] == [
+        op.estimated_rows for op in plan.operators
+    ]
+    assert measured.actual_rows == 1
+    spent = [op.seconds for op in measured.operators]
+    assert all(seconds is not None and seconds >= 0 for seconds in spent)
+    assert measured.seconds is not None
+    assert measured.seconds >= sum(seconds or 0 for seconds in spent) * 0.99
+    body = measured.to_dict()
+    assert body["total"] == {
+        "estimated_rows": plan.estimated_rows,
+        "actual_rows": 1,
+        "seconds": measured.seconds,
+    }
+    assert body["operators"][0] == measured.operators[0].to_dict()
+    assert body["plan"] == str(measured).splitlines()
+
+
+def test_operators_of_blocks_are_deeper(graph: Graph) -> None:
+    plan = graph.explain("match { $p: Person optional { $p knows $f } } return { $p, $f }")
+    assert [op.depth for op in plan.operators if op.name == "Expand"] == [1]
+    assert any(line.startswith("  Expand") for line in str(plan).splitlines())
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_query_may_be_a_path(graph: Graph, tmp_path: Path, kind: type) -> None:
+    file = tmp_path / "people.gq"
+    file.write_text(f'\ufeff{NAMES}\n{FRIENDS}\nquery add() {{ insert Person {{ name: "eve" }} }}')
+    path = kind(file)
+    assert graph.query(path, "names").to_pylist() == graph.query(NAMES).to_pylist()
+    assert graph.explain(path, "names") == graph.explain(NAMES)
+    assert graph.profile(path, "names").actual_rows == 2
+    assert graph.mutate(path, "add").affected_nodes == 1
+    file.write_text("query q() { match { $p: Person } return { $p.nam } }")
+    with pytest.raises(TypeCheckError, match=r"people\.gq:1:44"):
+        graph.query(path)
+    with pytest.raises(NotFound, match=r"there is no file .*none\.gq"):
+        graph.query(kind(tmp_path / "none.gq"))
+    with pytest.raises(InvalidArgument, match="cannot read"):
+        graph.query(Path(tmp_path))
+
+
+def test_a_query_may_be_a_bare_text(graph: Graph) -> None:
+    result = graph.query("match { $p: Person } return { $p.name as name }")
+    assert (result.query_name, list(result)) == ("ad_hoc", [{"name": "ada"}, {"name": "bob"}])
+    assert graph.mutate('insert Person { name: "eve" }').query_name == "ad_hoc"
+    with pytest.raises(InvalidArgument, match="only reads"):
+        graph.mutate("match { $p: Person } return { $p.name }")
+    with pytest.raises(InvalidArgument, match="changes the graph"):
+        graph.query('delete Person where name = "eve"')
+    with pytest.raises(InvalidArgument, match=r"a query is a text or the path of a \.gq file"):
+        graph.query(7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])

@@ -202,7 +202,7 @@ def test_explain_says_how_many_and_why() -> None:
     body = 'match { $p: Person $p knows $f $f.name = "Ada" } return { $p.age } limit 5'
     compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
     assert compiled.plan is not None
-    lines = explained(plan_read(compiled.plan, STATISTICS), STATISTICS).splitlines()
+    lines = str(explained("q", plan_read(compiled.plan, STATISTICS), STATISTICS)).splitlines()
     assert lines[0].endswith("-- ~1 row: found by name, of 1,048,576")
     assert lines[1].endswith("-- ~8 rows: ~8 per row")
     assert "only the first are sorted" in lines[3]

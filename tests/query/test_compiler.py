@@ -125,3 +125,50 @@ def test_the_compiler_needs_no_storage_and_no_arrow() -> None:
         "sys.exit(str(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+BODIES = [
+    "match { $p: Person } return { $p.name } order { $p.name desc } limit 3",
+    'match { $p: Person { name: "x" } optional { $p worksAt $c } } return distinct { $c.name }',
+    'insert City { name: "Rome" }\ninsert City { name: "Bern" } on match skip',
+    'update City set { name: "Rom" } where name = "Rome"',
+    "delete City where true",
+    "match { $p: Person  not { $p worksAt $_ } } delete $p",
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("before", ["", "// a note\n", " \n\t/* two\nlines */ "])
+def test_one_query_needs_no_declaration(body: str, before: str) -> None:
+    bare = compile_query(before + body, PEOPLE)
+    declared = compile_query(f"query ad_hoc() {{ {body} }}", PEOPLE)
+    assert bare == declared
+
+
+def test_errors_of_a_bare_text_name_places_in_it() -> None:
+    with pytest.raises(TypeCheckError) as e:
+        compile_query("match { $p: Person }\nreturn { $p.nam }", PEOPLE, file="-e")
+    assert "-e:2:13: error T6: Person has no property 'nam'" in e.value.message
+    assert "2 | return { $p.nam }" in e.value.message
+    for text, place, found in [
+        ("match { $p: Person } return { $p.name } }", (1, 41), "unexpected '}'"),
+        ("match { $p: Person", (1, 19), "unexpected end of the text"),
+        ("match { $p: Person }\n\n  retrun { $p }", (3, 3), "did you mean 'return'"),
+        ('delete City where name = "x', (1, 26), "never closed"),
+    ]:
+        with pytest.raises(ParseError) as wrong:
+            compile_query(text, PEOPLE)
+        first = wrong.value.diagnostics[0]
+        assert (first["line"], first["column"]) == place, text
+        assert found in wrong.value.message
+
+
+def test_a_bare_text_is_one_query_without_parameters() -> None:
+    with pytest.raises(NotFound, match="there is no query 'x'"):
+        compile_query(BODIES[0], PEOPLE, "x")
+    with pytest.raises(TypeCheckError, match=r"\$n is not bound"):
+        compile_query("match { $p: Person { name: $n } } return { $p.name }", PEOPLE)
+    with pytest.raises(ParseError, match="unexpected 'match'"):
+        compile_query(f"{BODIES[0]} {BODIES[0]}", PEOPLE)
+    with pytest.raises(ParseError, match="expected 'query'"):
+        compile_all(BODIES[0], PEOPLE)

@@ -31,7 +31,13 @@ class QueryCall:
         str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
     ] = None
     expression: Annotated[
-        str | None, typer.Option("-e", "--execute", metavar="GQ", help="The query text itself.")
+        str | None,
+        typer.Option(
+            "-e",
+            "--execute",
+            metavar="GQ",
+            help="The query itself, with or without `query q() {…}`.",
+        ),
     ] = None
     query: Annotated[
         str | None,

@@ -19,7 +19,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
-from omnigraph.execute.operators.operator_binding import Binder, OperatorMeasure, QueryRun
+from omnigraph.execute.operators.operator_binding import Binder, QueryRun
 from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
 from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
 from omnigraph.execute.views.frame import ONE_ROW, Frame
@@ -30,7 +30,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.analysis import may_fail
 from omnigraph.plan.estimates import Statistics, rounded
 from omnigraph.plan.physical import PhysicalOp
-from omnigraph.plan.plan_text import explained, plan_lines
+from omnigraph.plan.plan_text import OperatorMeasure, QueryPlan, explained, measured
 from omnigraph.plan.planner import plan_read
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
@@ -119,27 +119,30 @@ class QueryRunner:
         run = self._run(dict(parameters), QueryBounds())
         return head.executor.table(plan_read(plan, head.statistics), run)
 
-    def explain(self, snapshot: Snapshot, text: QueryText) -> str:
-        """The physical plan, one operator a line, in the order of execution."""
+    def explain(self, snapshot: Snapshot, text: QueryText) -> QueryPlan:
+        """The physical plan."""
         compiled = compile_read(snapshot, text)
         if text.params is not None:
             compiled.bind(text.params)
         statistics = self._at(snapshot).statistics
-        return explained(self._planned(compiled, statistics), statistics)
+        return explained(compiled.name, self._planned(compiled, statistics), statistics)
 
-    def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> str:
-        """The plan with the rows and milliseconds of every operator."""
+    def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryPlan:
+        """Run a query; the plan with the rows and the time of every operator."""
         compiled = compile_read(snapshot, text)
         steps: dict[int, OperatorMeasure] = {}
         head = self._at(snapshot)
         plan = self._planned(compiled, head.statistics)
-        measured = replace(head.executor, steps=steps)
-        measured.table(plan, self._run(compiled.bind(text.params), bounds))
-        lines = []
-        for op, line in plan_lines(plan):
-            step = steps.get(id(op), OperatorMeasure())
-            lines.append(f"{step.rows:>12,} rows {step.milliseconds:>10.2f} ms  {line}")
-        return "\n".join(lines)
+        executor = replace(head.executor, steps=steps)
+        run = self._run(compiled.bind(text.params), bounds)
+        began = self._clock.monotonic()
+        executor.table(plan, run)
+        seconds = self._clock.monotonic() - began
+
+        def measure_of(op: PhysicalOp) -> OperatorMeasure:
+            return steps.get(id(op), OperatorMeasure())
+
+        return measured(compiled.name, plan, head.statistics, measure_of, seconds)
 
     def _run(self, parameters: dict[str, Any], bounds: QueryBounds) -> QueryRun:
         evaluator = Evaluator(parameters, self._clock.now_micros() // 1000)
@@ -194,7 +197,7 @@ def statistics_of(snapshot: Snapshot) -> Statistics:
 
 
 def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
-    compiled = compile_query(text.source, snapshot.catalog, text.name)
+    compiled = compile_query(text.source, snapshot.catalog, text.name, text.file)
     if compiled.plan is None:
         raise InvalidArgument(f"query {compiled.name!r} changes the graph; run it with mutate")
     return compiled

@@ -27,6 +27,8 @@ class QueryText:
     params: Mapping[str, object] | None = None
     at: str | None = None
     """The state in the words of the caller; None means the head of a branch."""
+    file: str = "<query>"
+    """The name of the text in errors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.diff.change import ChangePage
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
+    from omnigraph.graph.reads import QuerySource
     from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.load.options import LoadReceipt
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.records import RecoveryAudit, StreamBatch
     from omnigraph.merge.conflicts import MergePreview, MergeResult
     from omnigraph.mutate.mutation import MutationReceipt
+    from omnigraph.plan.plan_text import QueryPlan
     from omnigraph.vectors.embedder import EmbedReceipt
     from omnigraph.writes.shape import Edit
 
@@ -161,7 +163,7 @@ class Graph:
 
     def query(
         self,
-        source: str,
+        source: QuerySource,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
@@ -171,19 +173,24 @@ class Graph:
         cancel: threading.Event | None = None,
         engine: str = LOCAL,
     ) -> QueryResult:
-        """Run one query of a text; `at` is a commit, tag, moment or branch.
+        """Run one query; `at` is a commit, tag, moment or branch.
+
+        `source` is the text of one or more queries, the path of a `.gq` file, or one query without
+        `query name() { … }`, which then has no parameters.
 
         After `timeout` seconds, or when another thread sets `cancel`, it ends with `ResourceLimit`.
         With `engine="spark"` Spark's executors do the work, for graphs larger than one machine:
         the query runs when its rows are first read, or not here at all with `to_spark()`.
 
         Example:
-            >>> graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist()
+            >>> graph.query("people.gq", "friends_of", {"name": "Ada"})
+            >>> graph.query("match { $p: Person } return { $p.name }").to_pylist()
         """
         require_engine(engine, "query")
+        given = reads.query_source(source)
+        text = QueryText(given.text, name, params, name_text(at), given.file)
         opened = self._engine
         runner = opened.queries if engine == LOCAL else opened.spark_queries
-        text = QueryText(source, name, params, name_text(at))
         snapshot = reads.snapshot(opened, branch, at)
         result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
         result.frame_of = opened.spark_frame_of
@@ -191,20 +198,28 @@ class Graph:
 
     def explain(
         self,
-        source: str,
+        source: QuerySource,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
         *,
         at: CommitName | None = None,
-    ) -> str:
-        """The plan, one operator a line, in the order rows flow; `params` are only checked."""
+    ) -> QueryPlan:
+        """The plan of a query; `str()` of it is one operator on each line, in the order rows flow.
+
+        `params` are only checked.
+
+        Example:
+            >>> print(graph.explain("people.gq", "friends_of"))
+        """
+        given = reads.query_source(source)
+        text = QueryText(given.text, name, params, file=given.file)
         snapshot = reads.snapshot(self._engine, branch, at)
-        return self._engine.queries.explain(snapshot, QueryText(source, name, params))
+        return self._engine.queries.explain(snapshot, text)
 
     def profile(
         self,
-        source: str,
+        source: QuerySource,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
@@ -212,9 +227,10 @@ class Graph:
         at: CommitName | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-    ) -> str:
-        """Run a query; its plan with the rows and milliseconds of every operator."""
-        text = QueryText(source, name, params)
+    ) -> QueryPlan:
+        """Run a query; its plan with the rows and the time of every operator, and in total."""
+        given = reads.query_source(source)
+        text = QueryText(given.text, name, params, file=given.file)
         snapshot = reads.snapshot(self._engine, branch, at)
         return self._engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
 
@@ -243,7 +259,7 @@ class Graph:
 
     def mutate(
         self,
-        source: str,
+        source: QuerySource,
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         branch: str = MAIN,
@@ -252,21 +268,26 @@ class Graph:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
     ) -> MutationReceipt:
-        """Run one mutation of a text: all of its statements in one commit, or nothing.
+        """Run one mutation: all of its statements in one commit, or nothing.
+
+        `source` is as for `query`.
 
         Example:
-            >>> graph.mutate('query add() { insert Person { name: "Ada" } }').affected_nodes
+            >>> graph.mutate('insert Person { name: "Ada" }').affected_nodes
             1
+            >>> graph.mutate("people.gq", "birthday", {"name": "Ada"})
         """
         from omnigraph.mutate.mutation import Mutation
 
+        given = reads.query_source(source)
         mutation = Mutation(
             branch=branch,
             actor=self.actor,
             message=message,
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
-            source=source,
+            source=given.text,
+            file=given.file,
             name=name,
             params=params,
         )

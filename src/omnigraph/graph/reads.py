@@ -6,6 +6,7 @@ Nothing that writes a graph is imported here, because reads must start quickly.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.syntax.source_text import SourceText, read_source_file
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
@@ -30,6 +32,20 @@ _NULLABLE = {
     pa.uint64(): "UInt64",
 }
 """The types of pandas that hold integers and NULLs."""
+
+
+QuerySource = str | os.PathLike[str]
+"""The text of queries, or the path of a `.gq` file."""
+
+
+def query_source(source: QuerySource) -> SourceText:
+    """The text; a string is a path if it ends in `.gq` and has no brace and no line break."""
+    if isinstance(source, str):
+        is_path = source.endswith(".gq") and not ("{" in source or "\n" in source)
+        return read_source_file(source) if is_path else SourceText(source, "<query>")
+    if isinstance(source, os.PathLike):
+        return read_source_file(source)
+    raise InvalidArgument(f"a query is a text or the path of a .gq file, got {source!r}")
 
 
 def snapshot(engine: Engine, branch: str, at: CommitName | None) -> Snapshot:

@@ -32,6 +32,8 @@ class Mutation(CommitTerms):
 
     _: KW_ONLY
     source: str
+    file: str = "<query>"
+    """The name of the text in errors."""
     name: str | None = None
     params: Mapping[str, object] | None = None
 
@@ -121,7 +123,7 @@ class Mutator:
 
 
 def _compile(mutation: Mutation, catalog: Catalog) -> CompiledQuery:
-    compiled = compile_query(mutation.source, catalog, mutation.name)
+    compiled = compile_query(mutation.source, catalog, mutation.name, mutation.file)
     if compiled.is_read:
         raise InvalidArgument(f"query {compiled.name!r} only reads: use query for it")
     return compiled

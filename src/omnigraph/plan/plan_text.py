@@ -1,8 +1,9 @@
-"""The text of a physical plan: one line per operator, in the order in which rows flow."""
+"""A physical plan for people and tools: its operators in the order in which rows flow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from omnigraph.ir import reads
@@ -38,41 +39,143 @@ def plan_lines(plan: PhysicalOp, depth: int = 0) -> Iterator[tuple[PhysicalOp, s
             yield from plan_lines(op.pattern, depth + 1)
 
 
-def explained(plan: PhysicalOp, statistics: Statistics) -> str:
+@dataclass(frozen=True, slots=True)
+class PlanOperator:
+    """One operator of a plan, with what the planner expects and what a profile measured."""
+
+    name: str
+    details: str
+    depth: int
+    """1 and more inside of `not { … }` and `optional { … }`."""
+    estimated_rows: int | None
+    """Rows that the planner expects; of an inner operator for one row of its block."""
+    reason: str
+    """The access path that the operator uses; empty when there is nothing to say."""
+    actual_rows: int | None = None
+    seconds: float | None = None
+    """Time of this operator without its inputs."""
+
+    @property
+    def line(self) -> str:
+        return f"{_INDENT * self.depth}{self.name} {self.details}".rstrip()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryPlan:
+    """The plan of a query, from `Graph.explain` or, with measures, from `Graph.profile`.
+
+    `str()` is the text: one operator on each line.
+    """
+
+    query_name: str
+    operators: tuple[PlanOperator, ...]
+    seconds: float | None = None
+    """Of a profile: the time of the whole run."""
+
+    @property
+    def estimated_rows(self) -> int | None:
+        """Rows of the answer that the planner expects."""
+        return self.operators[-1].estimated_rows
+
+    @property
+    def actual_rows(self) -> int | None:
+        return self.operators[-1].actual_rows
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "query_name": self.query_name,
+            "operators": [operator.to_dict() for operator in self.operators],
+            "total": {
+                "estimated_rows": self.estimated_rows,
+                "actual_rows": self.actual_rows,
+                "seconds": self.seconds,
+            },
+            "plan": list(self._lines()),
+        }
+
+    def _lines(self) -> Iterator[str]:
+        for op in self.operators:
+            if op.actual_rows is not None and op.seconds is not None:
+                yield f"{op.actual_rows:>12,} rows {op.seconds * 1000:>10.2f} ms  {op.line}"
+            elif op.estimated_rows is None:
+                yield op.line
+            else:
+                expected = f"~{op.estimated_rows:,} row{'s' if op.estimated_rows > 1 else ''}"
+                yield f"{op.line}  -- {expected}{f': {op.reason}' if op.reason else ''}"
+
+
+def explained(query_name: str, plan: PhysicalOp, statistics: Statistics) -> QueryPlan:
     """The plan with the expected rows of each operator and the access path it uses."""
+    return QueryPlan(query_name, tuple(op for _, op in _operators(plan, statistics)))
+
+
+def measured(
+    query_name: str,
+    plan: PhysicalOp,
+    statistics: Statistics,
+    measure_of: Callable[[PhysicalOp], OperatorMeasure],
+    seconds: float,
+) -> QueryPlan:
+    """The plan with what each operator did in one run."""
+    operators = []
+    for op, shown in _operators(plan, statistics):
+        measure = measure_of(op)
+        operators.append(replace(shown, actual_rows=measure.rows, seconds=measure.seconds))
+    return QueryPlan(query_name, tuple(operators), seconds)
+
+
+@dataclass(slots=True)
+class OperatorMeasure:
+    """What one operator did, without its inputs."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+
+def _operators(
+    plan: PhysicalOp, statistics: Statistics
+) -> Iterator[tuple[PhysicalOp, PlanOperator]]:
     rows = estimate_rows(plan, statistics)
     lines = list(plan_lines(plan))
     limited = {id(op.input) for op, _ in lines if isinstance(op, reads.Limit)}
-    return "\n".join(
-        f"{line}  -- {_about(rows[id(op)])}{_why(op, statistics, top=id(op) in limited)}"
-        if id(op) in rows
-        else line
-        for op, line in lines
-    )
-
-
-def _about(rows: float) -> str:
-    count = max(1, round(rows))
-    return f"~{count:,} row{'s' if count > 1 else ''}"
+    for op, line in lines:
+        text = line.lstrip()
+        name, _, details = text.partition(" ")
+        expected = rows.get(id(op))
+        shown = PlanOperator(
+            name=name,
+            details=details,
+            depth=(len(line) - len(text)) // len(_INDENT),
+            estimated_rows=None if expected is None else max(1, round(expected)),
+            reason="" if expected is None else _why(op, statistics, top=id(op) in limited),
+        )
+        yield op, shown
 
 
 def _why(op: Any, statistics: Statistics, *, top: bool) -> str:
     match op:
         case Find(_, variable, LookUp(per_row=per_row)):
             how = "joined on the id" if per_row else "found by name"
-            return f": {how}, of {statistics.rows_of(variable):,}{_cold(op)}"
+            return f"{how}, of {statistics.rows_of(variable):,}{_cold(op)}"
         case Find(_, variable):
-            return f": a pass over {statistics.rows_of(variable):,}{_cold(op)}"
+            return f"a pass over {statistics.rows_of(variable):,}{_cold(op)}"
         case reads.NodeScan(_, variable):
-            return f": a pass over {statistics.rows_of(variable):,}"
+            return f"a pass over {statistics.rows_of(variable):,}"
         case reads.Expand() if not op.target_bound:
-            return f": ~{rows_reached(op, statistics):.2g} per row"
+            return f"~{rows_reached(op, statistics):.2g} per row"
         case Follow(_, expand) if not expand.target_bound:
-            return (
-                f": ~{rows_reached(expand, statistics):.2g} per row, filtered before rows are made"
-            )
+            return f"~{rows_reached(expand, statistics):.2g} per row, filtered before rows are made"
         case reads.OrderBy() if top:
-            return ": only the first are sorted, other columns are read after"
+            return "only the first are sorted, other columns are read after"
         case _:
             return ""
 

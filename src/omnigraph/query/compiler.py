@@ -76,6 +76,8 @@ def compile_query(
 ) -> CompiledQuery:
     """Compile the query called `name`, or the only query of the text.
 
+    The text may be the body of one query without `query name() { … }`.
+
     Raises `ParseError` or `TypeCheckError` with all diagnostics, `NotFound` when the text has no
     query of this name, `InvalidArgument` when it has several queries and no name is given.
     """
@@ -126,7 +128,7 @@ def clear_cache() -> None:
 
 
 def _compile(source: SourceText, catalog: Catalog, name: str | None) -> CompiledQuery:
-    query = _choose(parse_queries(source), name)
+    query = _choose(parse_queries(source, may_be_bare=True), name)
     findings = Diagnostics()
     checked = check_query(query, catalog, findings)
     if checked is None:

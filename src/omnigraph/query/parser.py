@@ -21,6 +21,7 @@ from omnigraph.syntax.grammar import (
     SyntaxTree,
     misspelt_keyword,
 )
+from omnigraph.syntax.grammar_tables import BARE, START
 from omnigraph.syntax.source_text import NO_SPAN, Name, SourceText, Span
 
 _TERMINAL_NAMES = {
@@ -133,9 +134,19 @@ _STEPS = (
 _RANKINGS = frozenset({"nearest", "bm25", "rrf"})
 
 
-def parse_queries(source: SourceText) -> ast.QueryFile:
-    """The syntax tree of a text; raises `ParseError` with all syntax errors."""
-    parsed = _grammar().parse(source)
+_BARE_TEXT = re.compile(
+    r"(?:\s++|//[^\n]*+|/\*.*?\*/)*+(?:match|insert|update|delete)\b", re.DOTALL
+)
+
+
+def parse_queries(source: SourceText, *, may_be_bare: bool = False) -> ast.QueryFile:
+    """The syntax tree of a text; raises `ParseError` with all syntax errors.
+
+    With `may_be_bare` the text may be the body of one query, without `query name() { … }`. The
+    query is then called `ad_hoc`.
+    """
+    bare = may_be_bare and _BARE_TEXT.match(source.text)
+    parsed = _grammar().parse(source, BARE if bare else START)
     if parsed.tree is None:
         raise language_error(ParseError, parsed.diagnostics, source)
     deep = _deep_case(parsed.tree) if source.text.count("case") > MAX_NESTING else None

@@ -19,6 +19,9 @@ from omnigraph.syntax.source_text import (
     string_value,
 )
 
+AD_HOC = "ad_hoc"
+"""The name of a query whose text does not declare one."""
+
 
 def _span(meta: Meta) -> Span:
     return NO_SPAN if meta.empty else Span(meta.start_pos, meta.end_pos)
@@ -45,6 +48,10 @@ class QueryTreeReader(Transformer[Token, Any]):
 
     def start(self, _meta: Meta, children: list[Any]) -> ast.QueryFile:
         return ast.QueryFile(tuple(children))
+
+    def bare(self, meta: Meta, children: list[Any]) -> ast.QueryFile:
+        body = _edges_named_like_operators(children[0], set())
+        return ast.QueryFile((ast.Query(Name(AD_HOC), body, span=_span(meta)),))
 
     def query(self, meta: Meta, children: list[Any]) -> ast.Query:
         name, *rest, body = children

@@ -12,7 +12,7 @@ from lark import Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from omnigraph.syntax.diagnostics import Diagnostic
-from omnigraph.syntax.grammar_tables import load_or_build
+from omnigraph.syntax.grammar_tables import START, load_or_build
 from omnigraph.syntax.source_text import STRINGS_AND_COMMENTS, SourceText, Span
 
 SyntaxTree = Tree[Token]
@@ -57,42 +57,45 @@ class Grammar:
         self._spec = spec
         self._lark = load_or_build(spec.path)
 
-    def parse(self, source: SourceText) -> ParseResult:
+    def parse(self, source: SourceText, start: str = START) -> ParseResult:
         """Parse the whole text; after an error, continue at the next declaration to find more."""
         too_much = check_limits(source.text, self._spec.parse_code)
         if too_much:
             return ParseResult(None, (too_much,))
         try:
-            return ParseResult(self._lark.parse(source.text), ())
+            return ParseResult(self._lark.parse(source.text, start=start), ())
         except UnexpectedInput as error:
             first = error
-        return ParseResult(None, tuple(self._all_errors(source, first)))
+        return ParseResult(None, tuple(self._all_errors(source, start, first)))
 
-    def _all_errors(self, source: SourceText, first: UnexpectedInput) -> list[Diagnostic]:
+    def _all_errors(
+        self, source: SourceText, start: str, first: UnexpectedInput
+    ) -> list[Diagnostic]:
         found: list[Diagnostic] = []
         error: UnexpectedInput | None = first
         text = source.text
         while error is not None and len(found) < _MAX_SYNTAX_ERRORS:
-            found.append(self._diagnose(text, error))
+            found.append(self._diagnose(text, start, error))
             offset = max(found[-1].span.start, 1)
             restart = self._spec.restart.search(source.text, offset)
             if restart is None:
                 break
             # Blanks replace the text before, so that offsets stay the same.
             text = " " * restart.start() + source.text[restart.start() :]
+            start = START
             error = self._next_error(text)
         return found
 
     def _next_error(self, text: str) -> UnexpectedInput | None:
         try:
-            self._lark.parse(text)
+            self._lark.parse(text, start=START)
         except UnexpectedInput as error:
             return error
         return None
 
-    def _diagnose(self, text: str, error: UnexpectedInput) -> Diagnostic:
+    def _diagnose(self, text: str, start: str, error: UnexpectedInput) -> Diagnostic:
         span, found = _where(text, error)
-        expected = self._accepted_before(text)
+        expected = self._accepted_before(text, start)
         message = f"unexpected {found}"
         readable = self._readable(expected)
         if readable:
@@ -107,9 +110,9 @@ class Grammar:
             self._spec.parse_code, message, span, self._spec.find_help(before, rest, expected)
         )
 
-    def _accepted_before(self, text: str) -> frozenset[str]:
+    def _accepted_before(self, text: str, start: str) -> frozenset[str]:
         """The terminals that can follow here; the set in lark's error contains too many."""
-        session = self._lark.parse_interactive(text)
+        session = self._lark.parse_interactive(text, start=start)
         try:
             for _ in session.iter_parse():
                 pass

@@ -17,6 +17,9 @@ import lark
 from lark import Lark
 
 TABLES_SUFFIX = ".tables.json"
+START = "start"
+"""The rule of whole texts. A grammar may have others that the parser can start from."""
+BARE = "bare"
 
 
 def load_or_build(grammar: Path) -> Lark:
@@ -33,6 +36,7 @@ def load_or_build(grammar: Path) -> Lark:
 def build(grammar_text: str) -> Lark:
     return Lark(
         grammar_text,
+        start=[rule for rule in (START, BARE) if f"\n{rule}: " in grammar_text],
         parser="lalr",
         lexer="contextual",
         propagate_positions=True,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.errors import InvalidArgument, NotFound
 
 STRINGS_AND_COMMENTS = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)'
 """Matches one string or comment. An unclosed one reaches to the end of the text, because trying
@@ -57,6 +61,28 @@ class SourceText:
 
     def _line_start(self, offset: int) -> int:
         return self.text.rfind("\n", 0, offset) + 1
+
+
+def read_source_file(path: str | os.PathLike[str]) -> SourceText:
+    """The text of a file, without a byte order mark."""
+    name = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {name}", file=name) from None
+    except OSError as error:
+        raise InvalidArgument(f"cannot read {name}: {error.strerror}", file=name) from None
+    return SourceText(decoded(data, name), name)
+
+
+def decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidArgument(
+            f"{name}:{line}: the text is not UTF-8 at byte {error.start}", file=name, line=line
+        ) from None
 
 
 def string_value(token: str) -> str:

@@ -7,7 +7,7 @@ is run with `omnigraph query run fmt`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -31,6 +31,9 @@ from omnigraph.cli.query_text import QueryCall, prepare, require_mutation, requi
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.source_text import SourceText
+
+if TYPE_CHECKING:
+    from omnigraph.plan.plan_text import QueryPlan
 from omnigraph.values.plurals import counted
 
 DEFAULT_COMMAND = "run"
@@ -80,7 +83,7 @@ def run(
 
     \b
       omnigraph query friends_of --query people.gq -p name=Ada --store people.omni
-      omnigraph query -e 'query q() { match { $p: Person } return { $p.name } }' --store people.omni
+      omnigraph query -e 'match { $p: Person } return { $p.name }' --store people.omni
       cat people.gq | omnigraph query friends_of -q - --params '{"name": "Ada"}' --format csv
       omnigraph query friends_of -q people.gq --params @ada.json --at v1 --json
     """
@@ -137,7 +140,7 @@ def mutate(
     For example:
 
     \b
-      omnigraph mutate -e 'query q() { insert Person { name: "Ada" } }' --store people.omni
+      omnigraph mutate -e 'insert Person { name: "Ada" }' --store people.omni
       omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
       omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01M7H8QRSTGJB9M89XSVK2F5M5
     """
@@ -188,7 +191,7 @@ def explain(
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
     require_read(ready)
     params = ready.params if call.has_params else None
-    _print_plan(session, ready.name, graph.explain(ready.source, ready.name, params, branch, at=at))
+    _print_plan(session, graph.explain(ready.source, ready.name, params, branch, at=at))
 
 
 def profile(
@@ -212,11 +215,13 @@ def profile(
     require_read(ready)
     with session.working("searching"):
         plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
-    _print_plan(session, ready.name, plan)
+    _print_plan(session, plan)
 
 
-def _print_plan(session: Session, name: str, plan: str) -> None:
+def _print_plan(session: Session, plan: QueryPlan) -> None:
     if session.json:
-        print_json({"query_name": name, "plan": plan.splitlines()})
-    else:
-        print_result(plan)
+        print_json(plan.to_dict())
+        return
+    print_result(str(plan))
+    if plan.seconds is not None:
+        session.note(f"{counted(plan.actual_rows or 0, 'row')} in {plan.seconds * 1000:,.2f} ms")

@@ -16,14 +16,7 @@ from omnigraph.execute.operators.beyond_memory import InParts, SpillSpace, frame
 from omnigraph.execute.views.frame import Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews
 from omnigraph.plan.physical import PhysicalOp
-
-
-@dataclass(slots=True)
-class OperatorMeasure:
-    """What one operator did, without its inputs."""
-
-    rows: int = 0
-    milliseconds: float = 0.0
+from omnigraph.plan.plan_text import OperatorMeasure
 
 
 @dataclass(slots=True)
@@ -80,12 +73,12 @@ def _measured(
     operate: Operator, step: OperatorMeasure, steps: dict[int, OperatorMeasure]
 ) -> Operator:
     def measured(run: QueryRun, start: Frame) -> Frame:
-        inner = sum(s.milliseconds for s in steps.values())
+        inner = sum(s.seconds for s in steps.values())
         began = time.perf_counter()
         frame = operate(run, start)
-        spent = (time.perf_counter() - began) * 1000
+        spent = time.perf_counter() - began
         step.rows += frame.length
-        step.milliseconds += spent - (sum(s.milliseconds for s in steps.values()) - inner)
+        step.seconds += spent - (sum(s.seconds for s in steps.values()) - inner)
         return frame
 
     return measured
