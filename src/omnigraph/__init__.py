@@ -68,7 +68,10 @@ if TYPE_CHECKING:
         WriterFenced,
     )
     from omnigraph.execute.query_types import QueryResult
-    from omnigraph.export.export_graph import ExportReceipt
+    from omnigraph.export.export_graph import (
+        ExportedType,
+        ExportReceipt,
+    )
     from omnigraph.feed import (
         FeedBlock,
         FeedPage,
@@ -169,7 +172,10 @@ _CLASSES = {
         "ChangedType",
     ),
     "omnigraph.execute.query_types": ("QueryResult",),
-    "omnigraph.export.export_graph": ("ExportReceipt",),
+    "omnigraph.export.export_graph": (
+        "ExportReceipt",
+        "ExportedType",
+    ),
     "omnigraph.feed": (
         "FeedBlock",
         "FeedPage",
@@ -288,6 +294,7 @@ __all__ = [
     "EntityKind",
     "ExpectedVersionMismatch",
     "ExportReceipt",
+    "ExportedType",
     "FeedBlock",
     "FeedGap",
     "FeedPage",

@@ -63,14 +63,14 @@ class FeedBlock:
 class FeedPage:
     """Some blocks and the cursor behind them; with `has_more` the next page is ready now."""
 
-    branch: str
+    graph_branch: str
     blocks: tuple[FeedBlock, ...]
     cursor: str
     has_more: bool
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "branch": self.branch,
+            "graph_branch": self.graph_branch,
             "blocks": [block.to_dict() for block in self.blocks],
             "cursor": self.cursor,
             "has_more": self.has_more,

@@ -142,7 +142,7 @@ def test_optimize(cli, people) -> None:
     rows = cli("optimize", people.uri, "--type", "Person", "--json").json["indexes"]
     assert [row["type_name"] for row in rows] == ["Person"] * 3
     listed = cli("optimize", people.uri, "--type", "Person", "--verbose").out.splitlines()
-    assert listed[0].split()[:3] == ["branch", "type_name", "property"]
+    assert listed[0].split()[:3] == ["graph_branch", "type_name", "property"]
     assert len(listed) == 2 + 3
 
 

@@ -21,7 +21,7 @@ from omnigraph_testing.workloads import create_small_graph, small_catalog
 def drain(graph: Graph, page: FeedPage, **filters: Any) -> list[FeedPage]:
     pages = [page]
     while pages[-1].has_more:
-        pages.append(graph.changes(page.branch, pages[-1].cursor, **filters))
+        pages.append(graph.changes(page.graph_branch, pages[-1].cursor, **filters))
     return pages
 
 

@@ -32,7 +32,7 @@ def test_drift_is_shown_then_put_right(graph: Graph, branch: str) -> None:
     leave_orphan_head(graph, branch)
     files = {p: p.stat().st_mtime_ns for p in Path(graph.uri).rglob("*")}
     (table,) = open_graph(graph.uri, read_only=True).repair().drift
-    assert (table.branch, table.table) == (branch, "node:Note")
+    assert (table.graph_branch, table.table) == (branch, "node:Note")
     assert table.head_rows == table.pinned_rows + 1
     assert {p: p.stat().st_mtime_ns for p in Path(graph.uri).rglob("*")} == files
     graph.repair(confirm=True)

@@ -16,7 +16,7 @@ def test_status_shows_every_branch_and_type(tmp_path: Path) -> None:
     main, other = found.branches
     notes = {table.type_name: table for table in other.tables}
     assert notes["Note"].owned
-    assert notes["Note"].rows == 1
+    assert notes["Note"].entity_count == 1
     assert not notes["Person"].owned
     assert notes["Person"].bytes == 0
     assert (main.commits, other.commits) == (2, 3)

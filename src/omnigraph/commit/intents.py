@@ -191,7 +191,7 @@ class PendingIntent:
 
     intent_id: str
     kind: str
-    branch: str | None
+    graph_branch: str | None
     actor_id: str | None
 
     @property

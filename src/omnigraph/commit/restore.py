@@ -67,7 +67,7 @@ def undo_to_pins(
 class DriftedTable:
     """One table whose HEAD is not what the manifest shows."""
 
-    branch: str
+    graph_branch: str
     table: str
     dataset: str
     pinned_version: int
@@ -91,7 +91,7 @@ def drifted_tables(store: Store, ref: BranchRef, state: BranchState) -> Iterator
         if head > pin.version:
             rows = store.open(DatasetVersion(pin.location, pin.branch, head)).count_rows()
             yield DriftedTable(
-                branch=ref.name,
+                graph_branch=ref.name,
                 table=str(key),
                 dataset=store.dataset_uri(pin.location, pin.branch),
                 pinned_version=pin.version,
@@ -112,7 +112,7 @@ class DriftRepair:
     clock: Clock
 
     def push_aside(self, drifted: DriftedTable, actor_id: str | None) -> None:
-        ref, _ = self.reader.branch(drifted.branch)
+        ref, _ = self.reader.branch(drifted.graph_branch)
         key = TableKey.parse(drifted.table)
         intent_id = self.clock.new_ulid()
         posted = self.arming.arm(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,24 +31,36 @@ _PUBLIC_NAMES = {SOURCE: "from", TARGET: "to"}
 
 
 @dataclass(frozen=True, slots=True)
+class ExportedType:
+    """How many entities of one type were exported."""
+
+    entity_kind: str
+    type_name: str
+    entity_count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class ExportReceipt:
     """What was exported. `path` is None when it went to a stream."""
 
     path: str | None
     format: str
     graph_commit_id: str
-    entities: tuple[tuple[str, int], ...]
+    types: tuple[ExportedType, ...]
 
     @property
     def total_entities(self) -> int:
-        return sum(count for _, count in self.entities)
+        return sum(exported.entity_count for exported in self.types)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "format": self.format,
             "graph_commit_id": self.graph_commit_id,
-            "entities": [{"name": name, "entities": count} for name, count in self.entities],
+            "types": [exported.to_dict() for exported in self.types],
             "total_entities": self.total_entities,
         }
 
@@ -138,8 +150,16 @@ class Exporter:
         return chosen_types(self.snapshot.catalog, self.types)
 
     def _receipt(self, path: str | None, export_format: str) -> ExportReceipt:
-        counts = [(t.name, self.snapshot.pin(t.table_key).row_count) for t in self._entities()]
-        return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, tuple(counts))
+        types = exported_types(self.snapshot, self._entities())
+        return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, types)
+
+
+def exported_types(snapshot: Snapshot, entities: Iterable[EntityType]) -> tuple[ExportedType, ...]:
+    """Each type with its entities in the snapshot."""
+    keys = [entity.table_key for entity in entities]
+    return tuple(
+        ExportedType(key.kind.value, key.type_name, snapshot.pin(key).row_count) for key in keys
+    )
 
 
 def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:

@@ -26,10 +26,10 @@ class TableStatus:
     """One type on one branch. `bytes` counts what the branch itself wrote, not what it shares."""
 
     type_name: str
-    kind: str
+    entity_kind: str
     owned: bool
     """False when the branch still shares the table of the branch that it was forked from."""
-    rows: int
+    entity_count: int
     fragments: int
     deleted_rows: int
     indexes: int
@@ -48,7 +48,7 @@ class BranchStatus:
     name: str
     head_commit_id: str
     commits: int
-    manifest_version: int
+    graph_manifest_version: int
     manifest_bytes: int
     tables: tuple[TableStatus, ...]
 
@@ -125,7 +125,7 @@ def _branch_status(
         name=ref.name,
         head_commit_id=state.head_commit_id,
         commits=len(state.commits) + sum(s.count for s in state.history),
-        manifest_version=state.version,
+        graph_manifest_version=state.version,
         manifest_bytes=manifest.size if manifest else 0,
         tables=_table_statuses(reader.store, ref, snapshot, files, settings),
     )
@@ -164,9 +164,9 @@ def _table_status(
     owned = pin.owner == ref.incarnation
     return TableStatus(
         type_name=pin.key.type_name,
-        kind=pin.key.kind.value,
+        entity_kind=pin.key.kind.value,
         owned=owned,
-        rows=pin.row_count,
+        entity_count=pin.row_count,
         fragments=shape.fragments,
         deleted_rows=shape.deleted_rows,
         indexes=layout.indexes,

@@ -54,7 +54,7 @@ class Finding:
     """One violated invariant."""
 
     check: str
-    branch: str | None
+    graph_branch: str | None
     place: str
     message: str
 

@@ -16,6 +16,7 @@ from omnigraph.errors import StorageFailure
 from omnigraph.export.export_graph import (
     ExportReceipt,
     chosen_types,
+    exported_types,
     require_export_format,
     whole_directory,
     write_file,
@@ -65,8 +66,8 @@ class SparkExporter:
             raise StorageFailure(
                 f"{target}: {error.strerror or error}", file=str(target)
             ) from error
-        counts = tuple((t.name, self.snapshot.pin(t.table_key).row_count) for t in entities)
-        return ExportReceipt(str(target), export_format, self.snapshot.graph_commit_id, counts)
+        types = exported_types(self.snapshot, entities)
+        return ExportReceipt(str(target), export_format, self.snapshot.graph_commit_id, types)
 
     def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
         at = self.snapshot.pin(entity.table_key).at

@@ -102,8 +102,15 @@ def stat(
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     found = _find(graph, type_name, entity_id, property_name, branch, at)
     if session.json:
-        body = {"type_name": type_name, "entity_id": entity_id, "property": property_name}
-        print_json({**body, **found.to_dict()})
+        print_json(
+            {
+                "entity_kind": _kind(graph, type_name, branch, at),
+                "type_name": type_name,
+                "entity_id": entity_id,
+                "property": property_name,
+                **found.to_dict(),
+            }
+        )
     else:
         print_result(f"{type_name} {entity_id} {property_name}: {found.size:,} bytes")
 
@@ -111,6 +118,10 @@ def stat(
 def _find(
     graph: Graph, type_name: str, entity_id: str, name: str, branch: str, at: str | None
 ) -> StoredBlob:
-    """Node and edge types share one namespace, so the name of the type implies the kind."""
-    kind = graph.snapshot(branch, at=at).catalog.resolve(type_name).table_key.kind.value
+    kind = _kind(graph, type_name, branch, at)
     return graph.blob(kind, type_name, entity_id, name, branch, at=at)
+
+
+def _kind(graph: Graph, type_name: str, branch: str, at: str | None) -> str:
+    """Node and edge types share one namespace, so the name of the type implies the kind."""
+    return graph.snapshot(branch, at=at).catalog.resolve(type_name).table_key.kind.value

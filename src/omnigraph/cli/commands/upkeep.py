@@ -69,7 +69,7 @@ def _print_branch(branch: BranchStatus) -> None:
     for table in branch.tables:
         size = readable_bytes(table.bytes) if table.owned else "shared"
         print_result(
-            f"  {table.kind} {table.type_name}: {counted(table.rows, 'row')}, "
+            f"  {table.entity_kind} {table.type_name}: {counted(table.entity_count, 'row')}, "
             f"{counted(table.fragments, 'fragment')}, {table.deleted_rows:,} deleted, "
             f"{table.unindexed_rows:,} unindexed, {counted(table.versions, 'version')}, {size}"
         )
@@ -83,7 +83,7 @@ def _print_rest(found: GraphStatus) -> None:
     )
     for intent in found.pending_intents:
         print_note(
-            f"pending: {intent.kind} {intent.intent_id} on {intent.branch or '-'} "
+            f"pending: {intent.kind} {intent.intent_id} on {intent.graph_branch or '-'} "
             f"by {intent.actor_id or '-'}"
         )
 
@@ -115,16 +115,16 @@ def optimize(
         behind = graph.optimize(branch, types, engine=engine.value)
     names = [branch] if branch else [found.name for found in graph.branches.list()]
     status = [
-        {"branch": name, **row.to_dict()}
+        {"graph_branch": name, **row.to_dict()}
         for name in names
         for row in graph.index_status(name)
         if not types or row.type_name in types
     ]
     if session.json:
-        print_json({"branch": branch, "skipped": behind, "indexes": status})
+        print_json({"graph_branch": branch, "skipped": behind, "indexes": status})
         return
     if verbose:
-        columns = ("branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
+        columns = ("graph_branch", "type_name", "property", "kind", "covered_rows", "pending_rows")
         print_table(columns, [[row[name] for name in columns] for row in status])
     else:
         print_result(_index_summary(status, len(names)))

@@ -72,7 +72,7 @@ def verify(
         print_report(report.to_dict(), error, "verify_findings")
     else:
         for finding in report.findings:
-            branch = f"branch {finding.branch} " if finding.branch else ""
+            branch = f"branch {finding.graph_branch} " if finding.graph_branch else ""
             print_result(f"{finding.check}: {branch}{finding.place}: {finding.message}")
         done = ", ".join(_number_of(what, n) for what, n in report.checked.items() if n)
         found = counted(total, "finding") if total else "no findings"
@@ -128,7 +128,7 @@ def _print_report(report: RepairReport) -> None:
     verb = "put back to" if report.confirmed else "should be"
     for table in report.drift:
         print_result(
-            f"branch {table.branch} {table.table}: HEAD is version {table.head_version} "
+            f"branch {table.graph_branch} {table.table}: HEAD is version {table.head_version} "
             f"({table.head_rows} rows), {verb} version {table.pinned_version} "
             f"({table.pinned_rows} rows)"
         )

@@ -116,7 +116,7 @@ def tell(session: Session, folder: Path, size: LibrarySize, engine: str = "auto"
     _survive(story, graph)
     seconds = time.perf_counter() - began
     if session.json:
-        body = {"uri": graph.uri, "entities": size.entities, "steps": story.steps}
+        body = {"uri": graph.uri, "entity_count": size.entities, "steps": story.steps}
         print_json({**body, "milliseconds": round(seconds * 1000, 1)})
         return
     story.chapter(f"All of that took {_duration(seconds)}. The graph stays; go on from here:")
