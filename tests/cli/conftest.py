@@ -65,7 +65,8 @@ def _nobody_is_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("OMNIGRAPH_CONFIG", raising=False)
+    for name in ("OMNIGRAPH_CONFIG", "OMNIGRAPH_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("OMNIGRAPH_DEBUG", raising=False)
 
 

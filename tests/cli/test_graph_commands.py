@@ -188,8 +188,7 @@ def test_as_wins_over_the_config_file(cli, tmp_path) -> None:
     ("text", "message"),
     [
         ("operator: [", "config.yaml:1"),
-        ("operator:\n  actr: x\n", "unknown key `operator.actr`; did you mean 'actor'?"),
-        ("oprator: {}\n", "unknown key `oprator`; did you mean 'operator'?"),
+        ("defaults:\n  output: xml\n", "`defaults.output` must be one of table, json"),
         ("operator:\n  actor: 5\n", "`operator.actor` must be a text"),
         ("operator: alice\n", "`operator` must hold"),
         ("- a\n", "the file must hold"),
@@ -204,6 +203,25 @@ def test_a_wrong_config_file_says_what_is_wrong(cli, people, text, message) -> N
     answer = cli("branch", "list", people.uri)
     assert answer.code == 1
     assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("operator:\n  actr: x\n", "unknown key `operator.actr`; did you mean 'actor'? (ignored)"),
+        ("oprator: {}\n", "unknown key `oprator`; did you mean 'operator'? (ignored)"),
+        ("defaults: {sotre: g}\n", "unknown key `defaults.sotre`; did you mean 'store'?"),
+        ("servers: {prod: {ulr: x}}\n", "unknown key `servers.prod.ulr`; did you mean 'url'?"),
+    ],
+)
+def test_an_unknown_key_of_the_config_file_is_a_warning(cli, people, text, message) -> None:
+    config = Path.home() / ".omnigraph" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(text, encoding="utf-8")
+    answer = cli("branch", "list", people.uri, "--json")
+    assert (answer.code, answer.json["branches"]) == (0, ["main"])
+    assert answer.err.count(f"warning: {config}: {message}") == 1
+    assert cli("branch", "list", people.uri, "--quiet").err == ""
 
 
 def test_usage_errors_are_json_too(cli) -> None:

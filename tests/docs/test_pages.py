@@ -19,7 +19,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("example
 def _an_empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("OMNIGRAPH_CONFIG", "OMNIGRAPH_DEBUG"):
+    for name in ("OMNIGRAPH_CONFIG", "OMNIGRAPH_HOME", "OMNIGRAPH_DEBUG"):
         monkeypatch.delenv(name, raising=False)
 
 

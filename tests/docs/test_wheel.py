@@ -29,7 +29,7 @@ print(json.dumps([omnigraph.__file__, pyspark_omnigraph.__file__, kit and kit.or
 
 def run(*command: str | Path, cwd: Path) -> str:
     """The output of a process that sees neither the checkout nor this environment's variables."""
-    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "OMNIGRAPH_CONFIG")
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "OMNIGRAPH_CONFIG", "OMNIGRAPH_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     done = subprocess.run(
         [str(word) for word in command],

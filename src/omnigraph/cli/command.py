@@ -9,8 +9,8 @@ import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -168,6 +168,12 @@ class RootGroup(TyperGroup):
     """The outermost command: prints usage errors, ends quietly on closed pipes, has sections."""
 
     sections: Sequence[tuple[str, Sequence[str]]] = ()
+    other_names: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Other name of a command -> the command, and the options that the other name implies."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        meant = self.other_names.get(args[0], args[:1])
+        return super().resolve_command(ctx, [*meant, *args[1:]])
 
     def main(
         self,

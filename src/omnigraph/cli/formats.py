@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 8192
 
 
-def choose_format(session: Session, chosen: ResultFormat | None) -> ResultFormat:
-    """`--json` is short for `--format json`."""
+def choose_format(session: Session, chosen: ResultFormat | None, metadata: bool) -> ResultFormat:
+    """`--json` is short for `--format json`; without both, `defaults.output` of the config file."""
     if session.json and chosen not in (None, ResultFormat.JSON):
         raise WrongUsage(f"--json and --format {chosen} contradict each other")
-    if chosen is ResultFormat.ARROW and sys.stdout.isatty():
+    default = ResultFormat(session.config().output or ResultFormat.TABLE)
+    how = ResultFormat.JSON if session.json else chosen or default
+    if how is ResultFormat.ARROW and sys.stdout.isatty():
         raise WrongUsage("--format arrow writes binary data: redirect it into a file")
-    return ResultFormat.JSON if session.json else chosen or ResultFormat.TABLE
+    if metadata and how is not ResultFormat.JSONL:
+        raise WrongUsage(f"--metadata is for --format jsonl, not for {how}")
+    return how
 
 
-def write_result(session: Session, result: QueryResult, how: ResultFormat) -> None:
+def write_result(
+    session: Session, result: QueryResult, how: ResultFormat, metadata: bool = False
+) -> None:
     match how:
         case ResultFormat.TABLE:
             cut = print_table(result.columns, _row_values(result))
@@ -42,6 +48,8 @@ def write_result(session: Session, result: QueryResult, how: ResultFormat) -> No
         case ResultFormat.JSON:
             _write_json(result)
         case ResultFormat.JSONL:
+            if metadata:
+                print_result(json_text({"kind": "metadata", **result.heading()}))
             for row in _rows(result):
                 print_result(json_text(row))
         case ResultFormat.CSV:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import platform
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import typer
 
@@ -66,6 +67,13 @@ class Omnigraph(RootGroup):
         ),
         ("This program", ("version",)),
     )
+    # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.
+    other_names: ClassVar[Mapping[str, Sequence[str]]] = {
+        "read": ("query",),
+        "change": ("mutate",),
+        "ingest": ("load", "--mode", "merge", "--from", "main"),
+        "check": ("lint",),
+    }
 
 
 app = typer.Typer(

@@ -15,7 +15,10 @@ Uri = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="URI", help="The graph; default: the graph of the config file."
+        "--store",
+        "--uri",
+        metavar="URI",
+        help="The graph; default: the graph of the config file.",
     ),
 ]
 Branch = Annotated[str, typer.Option("--branch", "-b", metavar="BRANCH", help="The branch.")]
@@ -34,6 +37,7 @@ At = Annotated[
     str | None,
     typer.Option(
         "--at",
+        "--snapshot",
         metavar="COMMIT|TAG|TIME|BRANCH",
         help="Read the past instead of the head of --branch; HEAD~1 and main~3 count back.",
     ),
@@ -106,6 +110,10 @@ class ResultFormat(StrEnum):
 
 Format = Annotated[
     ResultFormat | None, typer.Option("--format", "-f", help="How to print rows; default: table.")
+]
+Metadata = Annotated[
+    bool,
+    typer.Option("--metadata", help="With jsonl: the first line describes the result."),
 ]
 
 

@@ -35,6 +35,7 @@ class QueryCall:
         typer.Option(
             "-e",
             "--execute",
+            "--query-string",
             metavar="GQ",
             help="The query itself, with or without `query q() {…}`.",
         ),
@@ -47,6 +48,10 @@ class QueryCall:
         str | None,
         typer.Option("--params", metavar="JSON", help="Parameters as a JSON object, or @FILE."),
     ] = None
+    params_file: Annotated[
+        str | None,
+        typer.Option("--params-file", metavar="FILE", help="The same as --params @FILE."),
+    ] = None
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="One parameter; repeat for more."),
@@ -54,7 +59,16 @@ class QueryCall:
 
     @property
     def has_params(self) -> bool:
-        return self.params is not None or bool(self.param)
+        return self.given_params is not None or bool(self.param)
+
+    @property
+    def given_params(self) -> str | None:
+        """The JSON object with parameters, or `@` and the file that holds it."""
+        if self.params_file is None:
+            return self.params
+        if self.params is not None:
+            raise WrongUsage("give --params or --params-file, not both")
+        return f"@{self.params_file}"
 
     def read(self) -> SourceText:
         if (self.expression is None) == (self.query is None):
@@ -83,7 +97,7 @@ def prepare(call: QueryCall, source: SourceText, catalog: Catalog) -> ReadyQuery
     from omnigraph.query.compiler import compile_query
 
     compiled = compile_query(source.text, catalog, call.name, source.file)
-    params = read_params(call.params, call.param, compiled.parameters)
+    params = read_params(call.given_params, call.param, compiled.parameters)
     return ReadyQuery(source.text, compiled, params)
 
 

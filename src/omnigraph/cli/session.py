@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
+HOME_VARIABLE = "OMNIGRAPH_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,18 @@ class Session:
     as_actor: str | None = None
     quiet: bool = False
     yes: bool = False
+    _config: list[OperatorConfig] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    """The config file, once it was read."""
 
     def config(self) -> OperatorConfig:
-        return read_operator_config(os.environ)
+        """The config file. It is read once, and its unknown keys are warned of then."""
+        if not self._config:
+            self._config.append(read_operator_config(os.environ))
+            for warning in self._config[0].warnings:
+                self.note(f"warning: {warning}")
+        return self._config[0]
 
     def actor(self) -> str | None:
         """The value of `--as`, or the actor of the config file."""
@@ -74,8 +84,9 @@ class Session:
 def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
     """Read the config file; a missing file is an error only if the environment names it."""
     named = environment.get(PATH_VARIABLE)
+    home = environment.get(HOME_VARIABLE) or "~/.omnigraph"
     try:
-        return read_config(named or Path.home() / ".omnigraph" / "config.yaml")
+        return read_config(named or Path(home).expanduser() / "config.yaml")
     except NotFound:
         if named:
             raise NotFound(f"{PATH_VARIABLE} names {named}: no such file", file=named) from None
@@ -89,9 +100,14 @@ def address(session: Session, uri: str | None, store: str | None = None) -> str:
     given = uri if uri is not None else store
     found = given if given is not None else session.config().store
     if found is None:
+        server = (
+            "; the server of defaults.server cannot be used by this version"
+            if session.config().has_server
+            else ""
+        )
         raise WrongUsage(
             "no graph is named: give --store URI, or set defaults.store in "
-            f"~/.omnigraph/config.yaml ({PATH_VARIABLE} names another file)"
+            f"~/.omnigraph/config.yaml ({PATH_VARIABLE} names another file){server}"
         )
     return found
 

@@ -1,6 +1,6 @@
 """The config file: the actor, the graph for commands that name none, and the settings.
 
-A wrong value is reported with the file and the key. Example:
+A wrong value is an error that names the file and the key. Example:
 
 operator:
   actor: alice
@@ -9,6 +9,10 @@ defaults:
 settings:
   write:
     durability: fsync
+
+A file that was written for the original OmniGraph is read, too. Keys of features that this version
+does not have are accepted. Other unknown keys are warnings, except under `settings:`, where a
+mistyped key would silently weaken what the user asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -26,8 +30,27 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.settings.models import Settings
 from omnigraph.values.known_names import did_you_mean
 
-_TEXTS = {"operator": ("actor",), "defaults": ("store",)}
+OutputFormat = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
+
 _SETTINGS = "settings"
+_KEYS = {
+    "operator": ("actor",),
+    "defaults": (
+        "store",
+        "output",
+        "server",
+        "default_graph",
+        "table_max_column_width",
+        "table_cell_layout",
+    ),
+}
+_KEYS_BY_NAME = {
+    "servers": ("url",),
+    "clusters": ("root",),
+    "profiles": ("server", "cluster", "store", "default_graph"),
+    "aliases": ("server", "graph", "query", "args", "params", "format"),
+}
+"""Sections of named entries, with the keys of an entry. No feature of this version uses them."""
 _PATHS = frozenset(
     ("cache_directory", "spill_directory", "temp_directory", "journal_dir", "log_file")
 )
@@ -61,7 +84,13 @@ class OperatorConfig:
 
     actor: str | None = None
     store: str | None = None
+    output: OutputFormat | None = None
+    """How queries print rows when the command does not say it."""
+    has_server: bool = False
+    """Whether `defaults.server` names a server, which this version cannot reach."""
     settings: Settings = field(default_factory=Settings)
+    warnings: tuple[str, ...] = ()
+    """One for each key that is unknown and therefore ignored."""
 
 
 def read_config(path: str | os.PathLike[str]) -> OperatorConfig:
@@ -94,19 +123,31 @@ def _parse(data: bytes, path: Path) -> Any:
 
 
 def _config_of(body: Any, file: ConfigPlace) -> OperatorConfig:
-    sections = file.mapping(body, (*_TEXTS, _SETTINGS))
-    values: dict[str, str | None] = {}
-    for section, keys in _TEXTS.items():
-        place = file.below(section)
-        content = place.mapping(sections.get(section), keys)
-        for key in keys:
-            values[key] = _text(content.get(key), place.below(key))
-    store = values["store"]
+    sections = file.content(body)
+    operator = file.below("operator").content(sections.get("operator"))
+    defaults = file.below("defaults").content(sections.get("defaults"))
+    store = _text(defaults.get("store"), file.below("defaults").below("store"))
     return OperatorConfig(
-        values["actor"],
-        file.seen_from_file(store) if store else None,
-        settings_of(sections.get(_SETTINGS), file.below(_SETTINGS)),
+        actor=_text(operator.get("actor"), file.below("operator").below("actor")),
+        store=file.seen_from_file(store) if store else None,
+        output=file.below("defaults")
+        .below("output")
+        .value(defaults.get("output"), OutputFormat | None),
+        has_server=bool(defaults.get("server")),
+        settings=settings_of(sections.get(_SETTINGS), file.below(_SETTINGS)),
+        warnings=tuple(_warnings(sections, file)),
     )
+
+
+def _warnings(sections: dict[str, Any], file: ConfigPlace) -> Iterator[str]:
+    """Unknown keys of the file, of its sections, and of the entries of a section."""
+    yield from file.warnings(sections, (*_KEYS, *_KEYS_BY_NAME, _SETTINGS))
+    for section, keys in _KEYS.items():
+        yield from file.below(section).warnings(sections.get(section), keys)
+    for section, keys in _KEYS_BY_NAME.items():
+        entries = sections.get(section)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            yield from file.below(section).below(str(name)).warnings(entry, keys)
 
 
 def _text(value: Any, place: ConfigPlace) -> str | None:
@@ -170,22 +211,32 @@ class ConfigPlace:
         details = {"key": self.key} if self.key else {}
         raise InvalidArgument(f"{self.file}: {what} {problem}", file=str(self.file), **details)
 
-    def mapping(self, value: Any, known: Iterable[str] | None) -> dict[str, Any]:
-        """`value` as a mapping; no value is an empty one. `known` None allows every key."""
+    def content(self, value: Any) -> dict[str, Any]:
+        """`value` as a mapping with any keys; no value is an empty one."""
         if value is None:
             return {}
         if not isinstance(value, dict):
             self.refuse("must hold `key: value` lines")
-        for key in value:
-            if known is not None and key not in known:
-                place = self.below(str(key))
-                hint = did_you_mean(str(key), known)
-                raise InvalidArgument(
-                    f"{self.file}: unknown key `{place.key}`; {hint}",
-                    file=str(self.file),
-                    key=place.key,
-                )
         return value
+
+    def mapping(self, value: Any, known: Iterable[str]) -> dict[str, Any]:
+        """`value` as a mapping that has only `known` keys."""
+        found = self.content(value)
+        for key in found:
+            if key not in known:
+                message = self.unknown(key, known)
+                raise InvalidArgument(message, file=str(self.file), key=self.below(str(key)).key)
+        return found
+
+    def warnings(self, value: Any, known: Iterable[str]) -> Iterator[str]:
+        """One for each key of `value` that is not known."""
+        for key in value if isinstance(value, dict) else ():
+            if key not in known:
+                yield f"{self.unknown(key, known)} (ignored)"
+
+    def unknown(self, key: Any, known: Iterable[str]) -> str:
+        hint = did_you_mean(str(key), known)
+        return f"{self.file}: unknown key `{self.below(str(key)).key}`; {hint}"
 
     def value(self, value: Any, wanted: Any) -> Any:
         """`value` as the type of a setting: `bool`, `int | None`, `Literal[…]`, `tuple[str, …]`."""
@@ -224,7 +275,7 @@ class ConfigPlace:
         if get_origin(item) is tuple:
             return tuple(
                 (str(name), self.below(str(name)).as_text(setting))
-                for name, setting in self.mapping(value, None).items()
+                for name, setting in self.content(value).items()
             )
         if not isinstance(value, list):
             self.refuse(f"must be a list, got {_shown(value)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from omnigraph.cli.options import At, Branch, Store
 from omnigraph.cli.output import WrongUsage, print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.errors import InvalidArgument
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
@@ -20,15 +22,20 @@ if TYPE_CHECKING:
 
 _CHUNK = 8 * 1024 * 1024
 
-TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The node or edge type.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The entity.")]
-PropertyName = Annotated[str, typer.Argument(metavar="PROPERTY", help="The blob property.")]
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[node|edge] TYPE ID PROPERTY",
+        help="The type, the entity and its blob property. The kind may stand before them.",
+    ),
+]
 Offset = Annotated[int, typer.Option("--offset", min=0, metavar="N", help="Begin at this byte.")]
 Length = Annotated[
     int | None, typer.Option("--length", min=0, metavar="N", help="Only this many bytes.")
 ]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="A file instead of stdout.")
+    str | None,
+    typer.Option("--output", "--out", "-o", metavar="FILE", help="A file instead of stdout."),
 ]
 
 group = typer.Typer(help="Read binary properties.", no_args_is_help=True)
@@ -41,9 +48,7 @@ def register(app: typer.Typer) -> None:
 @command(group, "get")
 def get(
     session: Session,
-    type_name: TypeName,
-    entity_id: Id,
-    property_name: PropertyName,
+    words: Words,
     offset: Offset = 0,
     length: Length = None,
     output: Output = None,
@@ -59,10 +64,11 @@ def get(
       omnigraph blob get Person ada photo --store people.omni > ada.jpg
       omnigraph blob get Person ada photo --offset 0 --length 16 --store people.omni | xxd
     """
+    name = _name(words)
     if output is None and sys.stdout.isatty():
         raise WrongUsage("a blob is binary: redirect it, or name a file with -o")
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    found = _find(graph, type_name, entity_id, property_name, branch, at)
+    found = name.find(graph, branch, at)
     end = found.size if length is None else min(found.size, offset + length)
     if output is None:
         sys.stdout.flush()
@@ -85,9 +91,7 @@ def get(
 @command(group, "stat")
 def stat(
     session: Session,
-    type_name: TypeName,
-    entity_id: Id,
-    property_name: PropertyName,
+    words: Words,
     branch: Branch = "main",
     at: At = None,
     store: Store = None,
@@ -99,29 +103,52 @@ def stat(
     \b
       omnigraph blob stat Person ada photo --store people.omni
     """
+    name = _name(words)
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    found = _find(graph, type_name, entity_id, property_name, branch, at)
+    found = name.find(graph, branch, at)
     if session.json:
         print_json(
             {
-                "entity_kind": _kind(graph, type_name, branch, at),
-                "type_name": type_name,
-                "entity_id": entity_id,
-                "property": property_name,
+                "entity_kind": name.kind_in(graph, branch, at),
+                "type_name": name.type_name,
+                "entity_id": name.entity_id,
+                "property": name.property,
                 **found.to_dict(),
             }
         )
     else:
-        print_result(f"{type_name} {entity_id} {property_name}: {found.size:,} bytes")
+        print_result(f"{name.type_name} {name.entity_id} {name.property}: {found.size:,} bytes")
 
 
-def _find(
-    graph: Graph, type_name: str, entity_id: str, name: str, branch: str, at: str | None
-) -> StoredBlob:
-    kind = _kind(graph, type_name, branch, at)
-    return graph.blob(kind, type_name, entity_id, name, branch, at=at)
+@dataclass(frozen=True, slots=True)
+class BlobName:
+    """One property of one entity, as the command line names it."""
+
+    type_name: str
+    entity_id: str
+    property: str
+    kind: str | None
+    """`node` or `edge`, if the command line says it."""
+
+    def find(self, graph: Graph, branch: str, at: str | None) -> StoredBlob:
+        kind = self.kind_in(graph, branch, at)
+        if self.kind not in (None, kind):
+            raise InvalidArgument(
+                f"{self.type_name} is no {self.kind} type: write {kind} {self.type_name}, or leave "
+                f"{self.kind} out",
+                type=self.type_name,
+            )
+        return graph.blob(kind, self.type_name, self.entity_id, self.property, branch, at=at)
+
+    def kind_in(self, graph: Graph, branch: str, at: str | None) -> str:
+        """Node and edge types share one namespace, so the name of the type implies the kind."""
+        return graph.snapshot(branch, at=at).catalog.resolve(self.type_name).table_key.kind.value
 
 
-def _kind(graph: Graph, type_name: str, branch: str, at: str | None) -> str:
-    """Node and edge types share one namespace, so the name of the type implies the kind."""
-    return graph.snapshot(branch, at=at).catalog.resolve(type_name).table_key.kind.value
+def _name(words: list[str]) -> BlobName:
+    kind = words[0] if len(words) == 4 and words[0] in ("node", "edge") else None
+    named = words if kind is None else words[1:]
+    if len(named) != 3:
+        raise WrongUsage(f"give TYPE ID PROPERTY, got {counted(len(words), 'word')}")
+    type_name, entity_id, property_name = named
+    return BlobName(type_name, entity_id, property_name, kind)

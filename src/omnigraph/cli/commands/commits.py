@@ -132,17 +132,21 @@ def _filtered(
 
 @command(group, "show")
 def show(
-    session: Session, commit_id: Id, branch: CountedFrom = "main", store: Store = None
+    session: Session,
+    commit_id: Id,
+    uri: Uri = None,
+    branch: CountedFrom = "main",
+    store: Store = None,
 ) -> None:
     """Show one commit.
 
     For example:
 
     \b
-      omnigraph commit show 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
+      omnigraph commit show 01M7H8QRSTGJB9M89XSVK2F5M5 people.omni
       omnigraph commit show HEAD~1 --branch review/ages --store people.omni
     """
-    graph = open_to_read(session, address(session, None, store))
+    graph = open_to_read(session, address(session, uri, store))
     commit = graph.commits.show(commit_id, branch)
     if session.json:
         print_json(commit.to_dict())
@@ -159,6 +163,7 @@ def show(
 def changes(
     session: Session,
     commit_id: Id,
+    uri: Uri = None,
     branch: CountedFrom = "main",
     types: Types = None,
     limit: Page = None,
@@ -173,7 +178,7 @@ def changes(
       omnigraph commit changes 01M7H8QRSTGJB9M89XSVK2F5M5 --store people.omni
       omnigraph commit changes HEAD --store people.omni
     """
-    graph = open_to_read(session, address(session, None, store))
+    graph = open_to_read(session, address(session, uri, store))
     commit = graph.commits.show(commit_id, branch)
     page = graph.commits.changes(commit.graph_commit_id, types, limit=limit, cursor=cursor)
     print_changes(session, page, {"graph_commit_id": commit.graph_commit_id})

@@ -1,4 +1,4 @@
-"""`lint`: check a file of queries against a schema."""
+"""`lint`: check a file of queries against a schema, or against the schema of a graph."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.output import EXIT_FAILED, print_report, print_result
-from omnigraph.cli.session import Session
+from omnigraph.cli.options import At, Branch, Store, Uri
+from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_report, print_result
+from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
 from omnigraph.syntax.diagnostics import (
@@ -23,12 +24,16 @@ from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.model import Catalog
     from omnigraph.query.compiler import LintReport
 
 QueryFile = Annotated[
     str, typer.Option("--query", "-q", metavar="FILE", help="The .gq file, `-` for stdin.")
 ]
-SchemaFile = Annotated[str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file.")]
+SchemaFile = Annotated[
+    str | None,
+    typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, instead of a graph."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")]
 
 
@@ -36,16 +41,37 @@ def register(app: typer.Typer) -> None:
     command(app, "lint")(lint)
 
 
-def lint(session: Session, query: QueryFile, schema: SchemaFile, strict: Strict = False) -> None:
+def lint(
+    session: Session,
+    query: QueryFile,
+    uri: Uri = None,
+    schema: SchemaFile = None,
+    branch: Branch = "main",
+    at: At = None,
+    strict: Strict = False,
+    store: Store = None,
+) -> None:
     """Check every query of a file against a schema; errors and warnings name their place.
+
+    The schema is a file, which is checked, too, or the schema of a graph.
 
     For example:
 
     \b
       omnigraph lint --query people.gq --schema people.pg
       omnigraph lint --query people.gq --schema people.pg --strict --json
+      omnigraph lint --query people.gq people.omni --branch review/ages
     """
-    report, notes = _findings(query, schema)
+    graph_is_named = uri is not None or store is not None
+    if schema is None:
+        if not graph_is_named and session.config().store is None:
+            raise WrongUsage("no schema is named: give --schema FILE, or a graph with --store URI")
+        graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
+        report, notes = _with_catalog(query, graph.snapshot(branch, at=at).catalog)
+    elif graph_is_named:
+        raise WrongUsage(f"two schemas are named: --schema {schema} and the graph {uri or store}")
+    else:
+        report, notes = _with_schema(query, schema)
     if session.json:
         refused = strict and notes and not report.errors
         warned = f"{query}: {_warnings(notes)}" if refused else None
@@ -68,18 +94,22 @@ class Note:
     source: SourceText
 
 
-def _findings(query: str, schema: str) -> tuple[LintReport, list[Note]]:
-    from omnigraph.query.compiler import lint_text
+def _with_schema(query: str, schema: str) -> tuple[LintReport, list[Note]]:
     from omnigraph.schema.build import build_catalog
     from omnigraph.schema.lint import lint_schema
     from omnigraph.schema.parser import parse_schema
 
-    schema_source = read_source(schema)
-    parsed = parse_schema(schema_source)
-    catalog = build_catalog(parsed, schema_source)
+    source = read_source(schema)
+    parsed = parse_schema(source)
+    report, notes = _with_catalog(query, build_catalog(parsed, source))
+    return report, [Note(finding, source) for finding in lint_schema(parsed)] + notes
+
+
+def _with_catalog(query: str, catalog: Catalog) -> tuple[LintReport, list[Note]]:
+    from omnigraph.query.compiler import lint_text
+
     report = lint_text(read_source(query), catalog)
-    notes = [Note(finding, schema_source) for finding in lint_schema(parsed)]
-    return report, notes + [Note(finding, report.source) for finding in report.findings]
+    return report, [Note(finding, report.source) for finding in report.findings]
 
 
 def _warnings(notes: list[Note]) -> str:

@@ -22,6 +22,7 @@ from omnigraph.cli.options import (
     IdempotencyKey,
     IfCommit,
     Message,
+    Metadata,
     Store,
     Timeout,
     WorkEngine,
@@ -72,6 +73,7 @@ def run(
     timeout: Timeout = None,
     engine: Engine = WorkEngine.LOCAL,
     format: Format = None,
+    metadata: Metadata = False,
     store: Store = None,
 ) -> None:
     """Run a query and print its rows.
@@ -86,8 +88,9 @@ def run(
       omnigraph query -e 'match { $p: Person } return { $p.name }' --store people.omni
       cat people.gq | omnigraph query friends_of -q - --params '{"name": "Ada"}' --format csv
       omnigraph query friends_of -q people.gq --params @ada.json --at v1 --json
+      omnigraph query everybody -q people.gq --format jsonl --metadata --store people.omni
     """
-    how = choose_format(session, format)
+    how = choose_format(session, format, metadata)
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
@@ -102,7 +105,7 @@ def run(
             timeout=timeout,
             engine=engine.value,
         )
-    write_result(session, result, how)
+    write_result(session, result, how, metadata)
 
 
 @command(group, "fmt")
