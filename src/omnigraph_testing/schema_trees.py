@@ -8,6 +8,7 @@ from omnigraph.schema import ast
 from omnigraph.syntax.source_text import Name
 
 _CONSTRAINTS = ("key", "unique", "index", "range", "check")
+_WITH_MEANING = ("default", "rename_from", "rename_value", "protected", "allow", "embed", "card")
 
 identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True)
 type_words = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
@@ -20,20 +21,27 @@ ranges = st.builds(ast.RangeValue, st.none() | bounds, st.none() | bounds).filte
     lambda r: r.minimum is not None or r.maximum is not None
 )
 words = identifiers.filter(lambda word: word not in ("true", "false", "null"))
+dashed_words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,3}(-[A-Za-z0-9_]{1,3}){1,2}", fullmatch=True)
 argument_values = st.one_of(
-    texts, numbers, st.booleans(), st.none(), st.builds(ast.NameValue, words), ranges
+    texts,
+    numbers,
+    st.booleans(),
+    st.none(),
+    st.builds(ast.NameValue, words | dashed_words),
+    st.builds(ast.CallValue, words),
+    ranges,
 )
 arguments = st.lists(
     st.builds(ast.Argument, argument_values, st.none() | identifiers), max_size=3
 ).map(tuple)
-property_annotations = st.builds(
-    ast.SchemaAnnotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
-) | st.builds(ast.SchemaAnnotation, st.sampled_from(_CONSTRAINTS))
+annotation_names = st.sampled_from(_WITH_MEANING) | identifiers.filter(
+    lambda name: name not in _CONSTRAINTS
+)
+property_annotations = st.builds(ast.SchemaAnnotation, annotation_names, arguments) | st.builds(
+    ast.SchemaAnnotation, st.sampled_from(_CONSTRAINTS)
+)
 type_annotations = st.lists(
-    st.builds(
-        ast.SchemaAnnotation, identifiers.filter(lambda name: name not in _CONSTRAINTS), arguments
-    ),
-    max_size=2,
+    st.builds(ast.SchemaAnnotation, annotation_names, arguments), max_size=2
 ).map(tuple)
 type_refs = st.one_of(
     st.builds(ast.PropertyType, type_words, st.booleans(), st.booleans()),

@@ -10,6 +10,7 @@ from omnigraph.catalog.model import (
     Catalog,
     Check,
     EdgeType,
+    GeneratedDefault,
     Index,
     InterfaceType,
     Key,
@@ -46,7 +47,7 @@ ANNOTATIONS = st.lists(
     st.builds(
         Annotation,
         NAMES,
-        st.lists(LITERALS, max_size=2).map(tuple),
+        st.lists(LITERALS | st.builds(GeneratedDefault, NAMES), max_size=2).map(tuple),
         st.dictionaries(NAMES, LITERALS, max_size=2).map(lambda d: tuple(d.items())),
     ),
     max_size=2,

@@ -8,13 +8,17 @@ from omnigraph.catalog.model import (
     Catalog,
     EdgeType,
     Embedding,
+    GeneratedDefault,
     Key,
     NodeType,
     Property,
     Unique,
+    allowances,
     default_of,
     embedding_of,
+    is_protected,
     renamed_from,
+    renamed_values,
 )
 from omnigraph.errors import NotFound
 from omnigraph.schema.build import catalog_from_text
@@ -75,3 +79,24 @@ def test_annotations_are_read_from_the_catalog() -> None:
     assert embedding_of(text) is None
     assert renamed_from(person.annotations) == "Q"
     assert renamed_from(with_default.annotations) is None
+
+
+def test_what_annotations_say_about_schema_changes() -> None:
+    catalog = catalog_from_text("""
+    node P @protected @allow(OG-DS-102, "moved") {
+      a: DateTime @default(now())
+      b: String? @default(uuid()) @allow("OG-DS-104", "unused") @allow(OG-DS-105, "x")
+      c: enum(in, out) @rename_value("i", "in") @rename_value(o, out) @protected
+    }""")
+    node = catalog.nodes[0]
+    a, b, c = node.properties
+    assert [default_of(p) for p in (a, b, c)] == [
+        GeneratedDefault("now"),
+        GeneratedDefault("uuid"),
+        None,
+    ]
+    assert [is_protected(x.annotations) for x in (node, a, b, c)] == [True, False, False, True]
+    assert allowances(node.annotations) == {"OG-DS-102": "moved"}
+    assert allowances(b.annotations) == {"OG-DS-104": "unused", "OG-DS-105": "x"}
+    assert renamed_values(c.annotations) == {"i": "in", "o": "out"}
+    assert (allowances(a.annotations), renamed_values(a.annotations)) == ({}, {})

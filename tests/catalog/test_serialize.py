@@ -74,6 +74,13 @@ def test_an_unknown_type_is_named(data: dict) -> None:
         type_from_json(data)
 
 
+def test_an_unknown_argument_of_an_annotation_is_named() -> None:
+    data = catalog_to_json(Catalog((NodeType("T"),)))
+    data["nodes"][0]["annotations"] = [{"name": "x", "arguments": [{"banana": 1}], "options": {}}]
+    with pytest.raises(FormatUnknown, match="banana"):
+        catalog_from_json(data)
+
+
 def test_an_unknown_constraint_is_named() -> None:
     data = catalog_to_json(Catalog((NodeType("T"),)))
     data["nodes"][0]["constraints"] = [{"banana": 1}]

@@ -106,7 +106,8 @@ def schema_texts(draw: st.DrawFn) -> str:
         body = [line for line in own if not line.startswith("  @") or _names(line) <= names]
         if "Named" in implemented and draw(st.booleans()):
             body.append(draw(st.sampled_from(["  @key(name)", "  name: String @x(1, a=b)"])))
-        lines += [f'node N{number}{head} @description("{number}") {{', *body, "}"]
+        marks = draw(st.sampled_from(["", " @protected", ' @allow(OG-DS-102, "moved")']))
+        lines += [f'node N{number}{head} @description("{number}"){marks} {{', *body, "}"]
     for number in range(draw(st.integers(0, 2))):
         card = draw(st.sampled_from(["", " @card(0..5)", " @card(1..)", " @label(a, 1.5, b=null)"]))
         body = draw(st.lists(st.sampled_from(_OF_EDGES), unique=True))
@@ -123,7 +124,11 @@ _OWN = (
     "  tags: [String]? @whatever",
     '  vec: Vector(4)? @embed("code", model="m") @rename_from("old")',
     "  file: Blob?",
-    "  day: Date?",
+    "  day: Date? @default(now())",
+    "  made: DateTime @default(now()) @protected",
+    "  token: String @unique @default(uuid())",
+    '  kind: enum(a-1, B) @rename_value(old-1, a-1) @rename_value("A", "B") @default(a-1)',
+    '  gone: I64? @allow(OG-DS-104, "not used") @allow("OG-MF-106", "a \\"reason\\"")',
     "  @unique(a, b)",
     '  @unique("true")',
     "  @index(code, contains=true, recall=0.5)",

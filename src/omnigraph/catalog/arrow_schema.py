@@ -6,7 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType, default_of
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    EdgeType,
+    EntityType,
+    GeneratedDefault,
+    default_of,
+)
 from omnigraph.values.arrow_types import arrow_field
 from omnigraph.values.coercion import coerce
 
@@ -20,9 +28,13 @@ def table_schema(entity: EntityType) -> pa.Schema:
 
 
 def default_values(entity: EntityType) -> dict[str, Any]:
-    """The typed values of the properties that have a default."""
+    """The typed values of the properties that have a literal as their default."""
     literals = ((p, default_of(p)) for p in entity.properties)
-    return {p.name: coerce(value, p.type) for p, value in literals if value is not None}
+    return {
+        p.name: coerce(value, p.type)
+        for p, value in literals
+        if value is not None and not isinstance(value, GeneratedDefault)
+    }
 
 
 def default_column(entity: EntityType, field: pa.Field, rows: int) -> pa.Array:

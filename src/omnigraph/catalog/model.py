@@ -12,7 +12,7 @@ from functools import cached_property
 from omnigraph.errors import NotFound
 from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.values.known_names import did_you_mean
-from omnigraph.values.scalars import LiteralValue, ValueType
+from omnigraph.values.scalars import LiteralValue, ScalarKind, ValueType
 
 ID = "id"
 SOURCE = "src"
@@ -84,11 +84,25 @@ Constraint = Key | Unique | Index | Range | Check
 
 
 @dataclass(frozen=True, slots=True)
+class GeneratedDefault:
+    """`@default(now())` or `@default(uuid())`: every write makes the value again."""
+
+    function: str
+
+
+GENERATED_KINDS = {
+    "now": frozenset({ScalarKind.DATE, ScalarKind.DATETIME}),
+    "uuid": frozenset({ScalarKind.STRING}),
+}
+"""The functions of a `GeneratedDefault`, and the types that their values can have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Annotation:
     """`@name(arguments, option=value)`. Annotations with an unknown name are kept."""
 
     name: str
-    arguments: tuple[LiteralValue, ...] = ()
+    arguments: tuple[LiteralValue | GeneratedDefault, ...] = ()
     options: tuple[tuple[str, LiteralValue], ...] = ()
 
 
@@ -219,8 +233,8 @@ def find_annotation(annotations: tuple[Annotation, ...], name: str) -> Annotatio
     return next((annotation for annotation in annotations if annotation.name == name), None)
 
 
-def default_of(declared: Property) -> LiteralValue:
-    """The literal of `@default`; None without one, because NULL is then the default."""
+def default_of(declared: Property) -> LiteralValue | GeneratedDefault:
+    """The value of `@default`; None without one, because NULL is then the default."""
     found = find_annotation(declared.annotations, "default")
     return found.arguments[0] if found else None
 
@@ -229,6 +243,23 @@ def renamed_from(annotations: tuple[Annotation, ...]) -> str | None:
     """The old name that `@rename_from` gives."""
     found = find_annotation(annotations, "rename_from")
     return str(found.arguments[0]) if found and found.arguments else None
+
+
+def is_protected(annotations: tuple[Annotation, ...]) -> bool:
+    """`@protected`: a schema change never drops this type or property."""
+    return find_annotation(annotations, "protected") is not None
+
+
+def allowances(annotations: tuple[Annotation, ...]) -> dict[str, str]:
+    """Code of a schema step -> the reason why `@allow` permits it here."""
+    given = (a.arguments for a in annotations if a.name == "allow" and len(a.arguments) == 2)
+    return {str(code): str(reason) for code, reason in given}
+
+
+def renamed_values(annotations: tuple[Annotation, ...]) -> dict[str, str]:
+    """Old value of an enum -> the value that `@rename_value` replaces it with."""
+    given = (a.arguments for a in annotations if a.name == "rename_value" and len(a.arguments) == 2)
+    return {str(old): str(new) for old, new in given}
 
 
 def embedding_of(declared: Property) -> Embedding | None:

@@ -11,6 +11,7 @@ from omnigraph.catalog.model import (
     Check,
     Constraint,
     EdgeType,
+    GeneratedDefault,
     Index,
     InterfaceType,
     Key,
@@ -24,6 +25,7 @@ from omnigraph.values.scalars import (
     BlobType,
     EnumType,
     ListType,
+    LiteralValue,
     ScalarKind,
     ScalarType,
     ValueType,
@@ -146,11 +148,26 @@ def type_from_json(data: Json) -> ValueType:
 
 
 def _annotation_to_json(a: Annotation) -> Json:
-    return {"name": a.name, "arguments": list(a.arguments), "options": dict(a.options)}
+    arguments = [
+        {"call": given.function} if isinstance(given, GeneratedDefault) else given
+        for given in a.arguments
+    ]
+    return {"name": a.name, "arguments": arguments, "options": dict(a.options)}
 
 
 def _annotation_from_json(data: Json) -> Annotation:
-    return Annotation(data["name"], tuple(data["arguments"]), tuple(data["options"].items()))
+    arguments = tuple(_argument_from_json(given) for given in data["arguments"])
+    return Annotation(data["name"], arguments, tuple(data["options"].items()))
+
+
+def _argument_from_json(data: Any) -> LiteralValue | GeneratedDefault:
+    match data:
+        case {"call": str(function)}:
+            return GeneratedDefault(function)
+        case str() | bool() | int() | float() | None:
+            return data
+        case _:
+            raise FormatUnknown(f"unknown argument of an annotation in the stored schema: {data}")
 
 
 def _constraint_to_json(constraint: Constraint) -> Json:

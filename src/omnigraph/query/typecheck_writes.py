@@ -9,6 +9,7 @@ from omnigraph.catalog.model import (
     TARGET,
     EdgeType,
     EntityType,
+    GeneratedDefault,
     Property,
     default_of,
     embedding_of,
@@ -254,6 +255,6 @@ def _property(entity: EntityType, name: str) -> Property | None:
 
 def _default(declared: Property) -> ex.Constant | None:
     value = default_of(declared)
-    if value is None:
+    if value is None or isinstance(value, GeneratedDefault):
         return None
     return constant_of(ex.Constant(value, declared.type), declared.type)

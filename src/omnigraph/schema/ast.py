@@ -22,12 +22,19 @@ class RangeValue:
 
 @dataclass(frozen=True, slots=True)
 class NameValue:
-    """A bare word as an argument: a property name, an enum value."""
+    """A bare word as an argument: a property name, an enum value, the code of a step."""
 
     text: str
 
 
-ArgumentValue = LiteralValue | RangeValue | NameValue
+@dataclass(frozen=True, slots=True)
+class CallValue:
+    """`now()` or `uuid()`: a function without arguments."""
+
+    function: str
+
+
+ArgumentValue = LiteralValue | RangeValue | NameValue | CallValue
 
 
 @dataclass(frozen=True, slots=True)

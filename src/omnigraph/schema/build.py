@@ -1,7 +1,7 @@
 """From the schema syntax tree to the catalog.
 
 Properties of interfaces are copied into the node types, and every reference is checked.
-`build_constraints` builds the constraints.
+`build_constraints` builds the constraints, `build_annotations` the other annotations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from omnigraph.catalog.identity import with_identities
 from omnigraph.catalog.model import (
-    Annotation,
     Catalog,
     Constraint,
     EdgeType,
@@ -19,18 +18,17 @@ from omnigraph.catalog.model import (
     NodeType,
     Property,
 )
-from omnigraph.errors import InvalidArgument, TypeCheckError
+from omnigraph.errors import TypeCheckError
 from omnigraph.schema import ast, codes
-from omnigraph.schema.build_constraints import (
-    PROPERTY_CONSTRAINTS,
-    Body,
-    build_cardinality,
-    build_constraints,
+from omnigraph.schema.build_annotations import (
+    build_annotation,
+    property_annotations,
+    type_annotations,
 )
+from omnigraph.schema.build_constraints import Body, build_cardinality, build_constraints
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.diagnostics import Diagnostics, language_error
 from omnigraph.syntax.source_text import Name, SourceText
-from omnigraph.values.coercion import coerce
 from omnigraph.values.identifiers import RESERVED_PROPERTIES
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
@@ -38,14 +36,11 @@ from omnigraph.values.scalars import (
     BlobType,
     EnumType,
     ListType,
-    LiteralValue,
     ScalarKind,
     ScalarType,
     ValueType,
     VectorType,
 )
-
-_BODY_ONLY = frozenset({"range", "check", "card"})
 
 _SCALARS = {kind.value: kind for kind in ScalarKind}
 
@@ -111,7 +106,7 @@ def _interface(declared: ast.InterfaceDecl, found: Diagnostics) -> InterfaceType
     constraints = build_constraints(declared.members, Body(name, properties, on_edge=False), found)
     _check_embed(declared.members, properties, name, found)
     return InterfaceType(
-        name, tuple(own), constraints, _type_annotations(declared.annotations, found)
+        name, tuple(own), constraints, type_annotations(declared.annotations, found)
     )
 
 
@@ -132,7 +127,7 @@ def _node(
         tuple(properties.values()),
         constraints,
         tuple(i.name for i in implemented),
-        _type_annotations(declared.annotations, found),
+        type_annotations(declared.annotations, found),
     )
 
 
@@ -158,7 +153,7 @@ def _edge(declared: ast.EdgeDecl, node_names: set[str], found: Diagnostics) -> E
         tuple(own),
         constraints,
         build_cardinality(declared.annotations, found),
-        _type_annotations(declared.annotations, found, on_edge=True),
+        type_annotations(declared.annotations, found, on_edge=True),
     )
 
 
@@ -279,28 +274,6 @@ def _check_embed_source(
         )
 
 
-def _type_annotations(
-    annotations: tuple[ast.SchemaAnnotation, ...], found: Diagnostics, on_edge: bool = False
-) -> tuple[Annotation, ...]:
-    kept = []
-    for annotation in annotations:
-        if annotation.name == "card":
-            if not on_edge:
-                found.error(codes.MISPLACED, "@card is for edges", annotation.span)
-            continue
-        if annotation.name in ("description", "instruction", "rename_from"):
-            check_one_text(annotation, found)
-        elif annotation.name in ("key", "unique", "index", "range", "check", "default", "embed"):
-            found.error(
-                codes.MISPLACED,
-                f"@{annotation.name} belongs in the body of a type",
-                annotation.span,
-            )
-            continue
-        kept.append(build_annotation(annotation))
-    return tuple(kept)
-
-
 def _spell(declared: Property) -> str:
     return f"{declared.type}{'?' if declared.nullable else ''}"
 
@@ -384,115 +357,9 @@ def _vector(ref: ast.PropertyType, found: Diagnostics) -> ValueType | None:
 def _build_property(
     declared: ast.PropertyDecl, value_type: ValueType, found: Diagnostics
 ) -> Property:
-    annotations = []
-    seen: set[str] = set()
-    for annotation in declared.annotations:
-        if annotation.name in seen:
-            found.error(
-                codes.DUPLICATE_CONSTRAINT, f"@{annotation.name} is given twice", annotation.span
-            )
-        seen.add(annotation.name)
-        if annotation.name in _BODY_ONLY:
-            found.error(
-                codes.MISPLACED,
-                f"@{annotation.name} cannot follow a property",
-                annotation.span,
-                "write `@card(0..5)` after the edge's endpoints"
-                if annotation.name == "card"
-                else f"write `@{annotation.name}({declared.name.text}, …)` on a separate line",
-            )
-        elif annotation.name not in PROPERTY_CONSTRAINTS:
-            annotations.append(build_annotation(annotation))
-            _check_known(annotation, declared, value_type, found)
     return Property(
-        declared.name.text, value_type, declared.type.nullable, annotations=tuple(annotations)
+        declared.name.text,
+        value_type,
+        declared.type.nullable,
+        annotations=property_annotations(declared, value_type, found),
     )
-
-
-def build_annotation(annotation: ast.SchemaAnnotation) -> Annotation:
-    return Annotation(
-        annotation.name,
-        tuple(plain_value(a) for a in annotation.arguments if a.option is None),
-        tuple((a.option, plain_value(a)) for a in annotation.arguments if a.option is not None),
-    )
-
-
-def plain_value(argument: ast.Argument) -> LiteralValue:
-    match argument.value:
-        case ast.NameValue(text):
-            return text
-        case ast.RangeValue(minimum, maximum):
-            low = "" if minimum is None else str(minimum)
-            high = "" if maximum is None else str(maximum)
-            return f"{low}..{high}"
-        case literal:
-            return literal
-
-
-def _check_known(
-    annotation: ast.SchemaAnnotation,
-    declared: ast.PropertyDecl,
-    value_type: ValueType,
-    found: Diagnostics,
-) -> None:
-    match annotation.name:
-        case "default":
-            _check_default(annotation, declared, value_type, found)
-        case "rename_from" | "description" | "instruction":
-            check_one_text(annotation, found)
-        case "embed" if not isinstance(value_type, VectorType):
-            found.error(
-                codes.NOT_ELIGIBLE,
-                f"@embed fills a vector, '{declared.name.text}' is {value_type}",
-                annotation.span,
-            )
-
-
-def check_one_text(annotation: ast.SchemaAnnotation, found: Diagnostics) -> str | None:
-    """The text argument of `@rename_from`, `@description` or `@instruction`."""
-    values = [a.value for a in annotation.arguments if a.option is None]
-    if len(annotation.arguments) == 1 and len(values) == 1:
-        value = values[0]
-        if isinstance(value, str):
-            return value
-        if isinstance(value, ast.NameValue):
-            return value.text
-    found.error(
-        codes.BAD_ARGUMENTS,
-        f"@{annotation.name} takes one string",
-        annotation.span,
-        f'write `@{annotation.name}("…")`',
-    )
-    return None
-
-
-def _check_default(
-    annotation: ast.SchemaAnnotation,
-    declared: ast.PropertyDecl,
-    value_type: ValueType,
-    found: Diagnostics,
-) -> None:
-    name = declared.name.text
-    if len(annotation.arguments) != 1 or annotation.arguments[0].option is not None:
-        found.error(codes.BAD_ARGUMENTS, "@default takes one value", annotation.span)
-        return
-    value = plain_value(annotation.arguments[0])
-    if value is None:
-        if not declared.type.nullable:
-            found.error(
-                codes.BAD_DEFAULT,
-                f"'{name}' is not nullable, so its default cannot be null",
-                annotation.span,
-            )
-        return
-    if isinstance(value_type, (ListType, VectorType, BlobType)):
-        found.error(
-            codes.BAD_DEFAULT,
-            f"a {value_type} has no literal, so it cannot have a default",
-            annotation.span,
-        )
-        return
-    try:
-        coerce(value, value_type)
-    except InvalidArgument as error:
-        found.error(codes.BAD_DEFAULT, f"default of '{name}': {error.message}", annotation.span)

@@ -190,10 +190,16 @@ def _index(annotation: ast.SchemaAnnotation, body: Body, found: Diagnostics) -> 
     names = _named(annotation, body, found)
     if names is None or not _eligible(names, (BlobType,), annotation, body, found):
         return None
+    call = next((a for a in annotation.arguments if isinstance(a.value, ast.CallValue)), None)
+    if call is not None:
+        found.error(codes.BAD_ARGUMENTS, "@index takes no function", call.span, _SHAPES["index"])
+        return None
     options = tuple(
         (a.option, a.value.text if isinstance(a.value, ast.NameValue) else a.value)
         for a in annotation.arguments
-        if a.option is not None and not isinstance(a.value, ast.RangeValue) and a.value is not None
+        if a.option is not None
+        and not isinstance(a.value, ast.RangeValue | ast.CallValue)
+        and a.value is not None
     )
     for option, value in options:
         rule = _INDEX_OPTIONS.get(option)

@@ -12,6 +12,7 @@ from omnigraph.catalog.model import (
     Check,
     Constraint,
     EdgeType,
+    GeneratedDefault,
     Index,
     InterfaceType,
     Key,
@@ -25,7 +26,14 @@ from omnigraph.schema import ast
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.format import format_schema
 from omnigraph.syntax.source_text import Name
-from omnigraph.values.scalars import BlobType, EnumType, ListType, ValueType, VectorType
+from omnigraph.values.scalars import (
+    BlobType,
+    EnumType,
+    ListType,
+    LiteralValue,
+    ValueType,
+    VectorType,
+)
 
 _NOT_NAMES = frozenset({"true", "false", "null"})
 
@@ -178,9 +186,13 @@ def _annotations(annotations: tuple[Annotation, ...]) -> tuple[ast.SchemaAnnotat
         ast.SchemaAnnotation(
             annotation.name,
             (
-                *(ast.Argument(value) for value in annotation.arguments),
+                *(ast.Argument(_value(value)) for value in annotation.arguments),
                 *(ast.Argument(value, option) for option, value in annotation.options),
             ),
         )
         for annotation in annotations
     )
+
+
+def _value(value: LiteralValue | GeneratedDefault) -> ast.ArgumentValue:
+    return ast.CallValue(value.function) if isinstance(value, GeneratedDefault) else value

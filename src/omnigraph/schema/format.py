@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omnigraph.schema.ast import (
     Argument,
+    CallValue,
     Declaration,
     EdgeDecl,
     InterfaceDecl,
@@ -90,5 +91,7 @@ def _argument(argument: Argument) -> str:
             return f"{prefix}{low}..{high}"
         case NameValue(text):
             return prefix + text
+        case CallValue(function):
+            return f"{prefix}{function}()"
         case literal:
             return prefix + write_literal(literal)

@@ -15,6 +15,7 @@ from omnigraph.schema import codes
 from omnigraph.schema.ast import (
     Argument,
     ArgumentValue,
+    CallValue,
     EdgeDecl,
     InterfaceDecl,
     Member,
@@ -40,6 +41,7 @@ from omnigraph.syntax.source_text import (
 _TERMINAL_NAMES = {
     "TYPE_NAME": "a type name",
     "NAME": "a name",
+    "DASHED": "a word with dashes",
     "PROPERTY": "a property",
     "ENUM_VALUE": "an enum value",
     "CONSTRAINT": "a constraint",
@@ -73,7 +75,10 @@ _TERMINAL_NAMES = {
 
 _GROUPS = (
     (frozenset({"TYPE_NAME", "VECTOR", "ENUM", "LSQB"}), "a type"),
-    (frozenset({"INTEGER", "FLOAT", "STRING", "TRUE", "FALSE", "NULL", "NAME"}), "a value"),
+    (
+        frozenset({"INTEGER", "FLOAT", "STRING", "TRUE", "FALSE", "NULL", "NAME", "DASHED"}),
+        "a value",
+    ),
     (frozenset({"INTERFACE", "NODE", "EDGE"}), "'interface', 'node' or 'edge'"),
 )
 
@@ -116,7 +121,7 @@ _SITUATIONS = (
     ("NULLABLE", r"=", "a default is written `@default(…)`"),
     ("RSQB", r"\?", "elements of a list are never null"),
     ("ENUM_VALUE", r'"', "enum values are written without quotes"),
-    ("EQUAL", r"\(", "a literal is needed, not a call"),
+    ("DASHED", r"[A-Z]", "a word that starts with an upper-case letter is written in quotes"),
     ("TYPE_NAME", r"\[", "a list holds scalars"),
     ("TYPE_NAME", r"[a-z_]", "type names start with an upper-case letter"),
     ("PROPERTY", r"[A-Z]\w*\s*:", "property names start with a lower-case letter"),
@@ -124,7 +129,12 @@ _SITUATIONS = (
 )
 
 
-def _find_help(_before: str, rest: str, expected: frozenset[str]) -> str | None:
+_OPEN_CALL = re.compile(r"[(,=]\s*[a-z_][A-Za-z0-9_]*\s*\(\s*$")
+
+
+def _find_help(before: str, rest: str, expected: frozenset[str]) -> str | None:
+    if expected == {"RPAR"} and _OPEN_CALL.search(before):
+        return "a function in an annotation takes no arguments"
     for needed, ahead, help_text in _SITUATIONS:
         if (not needed or needed in expected) and re.match(ahead, rest):
             return help_text
@@ -217,6 +227,9 @@ class _SchemaTreeReader(Transformer[Token, Any]):
     def left_open(self, meta: Meta, children: list[Token]) -> RangeValue:
         return RangeValue(None, self._bound(children[0], meta))
 
+    def call(self, _meta: Meta, children: list[Token]) -> CallValue:
+        return CallValue(str(children[0]))
+
     def literal(self, meta: Meta, children: list[Token]) -> ArgumentValue:
         token = children[0]
         match token.type:
@@ -226,7 +239,7 @@ class _SchemaTreeReader(Transformer[Token, Any]):
                 return False
             case "NULL":
                 return None
-            case "NAME":
+            case "NAME" | "DASHED":
                 return NameValue(str(token))
             case _:
                 return self._bound(token, meta)
