@@ -264,6 +264,40 @@ BAD_GRAPHS = (
     _lines("too few edges", _person('"age":1'), "Person 'x' would have 0 edges of LivesIn"),
     _lines("merge: endpoint", '{"edge":"Knows","from":"zoe","to":"ada"}', "F:1:", mode="merge"),
     _lines("merge: unique", f"{_P_CODE_A}\n{_HOME_X}", "F:1:", mode="merge"),
+    _lines("patch: endpoint", '{"edge":"Knows","from":"zoe","to":"ada"}', "F:1:", mode="patch"),
+    _lines(
+        "patch: unique",
+        '{"type":"Person","data":{"name":"bob","code":"A"}}',
+        "F:1: Person 'bob': @unique",
+        mode="patch",
+    ),
+    _lines(
+        "patch: required of a new entity",
+        '{"type":"Note","data":{"id":"n","text":"t"}}\n{"type":"Note","data":{"id":"m"}}',
+        "F:2: Note 'm': 'text' is required",
+        mode="patch",
+    ),
+    _lines(
+        "patch: null for a required property",
+        '{"type":"City","data":{"zip":"1","land":"at","label":"x"}}\n'
+        '{"edge":"LivesIn","from":null,"data":{"id":"l1"}}',
+        "F:2: LivesIn None -> .*'from' is required",
+        mode="patch",
+    ),
+    _lines("patch: no key", '{"type":"Person","data":{"age":1}}', "F:1: Person: ", mode="patch"),
+    _lines(
+        "patch: a wrong value and a wrong line",
+        f"{_P_AGE_TRUE}\nrubbish",
+        "F:1: Person: 'age'",
+        mode="patch",
+    ),
+    _lines("patch: range", _person('"age":200'), "F:1: Person 'x': 'age' is 200", mode="patch"),
+    _lines(
+        "patch: the whole row is too few edges",
+        _person('"age":20'),
+        "Person 'x' would have 0 edges of LivesIn",
+        mode="patch",
+    ),
     _lines(
         "overwrite: duplicate",
         '{"type":"Note","data":{"id":"n","text":"a"}}\n' * 2,
@@ -449,6 +483,7 @@ _TASKS_OUT = tuple(
     )
 )
 _ADA = '{"type":"Person","data":{"name":"ada","age":36,"code":"A"}}'
+_KNOWS_SINCE = '{"edge":"Knows","from":"ada","to":"bob","data":{"id":"k1","since":"2020-01-01"}}'
 _ADA_2 = '{"type":"Person","data":{"name":"ada","age":37}}'
 
 GOOD_INPUTS: tuple[GoodInput, ...] = (
@@ -490,8 +525,55 @@ GOOD_INPUTS: tuple[GoodInput, ...] = (
         "merge matches edges by a unique tuple",
         {"Knows.csv": b"from,to,since\nada,bob,2020-01-01\n"},
         "merge",
-        ('{"edge":"Knows","from":"ada","to":"bob","data":{"id":"k1","since":"2020-01-01"}}',),
+        (_KNOWS_SINCE,),
         (BASE.splitlines()[5],),
+    ),
+    GoodInput(
+        "patch: only what is there",
+        {
+            "in.ndjson": b'{"type":"Person","data":{"name":"ada","rank":1.5}}\n'
+            b'{"type":"Person","data":{"name":"bob","age":5,"vec":[1,2],"born":"2020-01-01"}}\n'
+            b'{"edge":"Knows","data":{"id":"k1","since":"2020-01-01"}}\n',
+            "more.ndjson": b'{"type":"Person","data":{"name":"bob","age":null,"code":"B"}}\n',
+        },
+        "patch",
+        (
+            '{"type":"Person","data":{"name":"ada","age":36,"rank":1.5,"code":"A"}}',
+            '{"type":"Person","data":{"name":"bob","born":"2020-01-01","vec":[1.0,2.0],'
+            '"code":"B"}}',
+            _KNOWS_SINCE,
+        ),
+        (_ADA, BASE.splitlines()[1], BASE.splitlines()[5]),
+    ),
+    GoodInput(
+        "patch: tables",
+        {
+            "Person.csv": b"name,rank,code\nada,2,\n",
+            "Person.1.parquet": _parquet_file({"name": ["ada", "bob"], "email": ["a@b", None]}),
+            "Person.2.arrow": _arrow_file({"id": ["bob"], "ok": [True]}, stream=False),
+            "Knows.csv": b"src,dst,since\nada,bob,2020-01-01\n",
+            "LivesIn.csv": b'from,to\nada,"[""at"",""1""]"\n',
+        },
+        "patch",
+        (
+            '{"type":"Person","data":{"name":"ada","age":36,"rank":2.0,"email":"a@b"}}',
+            '{"type":"Person","data":{"name":"bob","ok":true}}',
+            _KNOWS_SINCE,
+        ),
+        (_ADA, BASE.splitlines()[1], BASE.splitlines()[5]),
+    ),
+    GoodInput(
+        "patch: new entities get their defaults",
+        {"in.ndjson": b'{"title":"a"}\n{"points":null,"title":"b","due":null}\n'},
+        "patch",
+        (_TASKS_OUT[0], _TASKS_OUT[1]),
+        type="Task",
+    ),
+    GoodInput("patch of the same", {"in.ndjson": BASE.encode()}, "patch"),
+    GoodInput(
+        "patch of the same edges without ids and properties",
+        {"in.ndjson": re.sub(r'"id":"\w+"', "", BASE).encode()},
+        "patch",
     ),
     GoodInput(
         "overwrite cascades",
@@ -611,14 +693,12 @@ GOOD_INPUTS += (
 
 
 def check_good(graph: Graph, folder: Path, case: GoodInput, engine: str) -> None:
-    """The export changes exactly as the case says."""
+    """The export changes exactly as the case says. Merges and patches can be repeated."""
     before = exported(graph).splitlines()
-    graph.load(
-        write_files(folder / "in", case.files),
-        case.mode,
-        engine=engine,
-        type=case.type,
-        map=case.map,
-    )
+    files = write_files(folder / "in", case.files)
+    graph.load(files, case.mode, engine=engine, type=case.type, map=case.map)
     after = exported(graph).splitlines()
     assert sorted(after) == sorted([*(set(before) - set(case.removed)), *case.added])
+    if case.mode in ("merge", "patch"):
+        again = graph.load(files, case.mode, engine=engine, type=case.type, map=case.map)
+        assert again.commit is None

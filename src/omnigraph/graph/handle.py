@@ -346,8 +346,9 @@ class Graph:
                 text also as `.gz` and `.zst`), an open binary file of NDJSON, an Arrow table or
                 reader, a pandas or polars frame, rows as dicts, or a list of these; a Spark
                 DataFrame; or a dict of them by type.
-            mode: `append` refuses ids that exist, `merge` replaces them, `overwrite` replaces the
-                types that occur in the input.
+            mode: `append` refuses ids that exist, `merge` replaces whole entities, `patch` changes
+                only what the input has and leaves other properties as they are, `overwrite`
+                replaces the types that occur in the input.
             branch: The branch that gets the entities.
             from_branch: If `branch` does not exist, the load forks it from this branch.
             engine: `local` runs in this process, `spark` on Spark; `auto` chooses by the size.

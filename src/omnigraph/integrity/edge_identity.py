@@ -96,7 +96,7 @@ def _with_stored_ids(
     ids: list[str | None] = []
     still_made: list[str] = []
     is_made = pc.is_in(rows.column(ID), value_set=made).to_pylist()
-    for own, row in zip(is_made, _as_dicts(rows), strict=True):
+    for own, row in zip(is_made, hashable_rows(rows), strict=True):
         found = known.take(row) if own else None
         if found is None:
             ids.append(row[ID])
@@ -126,7 +126,7 @@ class _KnownEdges:
         self._by_tuple: dict[tuple[Any, ...], str] = {}
         self._by_content: dict[tuple[Any, ...], list[str]] = {}
         self._taken: set[str] = set()
-        for row in _as_dicts(stored.sort_by(ID)):
+        for row in hashable_rows(stored.sort_by(ID)):
             for number, columns in enumerate(self._tuples):
                 self._by_tuple[number, *(row[name] for name in columns)] = row[ID]
             content = tuple(row[name] for name in self._content)
@@ -149,7 +149,7 @@ class _KnownEdges:
         return None
 
 
-def _as_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:
+def hashable_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """Rows as values that can be keys; days and moments are numbers, because any may occur here."""
     columns = [_hashable(rows.column(name)) for name in rows.column_names]
     for values in zip(*columns, strict=True):

@@ -26,7 +26,7 @@ from omnigraph.load.parsed_rows import (
 from omnigraph.values.arrow_types import cut_to_millis
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
-_ENDS = {"from": SOURCE, "to": TARGET}
+ENDS = {"from": SOURCE, "to": TARGET}
 
 
 def fit_table(
@@ -36,7 +36,7 @@ def fit_table(
     names = table.column_names
     given = table
     if isinstance(entity, EdgeType):
-        table = table.rename_columns([_ENDS.get(name, name) for name in names])
+        table = table.rename_columns([ENDS.get(name, name) for name in names])
     schema = raw_schema(entity)
     _check_names(entity, table, schema, file)
     lines: Lines = np.arange(table.num_rows, dtype=np.int64) + first_row

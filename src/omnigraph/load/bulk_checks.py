@@ -313,6 +313,19 @@ class BulkChecks:
         return Violation(rule, key, identity, name, message, self._place_of(place), ends)
 
 
+def has_repeated_ids(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[TableKey]:
+    """The tables of which several input rows have one id."""
+    return frozenset(key for key in sorted(tables) if _has_repeated_ids(index, key))
+
+
+def _has_repeated_ids(index: KeyIndex, key: TableKey) -> bool:
+    held = index.held(key)
+    if held is not None and no_row_twice(held.select([ID])):
+        return False
+    twice = f"SELECT {ID} FROM {index.input(key)} WHERE {ID} IS NOT NULL GROUP BY {ID}"
+    return index.has_rows(f"({twice} HAVING count(*) > 1)")
+
+
 def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[TableKey]:
     """Keep only the last of several input rows with one id in the index.
 

@@ -117,6 +117,8 @@ class LoadBuild:
     mode: LoadMode
     small_input: int = SMALL_INPUT
     writer: type[LoadTableWriter] = LoadTableWriter
+    dry_run: bool = False
+    """Nothing is written; the change set only lists what would change."""
     _built: tuple[Snapshot, ChangeSet] | None = field(default=None, init=False)
     """The change set of the last call, and the newest snapshot that it is right for."""
     _repeated: frozenset[TableKey] | None = field(default=None, init=False)
@@ -135,7 +137,7 @@ class LoadBuild:
     @property
     def matching(self) -> frozenset[TableKey]:
         """Edge types of which rows without an id may mean stored edges."""
-        if self.mode is not LoadMode.MERGE:
+        if self.mode not in (LoadMode.MERGE, LoadMode.PATCH):
             return frozenset()
         return frozenset(k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE)
 
@@ -149,17 +151,25 @@ class LoadBuild:
 
     def build(self, snapshot: Snapshot) -> ChangeSet:
         refuse_new_schema(self.prepared, snapshot)
-        if self._built is not None:
-            before, changes = self._built
-            if self._still_holds(before, changes, snapshot):
-                self._built = (snapshot, changes)
-                return changes
+        kept = self.kept(snapshot)
+        if kept is not None:
+            return kept
         self.prepared.index.forget_stored()
         tell(f"checking {self.prepared.total:,} rows")
         self._check(snapshot)
         failpoints.hit("load.after_check")
         changes = ChangeSet(tuple(self._write(snapshot)))
         failpoints.hit("load.after_write")
+        self._built = (snapshot, changes)
+        return changes
+
+    def kept(self, snapshot: Snapshot) -> ChangeSet | None:
+        """The change set of the last call if it is right for this snapshot, too."""
+        if self._built is None:
+            return None
+        before, changes = self._built
+        if not self._still_holds(before, changes, snapshot):
+            return None
         self._built = (snapshot, changes)
         return changes
 
@@ -184,7 +194,7 @@ class LoadBuild:
             if self._repeated is None:
                 self._repeated = drop_earlier_rows(prepared.index, prepared.given_ids)
             self._matched = frozenset(k for k in sorted(self.matching) if self._match(k, snapshot))
-        else:
+        elif self.mode is not LoadMode.PATCH:  # patches were folded and matched before
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
             report.raise_if_any()
@@ -260,14 +270,19 @@ class LoadBuild:
 
     def _write(self, snapshot: Snapshot) -> Iterable[AdoptRows]:
         writer = self.writer(
-            self.prepared, self.reader.store, snapshot, self._settled, self._matched
+            self.prepared,
+            self.reader.store,
+            snapshot,
+            self._settled,
+            self._matched,
+            dry=self.dry_run,
         )
         for table in self.prepared.tables.values():
             tell(f"writing {table.rows:,} rows of {table.entity.name}")
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(table)
-                case LoadMode.MERGE:
+                case LoadMode.MERGE | LoadMode.PATCH:
                     yield writer.merge(table)
                 case LoadMode.OVERWRITE:
                     yield writer.replace(table)

@@ -11,13 +11,13 @@ a row, which is rare.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
 from typing import Any, TextIO
 
@@ -47,6 +47,7 @@ from omnigraph.load.parsed_rows import (
     raw_schema,
     typed_row,
     unknown_column,
+    with_absent,
 )
 from omnigraph.values.arrow_types import arrow_type
 from omnigraph.values.coercion import describe, refusal
@@ -111,15 +112,22 @@ def csv_blocks(
     columns: Mapping[str, str] | None,
     blobs: BlobBases,
     form: TextForm,
+    *,
+    partial: bool = False,
 ) -> Blocks:
-    """`columns` maps header names to property names; an empty cell is NULL."""
+    """`columns` maps header names to property names; an empty cell is NULL.
+
+    `partial`: rows say which columns they leave out.
+    """
     with open_text(path, form.encoding) as file:
         reader = _RecordReader(file, path, form)
         header = reader.header()
         names = _property_names(header, path, entity, columns or {})
         for records in reader.blocks():
             block = parse_records(str(path), entity, names, records, blobs)
-            block.as_read = partial(records.as_read, header)
+            block.as_read = functools.partial(records.as_read, header)
+            if partial:
+                with_absent(block, names)
             yield block
 
 

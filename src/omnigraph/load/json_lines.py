@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from omnigraph.load.parsed_rows import (
     raw_schema,
     read_line,
     read_row,
+    spell_absent,
 )
 from omnigraph.writes.row_compare import Mask
 
@@ -56,10 +58,19 @@ Indices = npt.NDArray[np.int64]
 class JsonLines:
     """Parses blocks of lines for one catalog. Holds no state between blocks; pickles."""
 
-    def __init__(self, catalog: Catalog, blobs: BlobBases, flat: FlatRows | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        blobs: BlobBases,
+        flat: FlatRows | None = None,
+        *,
+        partial: bool = False,
+    ) -> None:
         self._catalog = catalog
         self._blobs = blobs
         self._flat = flat
+        self._partial = partial
+        """Rows say which columns they leave out."""
 
     def parse(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """`data` holds whole lines, the last one with or without its newline."""
@@ -148,18 +159,20 @@ class JsonLines:
                 continue
             table, bad = _typed(form, part.table)
             spelled = mine.slice(part.start, part.length)
-            table, unsure = _fill_absent(form, table, spelled)
-            bad = either(bad, unsure)
+            found = _AbsentValues(form, table, spelled, wanted=self._partial)
+            table, absent = found.filled(table), found.spelled() if self._partial else None
+            bad = either(bad, found.unsure)
             if bad is not None:
                 slow.append(numbers[bad])
                 numbers, table = numbers[~bad], table.filter(pa.array(~bad))
+                absent = None if absent is None else absent.filter(pa.array(~bad))
             if len(numbers):
-                block.rows.append(ParsedRows(form.entity, table, numbers + first_line))
+                block.rows.append(ParsedRows(form.entity, table, numbers + first_line, absent))
 
     def _read_slowly(
         self, lines: pa.Array, members: Indices, first_line: int, block: ParsedBlock
     ) -> None:
-        found = SlowRows()
+        found = SlowRows(partial=self._partial)
         for member in members.tolist():
             text: bytes = lines[member].as_py().strip()
             if not text or text.startswith(b"//"):
@@ -174,7 +187,7 @@ class JsonLines:
     def parse_objects(self, rows: Sequence[Any], first_row: int, file: str) -> ParsedBlock:
         """Rows that are Python objects. NaN, as pandas writes a missing value, is NULL."""
         block = ParsedBlock(file)
-        found = SlowRows()
+        found = SlowRows(partial=self._partial)
         for number, body in enumerate(rows, first_row):
             try:
                 given = _without_missing(body)
@@ -305,25 +318,58 @@ def _typed(form: _LineForm, table: pa.Table) -> tuple[pa.Table, Mask | None]:
     return pa.table([columns[name] for name in schema.names], schema=schema), bad
 
 
-def _fill_absent(form: _LineForm, table: pa.Table, lines: pa.Array) -> tuple[pa.Table, Mask | None]:
-    """(the rows with their defaults, rows whose line must be read the slow way to be sure).
+class _AbsentValues:
+    """Which rows leave columns out.
 
-    Arrow's JSON reader gives NULL both for `null` and for an absent property, and only an absent
-    one gets its default. A property is absent for certain if its line holds neither the name nor a
-    backslash, because an escape could spell the name differently.
+    Arrow's JSON reader gives NULL both for `null` and for an absent property. Only an absent one
+    gets its default, and a patch does not change it. A property is absent for certain if its line
+    holds neither the name nor a backslash, because an escape could spell the name differently.
+    Other lines with a NULL are read the slow way. Columns without a default are looked at if they
+    are `wanted`.
     """
-    unsure: Mask | None = None
-    for name, value in default_values(form.entity).items():
-        column = table.column(name)
-        if column.null_count == 0:
-            continue
-        spelled = (pc.match_substring(lines, pattern=p) for p in (f'"{form.key_of(name)}"', "\\"))
-        doubtful = pc.and_(column.is_null(), pc.or_(*spelled)).to_numpy(zero_copy_only=False)
-        unsure = either(unsure, doubtful)
-        place = table.schema.get_field_index(name)
-        field = table.schema.field(place)
-        table = table.set_column(place, field, pc.fill_null(column, pa.scalar(value, field.type)))
-    return table, unsure if unsure is not None and unsure.any() else None
+
+    def __init__(
+        self, form: _LineForm, table: pa.Table, lines: pa.Array, *, wanted: bool = False
+    ) -> None:
+        self._entity = form.entity
+        self._defaults = default_values(form.entity)
+        self._absent: dict[str, Mask] = {}
+        self._rows = table.num_rows
+        self.unsure: Mask | None = None
+        """Rows that must be read the slow way."""
+        names = table.column_names[1:] if wanted else self._defaults
+        escaped: pa.Array | None = None
+        for name in names:
+            column = table.column(name)
+            if column.null_count == 0:
+                continue
+            if escaped is None:
+                escaped = pc.match_substring(lines, pattern="\\")
+            key = form.end_key(name) if name in _END_KEYS else form.key_of(name)
+            named = pc.or_(escaped, pc.match_substring(lines, pattern=f'"{key}"'))
+            self._absent[name] = column.is_null().to_numpy()
+            doubtful = pc.and_(column.is_null(), named).to_numpy()
+            self.unsure = either(self.unsure, doubtful if doubtful.any() else None)
+
+    def filled(self, table: pa.Table) -> pa.Table:
+        """The rows with their defaults."""
+        for name in (name for name in self._absent if name in self._defaults):
+            place = table.schema.get_field_index(name)
+            field = table.schema.field(place)
+            value = pa.scalar(self._defaults[name], field.type)
+            table = table.set_column(place, field, pc.fill_null(table.column(name), value))
+        return table
+
+    def spelled(self) -> pa.Array:
+        """What `parsed_rows.spell_absent` gives for each row."""
+        if not self._absent:
+            return pa.repeat("", self._rows)
+        masks = np.array(list(self._absent.values()), dtype=bool)
+        combined, row_sets = np.unique(masks, axis=1, return_inverse=True)
+        absent = [list(compress(self._absent, column)) for column in combined.T]
+        every = spell_absent(self._entity, ()).split(",")
+        texts = [",".join(name for name in every if name in names) for names in absent]
+        return pa.array(texts, pa.string()).take(pa.array(row_sets.reshape(-1)))
 
 
 def _broken_text(column: pa.Array) -> Mask | None:

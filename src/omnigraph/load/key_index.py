@@ -214,6 +214,10 @@ class KeyIndex:
         renamed = held.set_column(held.schema.get_field_index(ID), held.schema.field(ID), ids)
         self._resolved[key] = renamed.filter(pc.invert(equal))
 
+    def is_resolved(self, key: TableKey) -> bool:
+        """`input` and `held` follow the matches of this type."""
+        return key in self._resolved or f"r{self._numbers[key]}" in self._present
+
     def has_renamed(self, key: TableKey) -> bool:
         """Some input row has the id of a stored edge that it may change."""
         if key in self._matches:

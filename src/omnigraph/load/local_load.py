@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,9 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.integrity.violations import Report
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
-from omnigraph.load.options import LoadOptions, LoadReceipt
+from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.parsed_rows import Blocks, ParsedBlock
+from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of, prepare_block
 from omnigraph.load.prepared import PreparedFile, PreparedInput, prepared_input
 from omnigraph.load.sources import (
@@ -61,9 +63,38 @@ class LocalLoader:
         catalog = self.reader.snapshot(ref, state).catalog
         with prepared_input(catalog, self.settings) as prepared:
             watch = progress or reading_progress(sources)
+            if options.mode is LoadMode.PATCH:
+                return self._patch(prepared, sources, options, watch)
             _prepare(prepared, sources, reading, self.provider, watch)
             failpoints.hit("load.after_prepare")
             build = LoadBuild(prepared, self.reader, self.commits, options.mode, self.small_input)
+            return commit_load(
+                self.transaction, prepared, options, build.claims(), build.build, LOCAL
+            )
+
+    def _patch(
+        self,
+        prepared: PreparedInput,
+        sources: Sequence[Source],
+        options: LoadOptions,
+        progress: Progress,
+    ) -> LoadReceipt:
+        patches = PatchInput(prepared)
+        report = Report(files=prepared.files)
+        reading = options.reading(self.settings.blob_bases)
+        for source in sources:
+            prepared.files.append(source.name)
+            for block in _read_ahead(read_source(source, prepared.catalog, reading)):
+                patches.keep(block, report)
+                progress(block.bytes_read, sum(len(rows.lines) for rows in block.rows))
+                if report.total > _MOST_VIOLATIONS:
+                    break
+        report.raise_if_any()
+        failpoints.hit("load.after_prepare")
+        build = PatchBuild(
+            patches, self.reader, self.commits, self.provider, self.settings, self.small_input
+        )
+        with closing(build):
             return commit_load(
                 self.transaction, prepared, options, build.claims(), build.build, LOCAL
             )

@@ -1,13 +1,17 @@
-"""Edges of the input without an id -> the stored edges that they mean, in mode merge.
+"""Edges of the input without an id -> the stored edges that they mean, in modes merge and patch.
 
 `integrity.edge_identity` says what identifies an edge. The columns that do so are compared in
 memory if they fit, else joined in DuckDB, which bounds the memory. Of many stored edges, only those
 whose source occurs in the input are kept. The result is the table `matches` of the `KeyIndex`.
+
+A patch may leave properties out. Then the others decide which stored edge has its content.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +20,14 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
 from omnigraph.integrity.edge_identity import (
     content_columns,
     has_made_vectors,
+    hashable_rows,
     identifying_tuples,
 )
 from omnigraph.lance_store.reads.row_lookup import find_candidates
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.patch_rows import ABSENT
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.proofs import paired_rows, rows_at
@@ -38,9 +44,12 @@ _INPUT, _STORED = "unnamed_input", "stored_between"
 
 
 class EdgeMatcher:
-    """Matches the edges of one type."""
+    """Matches the edges of one type. `partial`: the input rows are patches."""
 
-    def __init__(self, prepared: PreparedInput, edge: EdgeType, dataset: Dataset) -> None:
+    def __init__(
+        self, prepared: PreparedInput, edge: EdgeType, dataset: Dataset, *, partial: bool = False
+    ) -> None:
+        self._partial = partial
         self._prepared = prepared
         self._edge = edge
         self._key: TableKey = edge.table_key
@@ -48,6 +57,7 @@ class EdgeMatcher:
         self._index: KeyIndex = prepared.index
         self._content = content_columns(edge)
         self._spelled = {name: f"c{n}" for n, name in enumerate(self._content)}
+        self._read = [*self._content, *([ABSENT] if partial else []), PLACE]
 
     def match(self) -> bool:
         """Fill the matches of the type; False if no input row means a stored edge."""
@@ -69,8 +79,8 @@ class EdgeMatcher:
 
     def _matches_in_memory(self) -> pa.Table | None:
         """The matches; None if the edges do not fit in memory or cannot be hashed."""
-        columns = [*self._content, PLACE]
-        rows = self._held(c.select(columns) for c in self._prepared.tables[self._key].chunks())
+        chunks = self._prepared.tables[self._key].chunks()
+        rows = self._held(chunk.select(self._read) for chunk in chunks)
         given = self._given_ids()
         if rows is None or given is None:
             return None
@@ -79,6 +89,8 @@ class EdgeMatcher:
             assert unnamed is not None
             unnamed = unnamed.filter(unnamed.column(ID).is_null()).column(PLACE)
             rows = rows.filter(pc.is_in(rows.column(PLACE), value_set=unnamed.combine_chunks()))
+        if self._partial:  # a patch without its ends means no edge
+            rows = rows.filter(_is_whole(rows, (SOURCE, TARGET)))
         stored = self._held(self._stored_beside(rows))
         if stored is None:
             return None
@@ -126,7 +138,7 @@ class EdgeMatcher:
         index = self._index
         mixed = self._key in self._prepared.given_ids
         for chunk in self._prepared.tables[self._key].chunks():
-            rows = self._renamed(chunk.select([*self._content, PLACE]))
+            rows = self._renamed(chunk.select(self._read))
             with index.shown(rows) as shown:
                 chosen = f"SELECT * FROM {shown}"
                 if mixed:
@@ -135,6 +147,9 @@ class EdgeMatcher:
                         f"WHERE {ID} IS NULL) USING ({PLACE})"
                     )
                 self._add(_INPUT, chosen)
+        if self._partial:  # a patch without its ends means no edge
+            source, target = self._ends()
+            self._index.run(f"DELETE FROM {_INPUT} WHERE {source} IS NULL OR {target} IS NULL")
 
     def _fill_stored(self) -> None:
         """Stored edges that may have the ends of an input row, unless the input names their ids."""
@@ -202,22 +217,36 @@ class EdgeMatcher:
                 f"GROUP BY {', '.join(names)}) i JOIN {_STORED} s USING ({', '.join(names)})"
             )
             left += f" AND NOT ({whole})"
-            taken = f"SELECT {ID} FROM {self._index.matches(self._key)}"
-            self._index.run(f"DELETE FROM {_STORED} WHERE {ID} IN ({taken})")
+            self._drop_taken()
         if left != "true":
             self._index.run(f"DELETE FROM {_INPUT} WHERE NOT ({left})")
 
+    def _drop_taken(self) -> None:
+        taken = f"SELECT {ID} FROM {self._index.matches(self._key)}"
+        self._index.run(f"DELETE FROM {_STORED} WHERE {ID} IN ({taken})")
+
     def _match_content(self) -> None:
+        if not self._partial:
+            equal = "false" if has_made_vectors(self._edge) else "true"
+            self._match_columns(_INPUT, self._content, equal)
+            return
+        # Patches with more columns come first, because fewer stored edges have their content.
+        found = self._index.rows(f"SELECT DISTINCT {ABSENT} FROM {_INPUT}")
+        for (spelled,) in sorted(found, key=lambda row: (row[0].count(","), row)):
+            chosen = f"(SELECT * FROM {_INPUT} WHERE {ABSENT} = '{spelled}')"
+            self._match_columns(chosen, _given(self._content, spelled), "false")
+            self._drop_taken()
+
+    def _match_columns(self, rows: str, columns: Sequence[str], equal: str) -> None:
         """The n-th input row with some content means the n-th stored edge with that content."""
-        equal = "false" if has_made_vectors(self._edge) else "true"
-        names = [self._spelled[name] for name in self._content]
+        names = [self._spelled[name] for name in columns]
         same = " AND ".join(
             f"i.{n} = s.{n}" if n in self._ends() else f"i.{n} IS NOT DISTINCT FROM s.{n}"
             for n in names
         )
         self._index.run(
             f"INSERT INTO {self._index.matches(self._key)} SELECT i.{PLACE}, s.{ID}, {equal} "
-            f"FROM ({_numbered(_INPUT, names, PLACE)}) i "
+            f"FROM ({_numbered(rows, names, PLACE)}) i "
             f"JOIN ({_numbered(_STORED, names, ID)}) s ON {same} AND i.number = s.number"
         )
 
@@ -236,7 +265,10 @@ def _paired(edge: EdgeType, rows: pa.Table, stored: pa.Table) -> pa.Table | None
         rows = rows.filter(pc.invert(whole))
         stored = stored.filter(pc.invert(pc.is_in(stored.column(ID), value_set=_ids(pairs))))
         found.append(pairs)
-    pairs = _match(rows, stored, content_columns(edge), equal=not has_made_vectors(edge))
+    if ABSENT in rows.column_names:
+        pairs = _match_patches(rows, stored, content_columns(edge))
+    else:
+        pairs = _match(rows, stored, content_columns(edge), equal=not has_made_vectors(edge))
     return None if pairs is None else pa.concat_tables([*found, pairs])
 
 
@@ -249,6 +281,42 @@ def _match(
     places = rows_at(rows.select([PLACE]), pairs.left).column(PLACE)
     ids = rows_at(stored.select([ID]), pairs.right).column(ID)
     return pa.table([places, ids, pa.repeat(equal, len(places))], schema=_MATCHES)
+
+
+def _match_patches(rows: pa.Table, stored: pa.Table, content: Sequence[str]) -> pa.Table | None:
+    """By the columns that each patch has."""
+    spelled = pc.unique(rows.column(ABSENT)).to_pylist()
+    if len(spelled) == 0:
+        return _MATCHES.empty_table()
+    if len(spelled) == 1:
+        return _match(rows, stored, _given(content, spelled[0]), equal=False)
+    # A stored edge may have the content of several patches that differ in their columns. Each
+    # patch in its order takes the oldest edge that is left. So the same patches, given again, take
+    # the same edges, and those that were inserted for the others.
+    known: dict[str, dict[tuple[Any, ...], deque[int]]] = {}
+    for text in spelled:
+        columns = _given(content, text)
+        edges = known.setdefault(text, {})
+        for number, row in enumerate(hashable_rows(stored.select(columns))):
+            edges.setdefault(tuple(row.values()), deque()).append(number)
+    taken: dict[int, int] = {}
+    texts = rows.column(ABSENT).to_pylist()
+    for number, row in enumerate(hashable_rows(rows.select(content))):
+        columns = _given(content, texts[number])
+        edges_left = known[texts[number]].get(tuple(row[name] for name in columns), deque())
+        while edges_left and edges_left[0] in taken:
+            edges_left.popleft()
+        if edges_left:
+            taken[edges_left.popleft()] = number
+    places = rows.column(PLACE).take(pa.array(list(taken.values()), pa.int64()))
+    ids = stored.column(ID).take(pa.array(list(taken), pa.int64()))
+    return pa.table([places, ids, pa.repeat(False, len(places))], schema=_MATCHES)
+
+
+def _given(content: Sequence[str], absent: str) -> list[str]:
+    """The columns that a patch has."""
+    left_out = absent.split(",")
+    return [name for name in content if name not in left_out]
 
 
 def _is_whole(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:

@@ -23,6 +23,8 @@ class LoadMode(StrEnum):
     """Every entity is new; an id that exists is a `KeyConflict`."""
     MERGE = "merge"
     """Insert or replace by id. Of several lines with one id, the last wins."""
+    PATCH = "patch"
+    """Insert or change by id: only what a row has changes, and what it leaves out stays."""
     OVERWRITE = "overwrite"
     """The types that occur in the input hold exactly the input afterwards."""
 
@@ -50,7 +52,8 @@ class LoadOptions(CommitTerms):
 
     def reading(self, blob_bases: tuple[str, ...]) -> ReadOptions:
         """How the parsers read the input; blobs may be copied from `blob_bases`."""
-        return ReadOptions(self.columns, BlobBases(blob_bases), self.text)
+        partial = self.mode is LoadMode.PATCH
+        return ReadOptions(self.columns, BlobBases(blob_bases), self.text, partial)
 
 
 @dataclass(frozen=True, slots=True)

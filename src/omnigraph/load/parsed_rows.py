@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlparse
@@ -72,6 +72,8 @@ class ParsedRows:
     entity: EntityType
     table: pa.Table
     lines: Lines
+    absent: pa.Array | None = None
+    """The columns that each row leaves out, as `spell_absent` spells them; None if not asked."""
 
 
 def _not_kept(line: int) -> Any:
@@ -104,6 +106,21 @@ def raw_schema(entity: EntityType) -> pa.Schema:
     A null `id` means that the input gave none.
     """
     return pa.schema([field.with_nullable(True) for field in table_schema(entity)])
+
+
+def spell_absent(entity: EntityType, given: Collection[str]) -> str:
+    """The columns of a type, apart from `id`, that are not among the given ones."""
+    ends = tuple(_ENDS.values()) if isinstance(entity, EdgeType) else ()
+    names = (*ends, *(p.name for p in entity.properties))
+    return ",".join(name for name in names if name not in given)
+
+
+def with_absent(block: ParsedBlock, given: Collection[str]) -> None:
+    """Let all rows of a block, which have the columns `given`, say what they leave out."""
+    block.rows = [
+        replace(rows, absent=pa.repeat(spell_absent(rows.entity, given), len(rows.lines)))
+        for rows in block.rows
+    ]
 
 
 class BadLine(Exception):
@@ -157,6 +174,13 @@ class TypedRow:
     entity: EntityType
     values: Row
     problems: list[BadLine] = field(default_factory=list)
+    given: Collection[str] = ()
+    """The properties that the row has, also those that are null."""
+
+    def absent(self) -> str:
+        """The columns that the row leaves out."""
+        ends = (n for n in _ENDS.values() if n in self.values)
+        return spell_absent(self.entity, {*self.given, *ends})
 
     def read(self, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> None:
         """Add a value, or say why it does not fit."""
@@ -171,9 +195,14 @@ class TypedRow:
 
 
 class SlowRows:
-    """Gathers rows that are read one by one, and gives them to their block."""
+    """Gathers rows that are read one by one, and gives them to their block.
 
-    def __init__(self) -> None:
+    `partial`: the rows say which columns they leave out.
+    """
+
+    def __init__(self, *, partial: bool = False) -> None:
+        self._partial = partial
+        self._absent: dict[str, list[str]] = {}
         self._whole: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
         self._broken: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
         self._problems: list[ParseProblem] = []
@@ -183,6 +212,8 @@ class SlowRows:
         _, rows, lines = kind.setdefault(row.entity.name, (row.entity, [], []))
         rows.append(row.values)
         lines.append(line)
+        if self._partial and not row.problems:
+            self._absent.setdefault(row.entity.name, []).append(row.absent())
         self._problems += [problem.at(line) for problem in row.problems]
 
     def refuse(self, problem: BadLine, line: int) -> None:
@@ -193,7 +224,10 @@ class SlowRows:
         for target, found in ((block.rows, self._whole), (block.broken, self._broken)):
             for entity, rows, lines in found.values():
                 table = rows_to_table(entity, rows)
-                target.append(ParsedRows(entity, table, np.array(lines, dtype=np.int64)))
+                absent = self._absent.get(entity.name) if target is block.rows else None
+                spelled = None if absent is None else pa.array(absent, pa.string())
+                numbers = np.array(lines, dtype=np.int64)
+                target.append(ParsedRows(entity, table, numbers, spelled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +290,8 @@ def read_row(
     for unknown in (key for key in body if key not in allowed):
         row.refuse("syntax", f"{unknown!r} is none of {', '.join(sorted(allowed))}", unknown)
     if isinstance(entity, EdgeType):
-        row.read(SOURCE, body.get("from"), _TEXT, blobs)
-        row.read(TARGET, body.get("to"), _TEXT, blobs)
+        for key in (key for key in _ENDS if key in body):
+            row.read(_ENDS[key], body[key], _TEXT, blobs)
     return row
 
 
@@ -274,7 +308,7 @@ def _flat_row(body: Mapping[str, Any], flat: FlatRows, blobs: BlobBases) -> Type
             problems.append(BadLine("syntax", f"{spelled(name)!r} occurs twice", entity, name))
         else:
             given[name] = value
-    ends = {name: given.pop(name, None) for name in _ENDS.values() if name in known}
+    ends = {name: given.pop(name) for name in _ENDS.values() if name in given}
     row = typed_row(entity, given, blobs)
     for name, value in ends.items():
         row.read(name, value, _TEXT, blobs)
@@ -298,7 +332,7 @@ def typed_row(entity: EntityType, given: Mapping[str, Any], blobs: BlobBases) ->
     """A default replaces an absent property, not a null one."""
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     kinds[ID] = _TEXT
-    row = TypedRow(entity, default_values(entity))
+    row = TypedRow(entity, default_values(entity), given=given.keys())
     for name, value in given.items():
         kind = kinds.get(name)
         if kind is None:

@@ -49,6 +49,8 @@ class PreparedRows:
     lines: Lines
     has_id: Mask | None
     """Rows that came with an id or a key; None when all did. This load made the other ids."""
+    absent: pa.Array | None = None
+    """If the rows are patches: what each of them leaves out."""
 
 
 def prepare_block(
@@ -59,8 +61,7 @@ def prepare_block(
     After the first broken rule rows are still checked, so that the report names more of them, but
     none is yielded, because the load will write nothing.
     """
-    for problem in block.problems:
-        report.add(problem.rule, 1, [_violation(problem, block.file)])
+    report_problems(block, report)
     for rows in block.rows:
         entity = rows.entity
         table = _with_ids(entity, rows.table)
@@ -77,19 +78,27 @@ def _with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
 
     A row with an incomplete key gets an empty id. `check_rows` reports the missing member.
     """
-    given = table.column(ID)
-    if entity.key:
-        derived = derived_ids([table.column(name) for name in entity.key])
-        derived = pc.fill_null(derived, "") if derived.null_count else derived
-        ids = derived if given.null_count == len(given) else pc.coalesce(given, derived)
-    elif given.null_count:
-        ids = _with_new_ids(given)
-    else:
+    if not entity.key and table.column(ID).null_count == 0:
         return table
+    ids = with_new_ids(entity, known_ids(entity, table))
     return table.set_column(0, table.schema.field(0), ids)
 
 
-def _with_new_ids(given: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def known_ids(entity: EntityType, table: pa.Table) -> pa.ChunkedArray:
+    """The given ids, else those of the keys; NULL for a row that has neither."""
+    given = table.column(ID)
+    if not entity.key:
+        return given
+    derived = derived_ids([table.column(name) for name in entity.key])
+    return derived if given.null_count == len(given) else pc.coalesce(given, derived)
+
+
+def with_new_ids(entity: EntityType, given: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The ids, with a new one for each NULL; an empty one if the type has a key."""
+    if given.null_count == 0:
+        return given
+    if entity.key:
+        return pc.fill_null(given, "")
     fresh = new_ulids(given.null_count)
     if given.null_count == len(given):
         return fresh
@@ -109,6 +118,12 @@ def _has_id(rows: ParsedRows) -> Mask | None:
 
 def _places(file: str, lines: Lines) -> Places:
     return lambda row: Place(file, int(lines[row]))
+
+
+def report_problems(block: ParsedBlock, report: Report) -> None:
+    """Report the rows that cannot be read."""
+    for problem in block.problems:
+        report.add(problem.rule, 1, [_violation(problem, block.file)])
 
 
 def _violation(problem: ParseProblem, file: str) -> Violation:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -102,11 +104,13 @@ def prepared_input(
 class PreparedFile:
     """A `PreparedTable` in one local file: append all rows, close it, then read them back."""
 
-    def __init__(self, entity: EntityType, path: Path) -> None:
+    def __init__(self, entity: EntityType, path: Path, schema: pa.Schema | None = None) -> None:
+        """`schema` is that of patches; without it rows have the schema of their table."""
         self.entity = entity
         self.rows = 0
         self._path = path
-        self.schema = table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
+        placed = table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
+        self.schema = placed if schema is None else schema
         self._writer = pa.ipc.new_stream(str(path), self.schema)
 
     def append(self, table: pa.Table) -> None:
@@ -143,3 +147,21 @@ def in_chunks(
             waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+class RowsByPosition:
+    """Takes rows of many batches by position; Arrow itself would join the batches each time."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._batches = rows.to_batches()
+        self._schema = rows.schema
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+
+    def take(self, ascending: npt.NDArray[np.int32]) -> pa.Table:
+        cuts = np.searchsorted(ascending, self._starts)
+        parts = [
+            batch.take(pa.array(ascending[cuts[n] : cuts[n + 1]] - self._starts[n]))
+            for n, batch in enumerate(self._batches)
+            if cuts[n] < cuts[n + 1]
+        ]
+        return pa.Table.from_batches(parts, self._schema)

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.objects.object_inputs import find_objects
-from omnigraph.load.arrow_columns import fit_table
+from omnigraph.load.arrow_columns import ENDS, fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.input_files import (
     DataFile,
@@ -34,7 +34,7 @@ from omnigraph.load.input_files import (
 )
 from omnigraph.load.json_arrays import array_blocks, is_json_array
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.parsed_rows import BlobBases, Blocks, FlatRows, ParsedBlock
+from omnigraph.load.parsed_rows import BlobBases, Blocks, FlatRows, ParsedBlock, with_absent
 from omnigraph.progress import tell
 from omnigraph.values.known_names import did_you_mean
 
@@ -93,6 +93,8 @@ class ReadOptions:
     """Name in the input -> property."""
     blobs: BlobBases = field(default_factory=BlobBases)
     text: TextForm = field(default_factory=TextForm)
+    partial: bool = False
+    """Rows say which columns they leave out, because the others are to stay as they are."""
 
 
 def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
@@ -194,7 +196,14 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
     entity = entity_of(source, catalog)
     if source.format == "csv":
         assert source.path is not None
-        yield from csv_blocks(source.path, entity, options.columns, options.blobs, options.text)
+        yield from csv_blocks(
+            source.path,
+            entity,
+            options.columns,
+            options.blobs,
+            options.text,
+            partial=options.partial,
+        )
         return
     first = 1
     for table in _batches(source):
@@ -205,9 +214,9 @@ def read_source(source: Source, catalog: Catalog, options: ReadOptions) -> Block
 def json_parser(source: Source, catalog: Catalog, options: ReadOptions) -> JsonLines:
     """A parser for the rows of a JSON source; rows are flat if the caller named their type."""
     if source.type_name is None:
-        return JsonLines(catalog, options.blobs)
+        return JsonLines(catalog, options.blobs, partial=options.partial)
     flat = FlatRows(entity_of(source, catalog), options.columns or {})
-    return JsonLines(catalog, options.blobs, flat)
+    return JsonLines(catalog, options.blobs, flat, partial=options.partial)
 
 
 def has_array(source: Source, options: ReadOptions) -> bool:
@@ -257,7 +266,11 @@ def fit_source_table(
 ) -> ParsedBlock:
     """Some rows of a Parquet file or table; the first has the number `first_row`."""
     renamed = _renamed(table, options.columns)
-    return fit_table(entity, renamed, first_row, source.name, options.blobs)
+    block = fit_table(entity, renamed, first_row, source.name, options.blobs)
+    if options.partial:
+        ends = ENDS if isinstance(entity, EdgeType) else {}
+        with_absent(block, [ends.get(name, name) for name in renamed.column_names])
+    return block
 
 
 def entity_of(source: Source, catalog: Catalog) -> EntityType:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +19,13 @@ from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable, in_chunks
+from omnigraph.load.prepared import (
+    PreparedFile,
+    PreparedInput,
+    PreparedTable,
+    RowsByPosition,
+    in_chunks,
+)
 from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
@@ -43,7 +48,8 @@ class LoadTableWriter:
     """Writes for one snapshot.
 
     Of types in `settled` some rows are not written, or with another id: the `KeyIndex` says how.
-    Of types in `matched` some rows without an id mean stored edges.
+    Of types in `matched` some rows without an id mean stored edges. A `dry` writer only lists what
+    would change.
     """
 
     def __init__(
@@ -53,7 +59,10 @@ class LoadTableWriter:
         snapshot: Snapshot,
         settled: frozenset[TableKey],
         matched: frozenset[TableKey],
+        *,
+        dry: bool = False,
     ) -> None:
+        self._dry = dry
         self._settled = settled
         self._matched = matched
         self._prepared = prepared
@@ -66,7 +75,7 @@ class LoadTableWriter:
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
-            fragments += write_to(dataset, chunk.drop_columns([PLACE]))
+            fragments += self._write(dataset, chunk.drop_columns([PLACE]))
             changes.add(Op.INSERT, chunk.column(ID))
         return adopt(pin, fragments, changes.finish())
 
@@ -112,7 +121,7 @@ class LoadTableWriter:
                 rows = self._differing(key, dataset, rows, changes)
             else:
                 changes.add(Op.INSERT, rows.column(ID))
-            fragments += write_to(dataset, rows)
+            fragments += self._write(dataset, rows)
         return fragments
 
     def _compared(
@@ -136,7 +145,7 @@ class LoadTableWriter:
                 parts = {op: chunk.filter(pa.array(mask[here])) for op, mask in wanted.items()}
                 for op, part in parts.items():
                     changes.add(op, part.column(ID))
-                fragments += write_to(dataset, pa.concat_tables(parts.values()))
+                fragments += self._write(dataset, pa.concat_tables(parts.values()))
         return fragments
 
     def _written_ids(self, key: TableKey, rows: pa.Table) -> pa.Array:
@@ -181,6 +190,9 @@ class LoadTableWriter:
         path = self._prepared.folder / f"changes-{key.kind.value}-{key.type_name}.arrow"
         return pin, self._store.open(pin.at), ChangeListWriter(path)
 
+    def _write(self, dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
+        return () if self._dry else write_to(dataset, rows)
+
     def _as_written(self, key: TableKey, chunk: pa.Table) -> pa.Table:
         return self._index.as_written(key, chunk) if key in self._settled else chunk
 
@@ -204,7 +216,7 @@ def _compare_with_stored(
 ) -> _StoredMatches:
     """One pass over the table. `ids` are the ids of `rows`, distinct, and NULL for rows to skip."""
     found = _StoredMatches(np.zeros(len(ids), bool), np.zeros(len(ids), bool))
-    given = _RowsByPosition(rows.select(list(columns)))
+    given = RowsByPosition(rows.select(list(columns)))
     size = rows.nbytes // max(rows.num_rows, 1) + 1
     batch_rows = min(max(_BATCH_BYTES // size, _SMALLEST_BATCH), _LARGEST_BATCH)
     for batch in read_batches(dataset, columns, batch_rows=batch_rows):
@@ -221,21 +233,3 @@ def _compare_with_stored(
         found.differs[at] = differing_rows(replaced, rewrites)
         found.nulled += nulled_values(replaced, rewrites)
     return found
-
-
-class _RowsByPosition:
-    """Takes rows of many batches by position; Arrow itself would join the batches each time."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._batches = rows.to_batches()
-        self._schema = rows.schema
-        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
-
-    def take(self, ascending: npt.NDArray[np.int32]) -> pa.Table:
-        cuts = np.searchsorted(ascending, self._starts)
-        parts = [
-            batch.take(pa.array(ascending[cuts[n] : cuts[n + 1]] - self._starts[n]))
-            for n, batch in enumerate(self._batches)
-            if cuts[n] < cuts[n + 1]
-        ]
-        return pa.Table.from_batches(parts, self._schema)

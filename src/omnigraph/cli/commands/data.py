@@ -37,6 +37,7 @@ class Mode(StrEnum):
 
     APPEND = "append"
     MERGE = "merge"
+    PATCH = "patch"
     OVERWRITE = "overwrite"
 
 
@@ -61,8 +62,8 @@ LoadMode = Annotated[
     Mode,
     typer.Option(
         "--mode",
-        help="append refuses ids that exist, merge replaces them, overwrite replaces the types "
-        "that occur in the data.",
+        help="append refuses ids that exist, merge replaces whole entities, patch changes only the "
+        "columns or keys that the data has, overwrite replaces the types that occur in the data.",
     ),
 ]
 From = Annotated[
@@ -160,6 +161,7 @@ def load(
       omnigraph load --data people.ndjson people.omni
       omnigraph export other.omni | omnigraph load --data - people.omni
       omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
+      omnigraph load --data ages.csv --type Person --mode patch people.omni
       omnigraph load --data new.ndjson --branch import/today --from main people.omni
       omnigraph load --data staff.csv --type Person --map "Full name=name" people.omni
       omnigraph load --data rows.json --type Person people.omni

@@ -24,7 +24,13 @@ from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import is_gone, storage_errors
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.staging.stage import ROWS_PER_FILE, StagedWrite, stage_update
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionAddress
+from omnigraph.lance_store.store import (
+    Dataset,
+    DatasetVersion,
+    Store,
+    VersionAddress,
+    lineage_folder,
+)
 
 # Ids for one pass over the id column, which bounds the size of its hash table.
 _IDS_PER_PASS = 1_000_000
@@ -71,6 +77,13 @@ def written_columns(target: VersionAddress, fragment: str, columns: Sequence[str
             reader = LanceFileReader(path, storage_options=options, columns=list(columns))
             tables.append(reader.read_all(batch_size=_ROWS_PER_BATCH).to_table())
     return pa.concat_tables(tables).select(list(columns))
+
+
+def remove_rows(store: Store, at: DatasetVersion, fragments: Iterable[str]) -> None:
+    """Remove the files of rows that no version will name."""
+    folder = lineage_folder(at.location, at.branch)
+    files = (file for text in fragments for file in json.loads(text)["files"])
+    store.files.delete_many([f"{folder}/data/{file['path']}" for file in files])
 
 
 @contextmanager

@@ -25,13 +25,15 @@ import pyarrow.parquet as pq
 from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.embed.choose import choose_provider
+from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import OmnigraphError
 from omnigraph.integrity.violations import Report, Tally, Violation
 from omnigraph.lance_store.staging.written_fragments import write_rows
 from omnigraph.lance_store.store import DatasetVersion, VersionAddress
 from omnigraph.load.input_files import file_errors, is_plain_utf8, line_blocks, parquet_input
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
-from omnigraph.load.prepare_rows import PreparedRows, prepare_block
+from omnigraph.load.patch_rows import storable_patches
+from omnigraph.load.prepare_rows import PreparedRows, prepare_block, report_problems
 from omnigraph.load.sources import (
     ReadOptions,
     Source,
@@ -89,6 +91,8 @@ class WrittenRows:
     """The line of each row from the beginning of the piece, from `encode_lines`."""
     given: bytes | None
     """Which rows came with an id or a key, compressed; None when all did."""
+    absent: bytes | None = None
+    """If the rows are patches: what each of them leaves out, from `encode_texts`."""
     before: int = 0
     """The place before the first line of the piece; the driver sets it."""
 
@@ -153,7 +157,7 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
     try:
         provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
         for block in blocks:
-            for rows in prepare_block(_in_line_order(block), report, provider):
+            for rows in _prepared(plan, _in_line_order(block), report, provider):
                 key = rows.entity.table_key
                 if key not in writers:
                     writers[key] = _FragmentWriter(key, plan.targets[key])
@@ -167,6 +171,18 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
         result.error = error
     result.violations = report.violations
     result.tally = report.tally
+
+
+def _prepared(
+    plan: LoadPlan, block: ParsedBlock, report: Report, provider: EmbeddingProvider
+) -> Iterator[PreparedRows]:
+    """Rows that can be written. The driver makes whole rows of patches, and checks them then."""
+    if not plan.options.partial:
+        yield from prepare_block(block, report, provider)
+        return
+    report_problems(block, report)
+    if report.total == 0:
+        yield from map(storable_patches, block.rows)
 
 
 def _as_batch(result: TaskResult) -> pa.RecordBatch:
@@ -300,7 +316,9 @@ def _joined(parts: list[ParsedRows]) -> ParsedRows:
     lines = np.concatenate([part.lines for part in parts])
     order = np.argsort(lines, kind="stable")
     table = pa.concat_tables([part.table for part in parts])
-    return ParsedRows(parts[0].entity, table.take(pa.array(order)), lines[order])
+    absent = [part.absent for part in parts if part.absent is not None]
+    spelled = pa.concat_arrays(absent).take(pa.array(order)) if absent else None
+    return ParsedRows(parts[0].entity, table.take(pa.array(order)), lines[order], spelled)
 
 
 class _FragmentWriter:
@@ -333,15 +351,29 @@ class _FragmentWriter:
                 for part in self._waiting
             ]
         )
+        absent = [part.absent for part in self._waiting if part.absent is not None]
         written = WrittenRows(
             self._key,
             write_rows(self._target, rows),
             rows.num_rows,
             encode_lines(np.concatenate([part.lines for part in self._waiting])),
             None if has_id.all() else zlib.compress(has_id.tobytes(), 1),
+            encode_texts(pa.concat_arrays(absent)) if absent else None,
         )
         self._written.append(written)
         self._waiting, self._rows, self._bytes = [], 0, 0
+
+
+def encode_texts(texts: pa.Array) -> bytes:
+    """Texts of which there are few different ones."""
+    encoded = texts.dictionary_encode()
+    found = encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype("<i4").tobytes()
+    return zlib.compress(pickle.dumps(found), 1)
+
+
+def decode_texts(data: bytes) -> pa.Array:
+    texts, numbers = pickle.loads(zlib.decompress(data))
+    return pa.array(texts, pa.string()).take(pa.array(np.frombuffer(numbers, "<i4")))
 
 
 def encode_lines(lines: Lines) -> bytes:

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog, embedding_of
 from omnigraph.commit.transaction import Transaction
+from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.commit_load import (
     SMALL_INPUT,
@@ -24,6 +26,7 @@ from omnigraph.load.commit_load import (
     refuse_new_schema,
 )
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.sources import (
     Progress,
@@ -48,8 +51,14 @@ from omnigraph.spark.load.load_tasks import (
     run_frame,
     run_tasks,
 )
-from omnigraph.spark.load.written_tables import AdoptingWriter, in_order, take_written
+from omnigraph.spark.load.written_tables import (
+    AdoptingWriter,
+    in_order,
+    take_patches,
+    take_written,
+)
 from omnigraph.spark.session import Session, parallelism, spark_session
+from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
@@ -91,10 +100,26 @@ class SparkLoader:
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
         )
 
-    def build(self, prepared: PreparedInput, mode: LoadMode) -> LoadBuild:
+    def build(self, prepared: PreparedInput, options: LoadOptions) -> LoadBuild:
         """For rows that workers wrote."""
         return LoadBuild(
-            prepared, self.reader, self.commits, mode, self.small_input, writer=AdoptingWriter
+            prepared,
+            self.reader,
+            self.commits,
+            options.mode,
+            self.small_input,
+            writer=AdoptingWriter,
+        )
+
+    def patch_build(self, patches: PatchInput, options: LoadOptions) -> PatchBuild:
+        """For patches that workers wrote; the driver completes them and writes whole rows."""
+        return PatchBuild(
+            patches,
+            self.reader,
+            self.commits,
+            choose_provider(self.settings.embedding, os.environ, SYSTEM_CLOCK),
+            self.settings.load,
+            self.small_input,
         )
 
 
@@ -145,10 +170,17 @@ class _LoadJob:
     options: LoadOptions
     prepared: PreparedInput
     progress: Progress
-    load: LoadBuild | None = None
+    load: LoadBuild | PatchBuild | None = None
     """Set when the workers are done."""
 
     def run(self) -> LoadReceipt:
+        try:
+            return self._run()
+        finally:
+            if isinstance(self.load, PatchBuild):
+                self.load.close()
+
+    def _run(self) -> LoadReceipt:
         # Which types occur is known only after the input is read, so all that may are claimed.
         types = self.given.types(self.prepared.catalog)
         return commit_load(
@@ -163,18 +195,23 @@ class _LoadJob:
     def _build(self, snapshot: Snapshot) -> ChangeSet:
         refuse_new_schema(self.prepared, snapshot)
         if self.load is None:
-            self._write_rows(snapshot)
-            self.load = self.loader.build(self.prepared, self.options.mode)
+            self.load = self._write_rows(snapshot)
         return self.load.build(snapshot)
 
-    def _write_rows(self, snapshot: Snapshot) -> None:
+    def _write_rows(self, snapshot: Snapshot) -> LoadBuild | PatchBuild:
         keys = self.given.types(self.prepared.catalog)
         plan = self.loader.plan(snapshot, keys, self.options)
         homes = {key: snapshot.pin(key).at for key in keys}
         # A frame names its type even if it has no rows: to overwrite with it empties the type.
         named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
         store = self.loader.reader.store
-        take_written(self.prepared, store, homes, self._run_workers(plan), named)
+        results = self._run_workers(plan)
+        if self.options.mode is LoadMode.PATCH:
+            patches = PatchInput(self.prepared)
+            take_patches(patches, store, homes, results)
+            return self.loader.patch_build(patches, self.options)
+        take_written(self.prepared, store, homes, results, named)
+        return self.loader.build(self.prepared, self.options)
 
     def _run_workers(self, plan: LoadPlan) -> list[TaskResult]:
         """Results in input order, each with the place before its first line."""

@@ -8,17 +8,19 @@ the Python process of its driver.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.commit.request import WriteRequest
 from omnigraph.load.commit_load import commit_load, load_claims
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.prepared import prepared_input
 from omnigraph.load.sources import Source, entity_of
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult
 from omnigraph.spark.load.spark_load import SparkLoader
-from omnigraph.spark.load.written_tables import in_order, take_written
+from omnigraph.spark.load.written_tables import in_order, take_patches, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
@@ -54,15 +56,22 @@ def finish_load(
     catalog, store = begun.plan.catalog, loader.reader.store
     with prepared_input(catalog, loader.settings.load, [begun.source.name]) as prepared:
         prepared.staged_since = begun.begun_at
-        load = loader.build(prepared, options.mode)
+        homes = {begun.key: begun.home}
+        patches = PatchInput(prepared)
+        patching = loader.patch_build(patches, options)
+        load = patching if options.mode is LoadMode.PATCH else loader.build(prepared, options)
 
         def build(snapshot: Snapshot) -> ChangeSet:
             if not prepared.tables:
                 # Inside the transaction, because from here on cleanup keeps the files.
-                replaced = [begun.key] if options.mode is LoadMode.OVERWRITE else []
-                homes = {begun.key: begun.home}
-                take_written(prepared, store, homes, in_order(results, 0), replaced)
+                ordered = in_order(results, 0)
+                if options.mode is LoadMode.PATCH:
+                    take_patches(patches, store, homes, ordered)
+                else:
+                    replaced = [begun.key] if options.mode is LoadMode.OVERWRITE else []
+                    take_written(prepared, store, homes, ordered, replaced)
             return load.build(snapshot)
 
         claimed = load_claims(catalog, [begun.key], options.mode)
-        return commit_load(loader.transaction, prepared, options, claimed, build, SPARK)
+        with closing(patching):
+            return commit_load(loader.transaction, prepared, options, claimed, build, SPARK)

@@ -20,17 +20,19 @@ from omnigraph.integrity.violations import Report, Violation
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.written_fragments import (
-    write_to,
+    remove_rows,
     written_columns,
     written_dataset,
 )
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.load.patch_build import PatchInput
+from omnigraph.load.patch_rows import restored_patches
 from omnigraph.load.prepare_rows import PLACE, file_and_line, place_of
 from omnigraph.load.prepared import PreparedInput, PreparedTable
 from omnigraph.load.write_tables import LoadTableWriter, adopt
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
-from omnigraph.spark.load.load_tasks import TaskResult, WrittenRows
+from omnigraph.spark.load.load_tasks import TaskResult, WrittenRows, decode_texts
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import BlobType
 from omnigraph.writes.changeset import AdoptRows
@@ -72,6 +74,44 @@ def take_written(
         for part, rows in table.checked_rows():
             prepared.add_to_index(table.entity, rows, part.has_id())
         prepared.tables[key] = table
+
+
+def take_patches(
+    patches: PatchInput,
+    store: Store,
+    homes: Mapping[TableKey, DatasetVersion],
+    results: Sequence[TaskResult],
+) -> None:
+    """Raise what the workers found wrong, else take the patches that they wrote.
+
+    The driver completes them and writes whole rows, so the files of the workers are removed.
+    """
+    try:
+        _raise_if_any(results, patches.prepared.files)
+        for result in results:
+            for part in result.parts:
+                entity = patches.prepared.catalog.entity_type(part.key)
+                placed = replace(part, before=result.before)
+                patches.add(entity, _restored(entity, store, homes[part.key], placed))
+    finally:
+        remove_written(store, homes, results)
+
+
+def _restored(
+    entity: EntityType, store: Store, home: DatasetVersion, part: WrittenRows
+) -> pa.Table:
+    assert part.absent is not None
+    stored = WrittenTable(entity, store, home, [part]).whole(part)
+    return restored_patches(entity, stored, part.has_id(), decode_texts(part.absent))
+
+
+def remove_written(
+    store: Store, homes: Mapping[TableKey, DatasetVersion], results: Sequence[TaskResult]
+) -> None:
+    """Remove the files of the workers."""
+    for result in results:
+        for part in result.parts:
+            remove_rows(store, homes[part.key], part.fragments)
 
 
 def _raise_if_any(results: Sequence[TaskResult], files: Sequence[str]) -> None:
@@ -168,7 +208,7 @@ class AdoptingWriter(LoadTableWriter):
             else:
                 rows = self._as_written(key, table.whole(part)).drop_columns([PLACE])
                 rows = self._differing(key, dataset, rows, changes)
-                fragments += write_to(dataset, rows)
+                fragments += self._write(dataset, rows)
         return fragments
 
     def _all_new(
@@ -193,4 +233,4 @@ class AdoptingWriter(LoadTableWriter):
         """The files of the part, or its rows written again if the table has moved."""
         if (pin.location, pin.branch) == (table.at.location, table.at.branch):
             return part.fragments
-        return write_to(dataset, table.whole(part).drop_columns([PLACE]))
+        return self._write(dataset, table.whole(part).drop_columns([PLACE]))
