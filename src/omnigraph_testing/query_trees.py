@@ -11,8 +11,8 @@ _WORDS = "and or not in is contains starts_with true false null as asc desc dist
 RESERVED = frozenset(_WORDS.split(" "))
 _NO_FUNCTIONS = frozenset({"where", "when", "then", "else", "end"})
 
-_CASE_WORDS = st.sampled_from(["case", "when", "then", "else", "end"])
-identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True) | _CASE_WORDS
+_KEYWORDS = st.sampled_from(["case", "when", "then", "else", "end", "exists"])
+identifiers = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,6}", fullmatch=True) | _KEYWORDS
 type_names = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,6}", fullmatch=True)
 bare_words = identifiers.filter(lambda word: word not in RESERVED | {"k", "weights"})
 edge_words = identifiers.filter(lambda word: word not in RESERVED)
@@ -75,6 +75,9 @@ def _composed(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]
         st.builds(ast.NotExpr, inner),
         st.builds(ast.ConnectiveExpr, st.sampled_from(["and", "or"]), several),
         st.builds(ast.CaseExpr, branches, st.none() | inner),
+        st.builds(
+            ast.ExistsExpr, st.lists(_clauses_with(inner), min_size=1, max_size=2).map(tuple)
+        ),
     )
 
 
@@ -87,9 +90,6 @@ def _is_hop_in_disguise(predicate: ast.Expr) -> bool:
     )
 
 
-plain = expressions(bare=False)
-worded = expressions(bare=True)
-assignments = st.lists(st.builds(ast.PropertyValue, names, worded), max_size=3).map(tuple)
 hops = st.none() | st.builds(ast.Hops, st.integers(0, 9), st.none() | st.integers(0, 9))
 edges = st.builds(
     ast.EdgePattern,
@@ -98,18 +98,23 @@ edges = st.builds(
     st.none() | names,
     hops,
 )
-filters = st.builds(ast.FilterClause, plain.filter(lambda e: not _is_hop_in_disguise(e)))
-simple_clauses = st.one_of(
-    st.builds(
-        ast.BindingClause,
-        names,
-        st.builds(Name, type_names),
-        st.lists(st.builds(ast.PropertyValue, names, plain), max_size=2).map(tuple),
-    ),
-    st.builds(ast.TraversalClause, names, edges, names),
-    st.builds(ast.TraversalClause, names, edges, names, names, st.booleans()),
-    filters,
-)
+
+
+def _clauses_with(values: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Clause]:
+    """Clauses without blocks, over these expressions."""
+    matches = st.lists(st.builds(ast.PropertyValue, names, values), max_size=2).map(tuple)
+    return st.one_of(
+        st.builds(ast.BindingClause, names, st.builds(Name, type_names), matches),
+        st.builds(ast.TraversalClause, names, edges, names),
+        st.builds(ast.TraversalClause, names, edges, names, names, st.booleans()),
+        st.builds(ast.FilterClause, values.filter(lambda e: not _is_hop_in_disguise(e))),
+    )
+
+
+plain = expressions(bare=False)
+worded = expressions(bare=True)
+assignments = st.lists(st.builds(ast.PropertyValue, names, worded), max_size=3).map(tuple)
+simple_clauses = _clauses_with(plain)
 clauses = st.recursive(
     simple_clauses,
     lambda inner: st.one_of(

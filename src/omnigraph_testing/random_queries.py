@@ -59,6 +59,8 @@ class QueryWriter:
     draw: st.DrawFn
     catalog: Catalog
     scope: list[ScopeVariable] = field(default_factory=list)
+    exists: Callable[[], str] | None = None
+    """Writes `exists { … }`; None where it is not allowed."""
     parameters: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
     def pick(self, options: Sequence[Any]) -> Any:
@@ -148,6 +150,12 @@ class QueryWriter:
             return f"{self.value(family)} {self.pick(_COMPARISONS)} {operand}"
         return f"{text} {self.pick(_COMPARISONS)} {self.literal_for(column)}"
 
+    def _existence(self, block: str) -> str:
+        form = self.pick(["", "", "not ", " = ", " != "])
+        if "=" not in form:
+            return f"{form}{block}"
+        return f"({block}{form}{self.value('bool', 0)})"
+
     def clause(self, depth: int = 2) -> str:
         """A condition as a clause.
 
@@ -157,6 +165,8 @@ class QueryWriter:
         return f"({text})" if text.startswith("-") else text
 
     def _connected(self, depth: int) -> str:
+        if self.exists is not None and self.chance(3):
+            return self._existence(self.exists())
         if self.chance(3):
             return f"not ({self.condition(depth)})"
         word = self.pick(["and", "or"])
@@ -279,6 +289,7 @@ def random_queries(draw: st.DrawFn) -> RandomQuery:
     graph = draw(graphs())
     writer = QueryWriter(draw, graph.catalog)
     match = _MatchWriter(writer).block()
+    writer.exists = None
     tail = _returns(writer)
     declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in writer.parameters.items())
     source = f"query q({declared}) {{\n  match {{\n    {match}\n  }}\n  {tail}\n}}\n"
@@ -293,6 +304,8 @@ class _MatchWriter:
         self._w = writer
         self._numbers = count(1)
         self._outer: list[ScopeVariable] = []
+        self._depth = 0
+        writer.exists = self._exists
 
     def block(self) -> str:
         """A match block: bindings, hops, filters, then sub-blocks."""
@@ -302,6 +315,8 @@ class _MatchWriter:
         if w.chance(8):
             clauses.append(self._binding())
         clauses += [w.clause() for _ in range(w.pick([0, 0, 0, 1, 1, 2]))]
+        if w.chance(3):
+            clauses.append(w.pick(["", "not ", f"{w.condition(0)} or "]) + self._exists())
         for _ in range(w.pick([0, 0, 0, 1, 1, 2])):
             clauses.append(self._sub_block(2))
         return "\n    ".join(clauses)
@@ -323,6 +338,24 @@ class _MatchWriter:
         self._outer = outer
         w.scope = before if word == "not" else w.scope
         return f"{word} {{ {' '.join(clauses)} }}"
+
+    def _exists(self) -> str:
+        """`exists` drops its variables. It need not use a variable from outside."""
+        w = self._w
+        before, outer = list(w.scope), self._outer
+        self._outer = before
+        self._depth += 1
+        w.exists = self._exists if self._depth < 3 else None
+        clauses = [self._binding() if w.chance(4) else self._hop()]
+        if w.chance(3):
+            clauses.append(w.clause(1))
+        if self._depth < 2 and w.chance(5):
+            clauses.append(self._sub_block(1))
+        if self._depth < 3 and w.chance(4):
+            clauses.append(w.pick(["", "not "]) + self._exists())
+        self._depth -= 1
+        w.exists, w.scope, self._outer = self._exists, before, outer
+        return f"exists {{ {' '.join(clauses)} }}"
 
     def _fresh(self) -> str:
         # A name is used once, even after a `not`, because blocks see the names of other blocks.

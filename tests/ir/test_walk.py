@@ -61,8 +61,13 @@ def _check_bound(op: Any, outer: set[int]) -> set[int]:
             assert op.source.id in bound
             assert (op.target.id in bound) == op.target_bound
             bound = bound | {v.id for v in (op.target, op.edge, op.path) if v}
-        case reads.AntiJoin(_, pattern):
+        case reads.AntiJoin(_, pattern) | reads.SemiJoin(_, pattern):
             _check_bound(pattern, bound)
+        case reads.ExistsFilter(_, patterns, predicate):
+            assert [_check_bound(inner.pattern, bound) for inner in patterns]
+            _check_read(predicate, bound)
+            asked = {node.pattern for node in walk(predicate) if isinstance(node, ex.Matched)}
+            assert asked == {inner.name for inner in patterns}
         case reads.Optional(_, pattern, variables):
             inner = _check_bound(pattern, bound)
             assert {v.id for v in variables} <= inner

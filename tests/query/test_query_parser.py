@@ -16,7 +16,8 @@ WORDS = re.findall(
     r"\w+",
     "query match return where order limit offset insert update delete set not and or is null as "
     "asc desc distinct shortest optional true false in contains starts_with on skip count node "
-    "edge interface implements enum k weights case when then else end substring replace split trim",
+    "edge interface implements enum k weights case when then else end substring replace split trim "
+    "exists",
 )
 SCHEMA = "node T {{ {properties} }} edge {edge}: T -> T {{ {properties} }}"
 
@@ -51,6 +52,23 @@ def test_as_an_edge(word: str) -> None:
     for form in forms:
         text = f"query q() {{ match {{ {form} }} return {{ $x.a, $y.a }} }}"
         assert f"{name}:" in compile_all(text, catalog)[0].text()
+
+
+def test_exists_as_an_edge_beside_exists_as_a_condition() -> None:
+    catalog = catalog_from_text("node T { exists: Bool? } edge Exists: T -> T edge In: T -> T")
+    text = """query q($in: [I32]) {
+      match {
+        $x exists $y exists { $y exists{1,2} $z exists { $z in $x } }
+        $y = $x exists /* { */ { $x.exists }
+        exists { $r = $x exists{1,} $y  3 in $in }
+      }
+      return { $x.exists as exists }
+    }"""
+    plan = compile_all(text, catalog)[0].text()
+    assert plan.count("-Exists:out->") == 1
+    assert plan.count("-Exists:out{1,2}") == 1
+    assert plan.count("-In:out->") == 1
+    assert plan.count("SemiJoin") == 4
 
 
 def test_an_operator_over_parameters_is_no_hop() -> None:

@@ -31,7 +31,7 @@ FRAGMENTS = re.findall(
     r"\S+",
     "{ } ( ) [ ] , : . $p $_ <knows> knows{1,3} | = != < > + - * / % not and or in is null as "
     'order limit match return query "x" " /* // \\ @ 9 1e9 0.5 \0 é 日 \ud800 $ optional shortest '
-    "case when then else end",
+    "case when then else end exists",
 )
 
 
@@ -98,6 +98,9 @@ HOSTILE = {
     "deep parentheses": BODY.format("(" * 10_000 + "$p.age = 1" + ")" * 10_000),
     "deep unclosed": "(" * 10_000,
     "deep blocks": BODY.format("not { $p knows $f " * 10_000 + "}" * 10_000),
+    "deep exists": BODY.format("exists { $p knows $f " * 10_000 + "}" * 10_000),
+    "many exists": BODY.format("exists { $p knows $f } " * 5_000),
+    "exists and blanks": BODY.format(("$a = $b exists" + " " * 200) * 4_000),
     "deep lists": BODY.format("$p.age in " + "[" * 10_000 + "]" * 10_000),
     "deep cases": BODY.format("case when true then " * 10_000 + "1" + " end" * 10_000 + " = 1"),
     "many branches": BODY.format("case " + "when $p.age = 1 then " * 10_000 + "1 end = 1"),

@@ -260,6 +260,18 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Matched:
+    """Whether the pattern of this name matches the row; only in the predicate of an ExistsFilter.
+
+    The result is never NULL.
+    """
+
+    pattern: str
+    type: ExpressionType = BOOL
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A call of a scalar function; `length` of a path counts its edges."""
 
@@ -333,6 +345,7 @@ Expression = (
     | And
     | Or
     | Case
+    | Matched
     | Function
     | Convert
     | KeyText

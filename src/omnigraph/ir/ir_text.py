@@ -9,6 +9,7 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads, writes
+from omnigraph.ir.walk import inner_patterns
 from omnigraph.values.temporal import write_moment
 
 _INDENT = "  "
@@ -31,7 +32,8 @@ def variable_text(variable: ex.Variable) -> str:
     return f"${variable.name}#{variable.id}"
 
 
-def _read_lines(op: reads.ReadOp, depth: int) -> list[str]:
+def _read_lines(op: reads.ReadOp, depth: int, name: str = "") -> list[str]:
+    """Lines of a plan. The pattern of an ExistsFilter has a name, which its first line says."""
     lines: list[str] = []
     chain: list[reads.ReadOp] = []
     current: reads.ReadOp | None = op
@@ -39,18 +41,19 @@ def _read_lines(op: reads.ReadOp, depth: int) -> list[str]:
         chain.append(current)
         current = getattr(current, "input", None)
     for step in reversed(chain):
-        if isinstance(step, reads.Rows) and not step.variables:
+        if isinstance(step, reads.Rows) and not step.variables and not name:
             continue
-        lines.append(_INDENT * depth + operator_text(step))
-        if isinstance(step, (reads.AntiJoin, reads.Optional)):
-            lines += _read_lines(step.pattern, depth + 1)
+        lines.append(_INDENT * depth + operator_text(step, name))
+        for inner in inner_patterns(step):
+            lines += _read_lines(inner.pattern, depth + 1, inner.name)
     return lines
 
 
-def operator_text(op: reads.ReadOp) -> str:
-    """One operator on one line, without its input."""
+def operator_text(op: reads.ReadOp, name: str = "") -> str:
+    """One operator on one line, without its input; `name` is that of the pattern it starts."""
     describe = _DESCRIBE.get(type(op))
-    return f"{type(op).__name__} {describe(op) if describe else ''}".rstrip()
+    start = f" of {name}" if name and isinstance(op, reads.Rows) else ""
+    return f"{type(op).__name__}{start} {describe(op) if describe else ''}".rstrip()
 
 
 def _scan(op: reads.NodeScan) -> str:
@@ -191,6 +194,7 @@ _SPELL: dict[type, Callable[[Any], str]] = {
     ex.And: lambda e: _joined("and", e.operands),
     ex.Or: lambda e: _joined("or", e.operands),
     ex.Case: _case,
+    ex.Matched: lambda e: e.pattern,
     ex.Function: lambda e: _call(e.name, e.arguments),
     ex.Convert: lambda e: f"{e.type}({expression_text(e.operand)})",
     ex.KeyText: lambda e: f"key_text({expression_text(e.operand)})",
@@ -203,6 +207,7 @@ _DESCRIBE: dict[type, Callable[[Any], str]] = {
     reads.NodeScan: _scan,
     reads.Expand: _expand,
     reads.Filter: lambda op: expression_text(op.predicate),
+    reads.ExistsFilter: lambda op: expression_text(op.predicate),
     reads.Optional: lambda op: _names(op.variables),
     reads.Search: _search,
     reads.Fuse: _fuse,

@@ -110,6 +110,35 @@ class AntiJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """Keep the rows for which the pattern has a match, each row once."""
+
+    input: ReadOp
+    pattern: ReadOp
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPattern:
+    """A pattern of an ExistsFilter. The predicate reads whether it has a match by its name."""
+
+    name: str
+    pattern: ReadOp
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsFilter:
+    """Keep the rows for which the predicate is true, which asks whether patterns have a match.
+
+    Every pattern is matched for every row before the predicate is evaluated, also a pattern of a
+    branch of a `Case` that the row does not take.
+    """
+
+    input: ReadOp
+    patterns: tuple[NamedPattern, ...]
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Optional:
     """Each row with every match of the pattern, or once with `variables` NULL."""
 
@@ -214,6 +243,8 @@ ReadOp = (
     | Expand
     | Filter
     | AntiJoin
+    | SemiJoin
+    | ExistsFilter
     | Optional
     | Search
     | Fuse

@@ -7,10 +7,19 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
 from omnigraph.ir.expressions import And, CaseWhen, Expression, PropertyOf, TypeName, Whole
-from omnigraph.ir.reads import Column, ReadOp, SortKey
+from omnigraph.ir.reads import (
+    AntiJoin,
+    Column,
+    ExistsFilter,
+    NamedPattern,
+    Optional,
+    ReadOp,
+    SemiJoin,
+    SortKey,
+)
 from omnigraph.ir.writes import Assignment, WriteOp
 
-Node = Expression | ReadOp | WriteOp | CaseWhen | Column | SortKey | Assignment
+Node = Expression | ReadOp | WriteOp | CaseWhen | Column | SortKey | NamedPattern | Assignment
 _NODES: tuple[type, ...] = (
     *get_args(Expression),
     *get_args(ReadOp),
@@ -18,6 +27,7 @@ _NODES: tuple[type, ...] = (
     CaseWhen,
     Column,
     SortKey,
+    NamedPattern,
     Assignment,
 )
 _N = TypeVar("_N", bound=Node)
@@ -57,6 +67,29 @@ def conjuncts_of(predicate: Expression) -> tuple[Expression, ...]:
     if isinstance(predicate, And):
         return tuple(part for operand in predicate.operands for part in conjuncts_of(operand))
     return (predicate,)
+
+
+def inner_patterns(op: Any) -> tuple[NamedPattern, ...]:
+    """The sub-patterns of an operator. Only those of an ExistsFilter have a name."""
+    match op:
+        case AntiJoin(_, pattern) | SemiJoin(_, pattern) | Optional(_, pattern):
+            return (NamedPattern("", pattern),)
+        case ExistsFilter(_, patterns):
+            return patterns
+        case _:
+            return ()
+
+
+def map_patterns(op: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy with `change` applied to every sub-pattern, but not to the input."""
+    match op:
+        case AntiJoin(_, pattern) | SemiJoin(_, pattern) | Optional(_, pattern):
+            return replace(op, pattern=change(pattern))
+        case ExistsFilter(_, patterns):
+            changed = tuple(replace(inner, pattern=change(inner.pattern)) for inner in patterns)
+            return replace(op, patterns=changed)
+        case _:
+            return op
 
 
 def map_children(node: _N, change: Callable[[Any], Any]) -> _N:

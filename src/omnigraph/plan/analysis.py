@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import variables_in, walk
+from omnigraph.ir.walk import inner_patterns, map_patterns, variables_in, walk
 from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh, with_input
 
 _FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
@@ -29,8 +28,9 @@ def used_by(op: Any) -> frozenset[int]:
             return frozenset({expand.source.id})
         case Find(_, _, look_up):
             return frozenset() if look_up is None else variables_in([look_up.wanted])
-        case reads.AntiJoin(_, pattern) | reads.Optional(_, pattern):
-            return used_inside(pattern)
+        case reads.AntiJoin() | reads.SemiJoin() | reads.Optional() | reads.ExistsFilter():
+            inside = [used_inside(inner.pattern) for inner in inner_patterns(op)]
+            return variables_in(expressions_of(op)).union(*inside)
         case reads.Search():
             return frozenset({op.variable.id}) | variables_in([op.query])
         case Nearest(_, search):
@@ -48,6 +48,13 @@ def used_inside(pattern: Any) -> frozenset[int]:
         used |= used_by(pattern)
         pattern = pattern.input
     return used
+
+
+def shared_with(pattern: Any) -> tuple[ex.Variable, ...]:
+    """Variables of the enclosing block with which a sub-pattern starts."""
+    while not isinstance(pattern, reads.Rows):
+        pattern = pattern.input
+    return pattern.variables
 
 
 def given_by(op: Any) -> frozenset[int]:
@@ -75,7 +82,7 @@ def _ends(op: reads.Expand) -> set[int]:
 
 def expressions_of(op: Any) -> tuple[ex.Expression, ...]:
     match op:
-        case reads.Filter(_, predicate):
+        case reads.Filter(_, predicate) | reads.ExistsFilter(_, _, predicate):
             return (predicate,)
         case reads.Project(_, columns):
             return tuple(column.value for column in columns)
@@ -115,7 +122,5 @@ def everywhere(op: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(op, reads.Rows):
         return op
     op = change(op)
-    inner = everywhere(op.input, change)
-    if isinstance(op, reads.AntiJoin | reads.Optional):
-        return replace(op, input=inner, pattern=everywhere(op.pattern, change))
-    return with_input(op, inner)
+    op = with_input(op, everywhere(op.input, change))
+    return map_patterns(op, lambda pattern: everywhere(pattern, change))

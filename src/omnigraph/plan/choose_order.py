@@ -12,7 +12,7 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import variables_in
+from omnigraph.ir.walk import map_patterns, variables_in
 from omnigraph.plan.analysis import given_by, may_fail
 from omnigraph.plan.estimates import Statistics, fraction_left, rows_reached
 from omnigraph.plan.physical import with_input
@@ -42,10 +42,8 @@ def choose_order(op: Any, statistics: Statistics) -> Any:
             below = below.input
         base = choose_order(below, statistics)
         return _best_order(base, segment[::-1], statistics)
-    inner = choose_order(op.input, statistics)
-    if isinstance(op, reads.AntiJoin | reads.Optional):
-        return replace(op, input=inner, pattern=choose_order(op.pattern, statistics))
-    return with_input(op, inner)
+    op = with_input(op, choose_order(op.input, statistics))
+    return map_patterns(op, lambda pattern: choose_order(pattern, statistics))
 
 
 def _best_order(base: Any, segment: list[Any], statistics: Statistics) -> Any:

@@ -15,6 +15,7 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.ir.reads import Direction, EdgeStep
+from omnigraph.ir.walk import inner_patterns
 from omnigraph.plan.physical import Find, Follow, PhysicalOp
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
@@ -23,7 +24,7 @@ from omnigraph.values.identifiers import TableKey, edge_table, node_table
 _EQUAL, _RANGE, _SUBSTRING, _TEXT, _NULL, _UNKNOWN = 0.05, 0.3, 0.1, 0.02, 0.1, 0.5
 _LIST_LENGTH = 10
 _GROUPS = 0.1
-_NO_MATCH = 0.5
+_MATCH = 0.5
 _HOPS = 8
 
 
@@ -157,23 +158,23 @@ def _estimate(op: Any, statistics: Statistics, found: dict[int, float]) -> float
     if isinstance(op, reads.Rows):
         return 1.0
     before = _estimate(op.input, statistics, found)
+    inside = [_estimate(inner.pattern, statistics, found) for inner in inner_patterns(op)]
     match op:
         case reads.NodeScan(_, variable):
             rows = before * statistics.rows_of(variable)
         case Find():
             rows = before * _found(op, statistics)
-        case reads.Filter(_, predicate):
+        case reads.Filter(_, predicate) | reads.ExistsFilter(_, _, predicate):
             rows = before * fraction_left(predicate, statistics)
         case reads.Expand():
             rows = before * rows_reached(op, statistics)
         case Follow(_, expand, on_edge, on_target):
             left = prod(fraction_left(p, statistics) for p in (*on_edge, *on_target))
             rows = before * rows_reached(expand, statistics) * left
-        case reads.AntiJoin(_, pattern):
-            _estimate(pattern, statistics, found)
-            rows = before * _NO_MATCH
-        case reads.Optional(_, pattern):
-            rows = before * max(1.0, _estimate(pattern, statistics, found))
+        case reads.AntiJoin() | reads.SemiJoin():
+            rows = before * _MATCH
+        case reads.Optional():
+            rows = before * max(1.0, *inside)
         case reads.Aggregate(_, keys):
             rows = max(1.0, before * _GROUPS) if keys else 1.0
         case reads.Limit(_, ex.Constant(int() as count)):

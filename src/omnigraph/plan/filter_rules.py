@@ -11,7 +11,7 @@ from typing import Any
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import conjuncts_of, rewrite, variables_in, walk
+from omnigraph.ir.walk import conjuncts_of, map_patterns, rewrite, variables_in, walk
 from omnigraph.plan.analysis import everywhere, given_by, may_fail
 from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.physical import Find, Follow, LookUp, with_input
@@ -27,9 +27,9 @@ _LOOKED_UP = INTEGER_KINDS | {
 
 
 def push_filters(op: Any) -> Any:
-    """Rule: a filter is applied before an optional block, a `not` block or a grouping if it can be.
+    """Rule: a filter is applied before a block or a grouping if it can be.
 
-    There are fewer rows there, or shorter ones.
+    Blocks are `optional`, `not` and `exists`. There are fewer rows there, or shorter ones.
     """
     match op:
         case reads.Rows():
@@ -39,16 +39,14 @@ def push_filters(op: Any) -> Any:
             for conjunct in conjuncts_of(predicate):
                 below = _push(below, conjunct)
             return below
-        case reads.AntiJoin(inner, pattern) | reads.Optional(inner, pattern):
-            return replace(op, input=push_filters(inner), pattern=push_filters(pattern))
         case _:
-            return with_input(op, push_filters(op.input))
+            return map_patterns(with_input(op, push_filters(op.input)), push_filters)
 
 
 def _push(op: Any, predicate: ex.Expression) -> Any:
     match op:
-        case reads.AntiJoin() | reads.Optional() if not may_fail(predicate) and (
-            variables_in([predicate]) <= given_by(op.input)
+        case reads.AntiJoin() | reads.SemiJoin() | reads.ExistsFilter() | reads.Optional() if (
+            not may_fail(predicate) and variables_in([predicate]) <= given_by(op.input)
         ):
             return replace(op, input=_push(op.input, predicate))
         case reads.Aggregate(inner, keys) if keys and not may_fail(predicate):

@@ -9,6 +9,7 @@ from typing import Any
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import Expression, Variable
 from omnigraph.ir.ir_text import expression_text, operator_text, variable_text
+from omnigraph.ir.walk import inner_patterns
 from omnigraph.plan.estimates import Statistics, estimate_rows, rows_reached
 from omnigraph.plan.physical import (
     DistinctOn,
@@ -24,19 +25,24 @@ from omnigraph.plan.physical import (
 _INDENT = "  "
 
 
-def plan_lines(plan: PhysicalOp, depth: int = 0) -> Iterator[tuple[PhysicalOp, str]]:
-    """Every operator with its line; a sub-pattern is indented below its operator."""
+def plan_lines(
+    plan: PhysicalOp, depth: int = 0, name: str = ""
+) -> Iterator[tuple[PhysicalOp, str]]:
+    """Every operator with its line; a sub-pattern is indented below its operator.
+
+    The pattern of an ExistsFilter has a name, which its first line says.
+    """
     chain: list[Any] = []
     current: Any = plan
     while current is not None:
         chain.append(current)
         current = getattr(current, "input", None)
     for op in reversed(chain):
-        if isinstance(op, reads.Rows) and not op.variables:
+        if isinstance(op, reads.Rows) and not op.variables and not name:
             continue
-        yield op, _INDENT * depth + _line(op)
-        if isinstance(op, reads.AntiJoin | reads.Optional):
-            yield from plan_lines(op.pattern, depth + 1)
+        yield op, _INDENT * depth + _line(op, name)
+        for inner in inner_patterns(op):
+            yield from plan_lines(inner.pattern, depth + 1, inner.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class PlanOperator:
     name: str
     details: str
     depth: int
-    """1 and more inside of `not { … }` and `optional { … }`."""
+    """1 and more inside of `not { … }`, `exists { … }` and `optional { … }`."""
     estimated_rows: int | None
     """Rows that the planner expects; of an inner operator for one row of its block."""
     reason: str
@@ -186,7 +192,7 @@ def _cold(op: Find) -> str:
     return f"; while not in memory, {', '.join(op.cold.columns)} straight from storage"
 
 
-def _line(op: Any) -> str:
+def _line(op: Any, name: str) -> str:
     match op:
         case Find(_, variable, None, where):
             return f"NodeScan {_typed(variable)}{_where(where)}"
@@ -206,7 +212,7 @@ def _line(op: Any) -> str:
         case Keep(_, variables):
             return f"Keep {_numbers(variables)}"
         case _:
-            return operator_text(op)
+            return operator_text(op, name)
 
 
 def _typed(variable: Variable) -> str:

@@ -150,6 +150,14 @@ class CaseExpr:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ExistsExpr:
+    """`exists { … }`."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
 Expr = (
     LiteralExpr
     | VariableExpr
@@ -164,6 +172,7 @@ Expr = (
     | NotExpr
     | ConnectiveExpr
     | CaseExpr
+    | ExistsExpr
 )
 
 

@@ -43,7 +43,7 @@ MEANINGS = {
     UNBOUND: "variable or column not bound, or property not there",
     OPERAND_TYPES: "operands of the wrong type",
     AGGREGATE_OPERAND: "an aggregate cannot work on this operand",
-    SHAPE: "aggregate, negation or ordering in a place where it is not allowed",
+    SHAPE: "aggregate, negation, exists or ordering in a place where it is not allowed",
     MUTATION_TYPE: "unknown type in a mutation, or nothing assigned",
     MUTATION_PROPERTY: "a property a mutation cannot set, or a value of the wrong type",
     REQUIRED_MISSING: "an insert without a required property or endpoint",

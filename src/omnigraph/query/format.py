@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from omnigraph.query import ast
 from omnigraph.syntax.layout import FormattedLine, find_comments, write_lines
-from omnigraph.syntax.source_text import SourceText, write_literal, write_string
+from omnigraph.syntax.source_text import SourceText, Span, write_literal, write_string
 
 # A block whose items fit on one line of this length is written on one line.
 _ONE_LINE = 80
@@ -92,24 +92,38 @@ def _match(clauses: tuple[ast.Clause, ...], start: int, end: int) -> list[Format
 def _clauses(clauses: Iterable[ast.Clause], indent: int) -> list[FormattedLine]:
     lines: list[FormattedLine] = []
     for clause in clauses:
-        if isinstance(clause, (ast.NegationClause, ast.OptionalClause)):
-            lines += _nested(clause, indent)
-        else:
-            lines.append(FormattedLine(_clause(clause), clause.span.start, indent))
+        match clause:
+            case ast.NegationClause(inner):
+                lines += _nested("not", inner, clause.span, indent)
+            case ast.OptionalClause(inner):
+                lines += _nested("optional", inner, clause.span, indent)
+            case ast.FilterClause(ast.ExistsExpr(inner)):
+                lines += _nested("exists", inner, clause.span, indent)
+            case ast.FilterClause(ast.NotExpr(ast.ExistsExpr(inner))):
+                lines += _nested("not exists", inner, clause.span, indent)
+            case _:
+                lines.append(FormattedLine(_clause(clause), clause.span.start, indent))
     return lines
 
 
-def _nested(clause: ast.NegationClause | ast.OptionalClause, indent: int) -> list[FormattedLine]:
-    keyword = "not" if isinstance(clause, ast.NegationClause) else "optional"
-    inner = _clauses(clause.clauses, indent + 1)
+def _nested(
+    keyword: str, clauses: tuple[ast.Clause, ...], span: Span, indent: int
+) -> list[FormattedLine]:
+    """A block. One clause is written on the line of its keyword."""
+    inner = _clauses(clauses, indent + 1)
     if len(inner) == 1 and len(inner[0].text) < _ONE_LINE:
-        return [FormattedLine(f"{keyword} {{ {inner[0].text} }}", clause.span.start, indent)]
-    closing = FormattedLine("}", max(clause.span.end - 1, 0), indent, closes=True)
-    return [FormattedLine(f"{keyword} {{", clause.span.start, indent), *inner, closing]
+        return [FormattedLine(f"{keyword} {{ {inner[0].text} }}", span.start, indent)]
+    closing = FormattedLine("}", max(span.end - 1, 0), indent, closes=True)
+    return [FormattedLine(f"{keyword} {{", span.start, indent), *inner, closing]
 
 
-def _clause(clause: ast.BindingClause | ast.TraversalClause | ast.FilterClause) -> str:
+def _clause(clause: ast.Clause) -> str:
+    """A clause on one line."""
     match clause:
+        case ast.NegationClause(clauses):
+            return f"not {_inline(clauses)}"
+        case ast.OptionalClause(clauses):
+            return f"optional {_inline(clauses)}"
         case ast.BindingClause(variable, type_name, matches):
             values = f" {{ {_values(matches)} }}" if matches else ""
             return f"${variable.text}: {type_name.text}{values}"
@@ -119,6 +133,10 @@ def _clause(clause: ast.BindingClause | ast.TraversalClause | ast.FilterClause) 
         case ast.FilterClause(predicate):
             text = format_expression(predicate)
             return f"({text})" if starts_like_a_clause_part(predicate) else text
+
+
+def _inline(clauses: tuple[ast.Clause, ...]) -> str:
+    return f"{{ {'  '.join(map(_clause, clauses))} }}"
 
 
 def format_edge(edge: ast.EdgePattern) -> str:
@@ -228,7 +246,8 @@ def _spell_primary(
     | ast.NameExpr
     | ast.ListExpr
     | ast.CallExpr
-    | ast.CaseExpr,
+    | ast.CaseExpr
+    | ast.ExistsExpr,
 ) -> tuple[int, str]:
     match expression:
         case ast.LiteralExpr(value):
@@ -246,6 +265,8 @@ def _spell_primary(
             return _PRIMARY, _spell_call(expression)
         case ast.CaseExpr(branches, otherwise):
             return _PRIMARY, _spell_case(branches, otherwise)
+        case ast.ExistsExpr(clauses):
+            return _PRIMARY, f"exists {_inline(clauses)}"
 
 
 def _spell_call(call: ast.CallExpr) -> str:

@@ -112,7 +112,9 @@ def _cartesian(query: ast.Query, pattern: Pattern, found: Diagnostics) -> None:
     """Warn when the node variables form groups that no hop, filter or sub-block connects."""
     groups = [{node.id} for node in pattern.nodes]
     links: list[Set[int]] = [{hop.source.id, hop.target.id} for hop in pattern.hops]
-    links += [variables_in([predicate]) for predicate in pattern.filters]
+    for predicate in pattern.filters:
+        tested = [mentioned(block.pattern) for block in pattern.blocks_in(predicate)]
+        links.append(variables_in([predicate]).union(*tested))
     links += [mentioned(inner) for inner in (*pattern.optionals, *pattern.negations)]
     for link in links:
         touched = [group for group in groups if group & link]

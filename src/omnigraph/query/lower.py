@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.ir.walk import map_children, variables_in
+from omnigraph.ir.walk import conjuncts_of, map_children, variables_in
 from omnigraph.query import codes
 from omnigraph.query.rankings import FuseSpec
 from omnigraph.query.scope import Scope
@@ -33,7 +33,8 @@ class _Lowering:
 
     def lower(self, pattern: Pattern) -> reads.ReadOp:
         hops = list(pattern.hops)
-        filters = self._filter(list(pattern.filters))
+        tests, filters = _tests_apart(pattern)
+        filters = self._filter(filters)
         while hop := self._next_hop(hops, pattern):
             filters = self._filter(filters)
             self._expand(hop)
@@ -48,6 +49,8 @@ class _Lowering:
             self.rows = reads.Optional(self.rows, self._sub_pattern(optional), introduced)
             self.bound |= {variable.id: variable for variable in introduced}
             filters = self._filter(filters)
+        for predicate in tests:
+            self._test(predicate, pattern)
         for negation in pattern.negations:
             self.rows = reads.AntiJoin(self.rows, self._sub_pattern(negation))
         return self.rows
@@ -115,11 +118,38 @@ class _Lowering:
                 waiting.append(predicate)
         return waiting
 
+    def _test(self, predicate: ex.Expression, pattern: Pattern) -> None:
+        """Apply a filter with `exists { … }`."""
+        tested = tuple(
+            reads.NamedPattern(block.name, self._sub_pattern(block.pattern))
+            for block in pattern.blocks_in(predicate)
+        )
+        match predicate:
+            case ex.Matched():
+                self.rows = reads.SemiJoin(self.rows, tested[0].pattern)
+            case ex.Not(ex.Matched()):
+                self.rows = reads.AntiJoin(self.rows, tested[0].pattern)
+            case _:
+                self.rows = reads.ExistsFilter(self.rows, tested, predicate)
+
     def _sub_pattern(self, pattern: Pattern) -> reads.ReadOp:
         shared = sorted(mentioned(pattern) & self.bound.keys())
         given = tuple(self.bound[identity] for identity in shared)
         start = reads.Rows(given)
         return _Lowering(start, {variable.id: variable for variable in given}).lower(pattern)
+
+
+def _tests_apart(pattern: Pattern) -> tuple[list[ex.Expression], list[ex.Expression]]:
+    """The conjuncts with `exists { … }`, which are tested after all others, and other filters."""
+    tests: list[ex.Expression] = []
+    filters: list[ex.Expression] = []
+    for predicate in pattern.filters:
+        if not pattern.blocks_in(predicate):
+            filters.append(predicate)
+            continue
+        for conjunct in conjuncts_of(predicate):
+            (tests if pattern.blocks_in(conjunct) else filters).append(conjunct)
+    return tests, filters
 
 
 def lower_return(rows: reads.ReadOp, returned: Returned, scope: Scope) -> reads.ReadOp:

@@ -66,7 +66,7 @@ _TERMINAL_NAMES = {
 _KEYWORDS = re.findall(
     r"\w+",
     "query match return where order limit offset insert update delete set not and or is null as "
-    "asc desc distinct shortest optional true false case when then else end",
+    "asc desc distinct shortest optional true false case when then else end exists",
 )
 _TERMINAL_NAMES |= {word.upper(): f"'{word}'" for word in _KEYWORDS}
 
@@ -76,7 +76,7 @@ def _terminals(names: str) -> frozenset[str]:
 
 
 _OPERAND = _terminals(
-    "INTEGER FLOAT STRING TRUE FALSE NULL LSQB FUNCTION VARIABLE NAME CASE LPAR MINUS"
+    "INTEGER FLOAT STRING TRUE FALSE NULL LSQB FUNCTION VARIABLE NAME CASE EXISTS LPAR MINUS"
 )
 _GROUPS = (
     (_OPERAND | {"NOT"}, "an expression"),
@@ -130,6 +130,7 @@ _STEPS = (
     ast.FilterClause,
     ast.NegationClause,
     ast.OptionalClause,
+    ast.ExistsExpr,
 )
 _RANKINGS = frozenset({"nearest", "bm25", "rrf"})
 

@@ -27,6 +27,8 @@ class Scope:
     first_seen: dict[int, int] = field(default_factory=dict)
     # Names whose binding has an error; their use is not reported as another error.
     failed: set[str] = field(default_factory=set)
+    # Names that a `not` or `exists` block binds for itself, with the word of the block.
+    local: dict[str, str] = field(default_factory=dict)
     _ids: Iterator[int] = field(default_factory=count)
 
     def inner(self) -> Scope:
@@ -37,6 +39,7 @@ class Scope:
             self,
             first_seen=self.first_seen,
             failed=self.failed,
+            local=self.local,
             _ids=self._ids,
         )
 

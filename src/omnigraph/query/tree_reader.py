@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from lark import Token, Transformer, v_args
@@ -43,6 +43,8 @@ class QueryTreeReader(Transformer[Token, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.problems = Diagnostics()
+        self._may_have_hops = False
+        """A filter was read that is a hop unless it names a parameter."""
 
     # --- declarations
 
@@ -50,7 +52,7 @@ class QueryTreeReader(Transformer[Token, Any]):
         return ast.QueryFile(tuple(children))
 
     def bare(self, meta: Meta, children: list[Any]) -> ast.QueryFile:
-        body = _edges_named_like_operators(children[0], set())
+        body = self._body(children[0], set())
         return ast.QueryFile((ast.Query(Name(AD_HOC), body, span=_span(meta)),))
 
     def query(self, meta: Meta, children: list[Any]) -> ast.Query:
@@ -60,7 +62,7 @@ class QueryTreeReader(Transformer[Token, Any]):
         names = {parameter.name.text for parameter in parameters}
         return ast.Query(
             _name(name),
-            _edges_named_like_operators(body, names),
+            self._body(body, names),
             parameters,
             annotations,
             _span(meta),
@@ -202,6 +204,7 @@ class QueryTreeReader(Transformer[Token, Any]):
         return ast.OptionalClause(tuple(children), _span(meta))
 
     def filter(self, meta: Meta, children: list[Any]) -> ast.FilterClause:
+        self._may_have_hops |= bool(_variables_of_a_hop(children[0]))
         return ast.FilterClause(children[0], _span(meta))
 
     # --- expressions
@@ -295,8 +298,15 @@ class QueryTreeReader(Transformer[Token, Any]):
     def when(self, _meta: Meta, children: Any) -> ast.CaseBranch:
         return ast.CaseBranch(children[0], children[1])
 
+    def exists(self, meta: Meta, children: Any) -> ast.ExistsExpr:
+        return ast.ExistsExpr(tuple(c for c in children if not _is(c, "EXISTS")), _span(meta))
+
     def option(self, _meta: Meta, children: Any) -> _Option:
         return _Option(str(children[0]), children[1])
+
+    def _body(self, body: Any, parameters: set[str]) -> ast.ReadBody | ast.MutationBody:
+        found: ast.ReadBody | ast.MutationBody = body
+        return _with_hops(found, parameters) if self._may_have_hops else found
 
     def _integer(self, token: Token, meta: Meta) -> int:
         value = integer_value(token)
@@ -353,55 +363,37 @@ def _left_to_right(children: list[Any]) -> ast.Expr:
     return result
 
 
-def _edges_named_like_operators(
-    body: ast.ReadBody | ast.MutationBody, parameters: set[str]
-) -> ast.ReadBody | ast.MutationBody:
-    """`$folder contains $file` is a hop when neither side is a parameter.
+def _with_hops(node: Any, parameters: set[str]) -> Any:
+    """The node with every filter of all its blocks that is a hop made one."""
+    if isinstance(node, tuple):
+        return tuple(_with_hops(item, parameters) for item in node)
+    if not is_dataclass(node) or isinstance(node, (Span, Name, type)):
+        return node
+    if isinstance(node, ast.FilterClause) and (names := _variables_of_a_hop(node.predicate)):
+        return node if names & parameters else _as_hop(node)
+    parts = {field.name: getattr(node, field.name) for field in fields(node)}
+    return replace(node, **{name: _with_hops(part, parameters) for name, part in parts.items()})
 
-    A node contains nothing and is in no list, so a filter would have no meaning there.
+
+def _variables_of_a_hop(predicate: ast.Expr) -> set[str]:
+    """The names of `$folder contains $file` and `$file in $folder`; no name for other filters.
+
+    When neither is a parameter, this is a hop: a node contains nothing and is in no list, so a
+    filter would have no meaning there.
     """
-    if isinstance(body, ast.MutationBody):
-        statements = tuple(
-            ast.MatchDeleteStatement(_hops_of(s.clauses, parameters), s.variables, s.span)
-            if isinstance(s, ast.MatchDeleteStatement)
-            else s
-            for s in body.statements
-        )
-        return ast.MutationBody(statements)
-    return ast.ReadBody(
-        _hops_of(body.clauses, parameters),
-        body.projections,
-        body.distinct,
-        body.having,
-        body.order,
-        body.limit,
-        body.offset,
-        body.match_span,
-        body.return_span,
-    )
-
-
-def _hops_of(clauses: tuple[ast.Clause, ...], parameters: set[str]) -> tuple[ast.Clause, ...]:
-    return tuple(_hop_or_same(clause, parameters) for clause in clauses)
-
-
-def _hop_or_same(clause: ast.Clause, parameters: set[str]) -> ast.Clause:
-    match clause:
-        case ast.NegationClause(clauses, span):
-            return ast.NegationClause(_hops_of(clauses, parameters), span)
-        case ast.OptionalClause(clauses, span):
-            return ast.OptionalClause(_hops_of(clauses, parameters), span)
-        case ast.FilterClause(
-            ast.ComparisonExpr(
-                "contains" | "in" as word, ast.VariableExpr(left), ast.VariableExpr(right)
-            ) as written
-        ) if not {left, right} & parameters:
-            between = Span(written.left.span.end, written.right.span.start)
-            return ast.TraversalClause(
-                Name(left, written.left.span),
-                ast.EdgePattern((Name(word, between),), span=between),
-                Name(right, written.right.span),
-                span=clause.span,
-            )
+    match predicate:
+        case ast.ComparisonExpr("contains" | "in", ast.VariableExpr(left), ast.VariableExpr(right)):
+            return {left, right}
         case _:
-            return clause
+            return set()
+
+
+def _as_hop(clause: ast.FilterClause) -> ast.TraversalClause:
+    written: Any = clause.predicate
+    between = Span(written.left.span.end, written.right.span.start)
+    return ast.TraversalClause(
+        Name(written.left.name, written.left.span),
+        ast.EdgePattern((Name(written.operator, between),), span=between),
+        Name(written.right.name, written.right.span),
+        span=clause.span,
+    )

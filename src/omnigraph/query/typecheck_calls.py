@@ -147,6 +147,11 @@ _ARGUMENT_CODES = {
 }
 
 
+_FOREIGN_FUNCTIONS = {
+    "exists": "write `exists { $x knows $y }`; a value is tested by `$x.p is not null`",
+}
+
+
 def known_function(checker: ExpressionChecker, call: ast.CallExpr) -> FunctionKind | None:
     """The kind of the called function; None when it is unknown or its arguments are wrong."""
     function = FUNCTIONS.get(call.function)
@@ -155,7 +160,7 @@ def known_function(checker: ExpressionChecker, call: ast.CallExpr) -> FunctionKi
             codes.SYNTAX,
             f"there is no function '{call.function}'",
             call.span,
-            did_you_mean(call.function, FUNCTIONS),
+            _FOREIGN_FUNCTIONS.get(call.function) or did_you_mean(call.function, FUNCTIONS),
         )
         return None
     number = len(call.arguments)

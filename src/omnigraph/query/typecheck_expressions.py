@@ -35,13 +35,15 @@ _FOREIGN_WORDS = {
     "where": "a filter is written in the match block without `where`",
     "like": "write `contains`, `starts_with` or `match_text($x.p, …)`",
     "between": "write `$x.p >= 1 and $x.p <= 3`",
-    "exists": "write `$x.p is not null`; `not { not { … } }` tests for a pattern",
+    "exists": "write `exists { $x knows $y }`; a value is tested by `$x.p is not null`",
     "case": "write `case when … then … else … end`",
 }
 
 # Resolves a bare word: a column in `order`, a property of the row in a mutation.
 NameResolver = Callable[[ast.NameExpr], ex.Expression | None]
 CallChecker = Callable[["ExpressionChecker", ast.CallExpr], ex.Expression | None]
+# Checks the block of an `exists`; there is none where no rows of a match block are tested.
+ExistsChecker = Callable[[ast.ExistsExpr], ex.Expression | None]
 
 
 class ExpressionChecker:
@@ -53,12 +55,14 @@ class ExpressionChecker:
         check_call: CallChecker,
         resolve_name: NameResolver | None = None,
         unknown_variable: str = codes.UNBOUND,
+        check_exists: ExistsChecker | None = None,
     ) -> None:
         self.scope = scope
         self.found = scope.found
         self._check_call = check_call
         self._resolve_name = resolve_name
         self._unknown_variable = unknown_variable
+        self._check_exists = check_exists
 
     def check(self, expression: ast.Expr) -> ex.Expression | None:
         """The typed expression; a blob is allowed only in `is null`."""
@@ -80,8 +84,10 @@ class ExpressionChecker:
     def check_predicate(self, expression: ast.Expr) -> ex.Expression | None:
         """The typed expression of a condition."""
         checked = self.check(expression)
-        if checked is None or checked.type == ex.BOOL or isinstance(checked.type, ex.NullType):
+        if checked is None or checked.type == ex.BOOL:
             return checked
+        if isinstance(checked.type, ex.NullType):
+            return ex.Constant(None, ex.BOOL, nullable=True)
         self.found.error(
             codes.OPERAND_TYPES,
             f"{format_expression(expression)} is {checked.type}, a condition is needed",
@@ -135,9 +141,14 @@ class ExpressionChecker:
         if name.text == "_":
             message = "$_ matches anything and binds nothing"
         names = sorted(f"${known}" for known in self.scope.visible_names())
-        self.found.error(
-            self._unknown_variable, message, name.span, did_you_mean(f"${name.text}", names)
+        block = self.scope.local.get(name.text)
+        help_text = (
+            did_you_mean(f"${name.text}", names)
+            if block is None
+            else f"only the block of `{block}` knows ${name.text}: move its use inside, or bind it "
+            "outside, as `optional { … }` does"
         )
+        self.found.error(self._unknown_variable, message, name.span, help_text)
 
     def name_ref(self, ref: ast.NameExpr) -> ex.Expression | None:
         if self._resolve_name is not None:
@@ -228,6 +239,22 @@ class ExpressionChecker:
 
     def call(self, call: ast.CallExpr) -> ex.Expression | None:
         return self._check_call(self, call)
+
+    def exists(self, written: ast.ExistsExpr) -> ex.Expression | None:
+        if self._check_exists is not None:
+            return self._check_exists(written)
+        in_mutation = self._unknown_variable == codes.MUTATION_VARIABLE
+        self.found.error(
+            codes.SHAPE,
+            "`exists { … }` is a condition of a match block and cannot stand here",
+            written.span,
+            "`match { $x: T  exists { … } } delete $x` deletes by a pattern; an update takes ids "
+            "that a query has found: `where id in $ids`"
+            if in_mutation
+            else "write it in `match { … }`; `optional { … }` there and `$x is not null` here give "
+            "a column",
+        )
+        return None
 
     # --- operators
 
@@ -321,6 +348,7 @@ _METHODS: dict[type, str] = {
     ast.NotExpr: "negation",
     ast.ConnectiveExpr: "connective",
     ast.CaseExpr: "case_when",
+    ast.ExistsExpr: "exists",
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import EdgeStep, ExpandMode, HopRange
-from omnigraph.ir.walk import variables_in
+from omnigraph.ir.walk import variables_in, walk
 from omnigraph.query import ast, codes
 from omnigraph.query.conversions import DoesNotFit, compare
 from omnigraph.query.pattern_types import PatternTypes, infer_types
@@ -15,6 +15,7 @@ from omnigraph.query.typecheck_calls import check_filter_call
 from omnigraph.query.typecheck_expressions import ExpressionChecker
 from omnigraph.syntax.source_text import Name
 from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.scalars import ListType, ScalarKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,31 @@ class Pattern:
     filters: tuple[ex.Expression, ...]
     negations: tuple[Pattern, ...]
     optionals: tuple[Pattern, ...]
+    exists: tuple[ExistsBlock, ...]
 
     def introduced(self) -> tuple[ex.Variable, ...]:
         """All variables that this block binds, optional blocks included."""
         extras = [v for hop in self.hops for v in (hop.edge, hop.path) if v is not None]
         inner = [v for optional in self.optionals for v in optional.introduced()]
         return (*self.nodes, *extras, *inner)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is asked of a row, so that every row matches."""
+        return not (self.nodes or self.hops or self.filters or self.negations or self.optionals)
+
+    def blocks_in(self, predicate: ex.Expression) -> tuple[ExistsBlock, ...]:
+        """The `exists` blocks of a filter."""
+        names = {node.pattern for node in walk(predicate) if isinstance(node, ex.Matched)}
+        return tuple(block for block in self.exists if block.name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsBlock:
+    """An `exists { … }` in a filter; a `Matched` with this name stands in its place."""
+
+    name: str
+    pattern: Pattern
 
 
 def check_pattern(clauses: tuple[ast.Clause, ...], scope: Scope, nullable: bool = False) -> Pattern:
@@ -57,7 +77,10 @@ class _PatternChecker:
         self._scope = scope
         self._found = scope.found
         self._nullable = nullable
-        self._expressions = ExpressionChecker(scope, check_filter_call)
+        self._expressions = ExpressionChecker(
+            scope, check_filter_call, check_exists=self._check_exists
+        )
+        self._exists: list[ExistsBlock] = []
         self._nodes: list[ex.Variable] = []
         self._filters: list[ex.Expression] = []
 
@@ -66,7 +89,7 @@ class _PatternChecker:
         hops = []
         for clause in clauses:
             if isinstance(clause, ast.BindingClause) and clause.variable.text in types.nodes:
-                self._node(clause.variable, types)
+                self._test_type(self._node(clause.variable, types), types)
             elif isinstance(clause, ast.TraversalClause):
                 hop = self._hop(clause, types)
                 hops += [hop] if hop else []
@@ -88,6 +111,7 @@ class _PatternChecker:
             tuple(self._filters),
             tuple(negations),
             tuple(optionals),
+            tuple(self._exists),
         )
 
     def _add_filter(self, predicate: ex.Expression | None) -> None:
@@ -103,6 +127,25 @@ class _PatternChecker:
         )
         self._nodes.append(variable)
         return variable
+
+    def _test_type(self, variable: ex.Variable, types: PatternTypes) -> None:
+        """`$x: Person` in a sub-block, where `$x` is bound outside: a test of its type.
+
+        A variable that is NULL has no type, so that it fails the test.
+        """
+        allowed = types.nodes[variable.name]
+        may_fail = variable.nullable or not allowed >= set(variable.types)
+        if variable in self._nodes or not may_fail:
+            return
+        names = tuple(sorted(allowed))
+        name = ex.TypeName(variable, nullable=variable.nullable)
+        self._filters.append(
+            ex.Compare("=", name, ex.Constant(names[0], ex.STRING), nullable=name.nullable)
+            if len(names) == 1
+            else ex.InList(
+                name, ex.Constant(names, ListType(ScalarKind.STRING)), nullable=name.nullable
+            )
+        )
 
     def _end(
         self, name: Name, types: PatternTypes, anonymous: tuple[int, str]
@@ -183,7 +226,7 @@ class _PatternChecker:
 
     def _negation(self, clause: ast.NegationClause) -> Pattern:
         errors = len(self._found)
-        pattern = check_pattern(clause.clauses, self._scope.inner())
+        pattern = self._local_pattern("not", clause.clauses)
         own = {variable.id for variable in pattern.introduced()}
         if len(self._found) == errors and not mentioned(pattern) - own:
             self._found.error(
@@ -193,6 +236,30 @@ class _PatternChecker:
                 "it would either keep all rows or none",
             )
         return pattern
+
+    def _local_pattern(self, word: str, clauses: tuple[ast.Clause, ...]) -> Pattern:
+        """A block whose variables are not visible outside."""
+        inner = self._scope.inner()
+        pattern = check_pattern(clauses, inner)
+        self._scope.local.update(dict.fromkeys(inner.variables, word))
+        return pattern
+
+    def _check_exists(self, written: ast.ExistsExpr) -> ex.Expression | None:
+        errors = len(self._found)
+        pattern = self._local_pattern("exists", written.clauses)
+        if len(self._found) > errors:
+            return None
+        if pattern.is_empty:
+            self._found.error(
+                codes.SHAPE,
+                "this `exists` asks for nothing, so it is always true",
+                written.span,
+                "write a hop, a new variable or a condition into the block",
+            )
+            return None
+        name = f"exists{len(self._exists) + 1}"
+        self._exists.append(ExistsBlock(name, pattern))
+        return ex.Matched(name)
 
     def _inline_matches(self, clause: ast.BindingClause) -> None:
         variable = self._scope.find(clause.variable.text)
@@ -263,6 +330,7 @@ def mentioned(pattern: Pattern) -> set[int]:
         ids |= {hop.source.id, hop.target.id}
     for predicate in pattern.filters:
         ids |= variables_in([predicate])
-    for inner in (*pattern.negations, *pattern.optionals):
+    tested = (block.pattern for block in pattern.exists)
+    for inner in (*pattern.negations, *pattern.optionals, *tested):
         ids |= mentioned(inner)
     return ids

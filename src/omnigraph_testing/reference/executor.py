@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -123,6 +124,21 @@ def _filter(op: reads.Filter, rows: Sequence[Row], evaluation: Evaluation) -> li
 
 def _anti_join(op: reads.AntiJoin, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:
     return [row for row in rows if not _rows(op.pattern, row, evaluation)]
+
+
+def _semi_join(op: reads.SemiJoin, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:
+    return [row for row in rows if _rows(op.pattern, row, evaluation)]
+
+
+def _exists_filter(
+    op: reads.ExistsFilter, rows: Sequence[Row], evaluation: Evaluation
+) -> list[Row]:
+    found = []
+    for row in rows:
+        matched = {p.name: bool(_rows(p.pattern, row, evaluation)) for p in op.patterns}
+        if holds(op.predicate, replace(row, columns=matched), evaluation):
+            found.append(row)
+    return found
 
 
 def _optional(op: reads.Optional, rows: Sequence[Row], evaluation: Evaluation) -> list[Row]:
@@ -365,6 +381,8 @@ _OPERATORS: dict[type, Callable[[Any, Sequence[Row], Evaluation], list[Row]]] = 
     reads.Expand: _expand,
     reads.Filter: _filter,
     reads.AntiJoin: _anti_join,
+    reads.SemiJoin: _semi_join,
+    reads.ExistsFilter: _exists_filter,
     reads.Optional: _optional,
     reads.Search: _search,
     reads.Fuse: _fuse,

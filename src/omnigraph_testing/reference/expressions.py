@@ -334,6 +334,7 @@ _EVALUATE: dict[type, Callable[[Any, Row, Evaluation], Any]] = {
     ex.Whole: lambda e, row, _evaluation: row.bound(e.variable),
     ex.TypeName: _type_name,
     ex.ColumnRef: lambda e, row, _evaluation: row.columns[e.name],
+    ex.Matched: lambda e, row, _evaluation: row.columns[e.pattern],
     ex.ScoreRef: lambda e, row, _evaluation: row.scores[e.slot],
     ex.Arithmetic: _arithmetic,
     ex.Negative: _negative,

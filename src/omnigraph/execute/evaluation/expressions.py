@@ -80,7 +80,7 @@ class Evaluator:
         match expression:
             case ex.PropertyOf(variable, name):
                 return property_values(frame, variable, name)
-            case ex.ColumnRef(name):
+            case ex.ColumnRef(name) | ex.Matched(name):
                 return frame.columns[name]
             case ex.Constant(value, kind):
                 return pa.scalar(_plain(value), as_arrow_type(kind))

@@ -48,6 +48,8 @@ _STEPS = (
     reads.Expand,
     reads.Filter,
     reads.AntiJoin,
+    reads.SemiJoin,
+    reads.ExistsFilter,
     reads.Optional,
     reads.NodeScan,
     Find,

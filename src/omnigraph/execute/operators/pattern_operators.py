@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.execute.evaluation.aggregates import distinct_on
@@ -32,7 +33,8 @@ from omnigraph.execute.views.snapshot_views import SnapshotViews
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import VariableKind
-from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, LookUp, Weigh
+from omnigraph.plan.analysis import shared_with
+from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, LookUp, PhysicalOp, Weigh
 from omnigraph.values.entity_ids import canonical_text
 
 
@@ -122,29 +124,62 @@ def _distinct_on(binder: Binder, op: DistinctOn) -> Operator:
 
 
 def _anti_join(binder: Binder, op: reads.AntiJoin) -> Operator:
-    below, pattern = binder.bind(op.input), op.pattern
+    below, matches = binder.bind(op.input), _matches_of(binder, op.pattern)
+
+    def without_match(run: QueryRun, start: Frame) -> Frame:
+        frame = below(run, start)
+        return frame.keep(~matches(run, frame))
+
+    return without_match
+
+
+def _semi_join(binder: Binder, op: reads.SemiJoin) -> Operator:
+    below, matches = binder.bind(op.input), _matches_of(binder, op.pattern)
+
+    def with_match(run: QueryRun, start: Frame) -> Frame:
+        frame = below(run, start)
+        return frame.keep(matches(run, frame))
+
+    return with_match
+
+
+def _exists_filter(binder: Binder, op: reads.ExistsFilter) -> Operator:
+    below = binder.bind(op.input)
+    patterns = {inner.name: _matches_of(binder, inner.pattern) for inner in op.patterns}
+
+    def keep(run: QueryRun, start: Frame) -> Frame:
+        frame = below(run, start)
+        matched = {name: pa.array(matches(run, frame)) for name, matches in patterns.items()}
+        return frame.keep(run.evaluator.mask(op.predicate, replace(frame, columns=matched)))
+
+    return keep
+
+
+def _matches_of(
+    binder: Binder, pattern: PhysicalOp
+) -> Callable[[QueryRun, Frame], npt.NDArray[np.bool_]]:
+    """A function that says for each row of a frame whether the pattern has a match."""
     match pattern:
         case reads.Expand(reads.Rows(), mode=reads.ExpandMode.EDGE, target_bound=False) if set(
             _target_types(pattern, binder.views)
         ) <= set(pattern.target.types):
             route = route_of(pattern, binder.views)
-
-            def without_edges(run: QueryRun, start: Frame) -> Frame:
-                frame = below(run, start)
-                return frame.keep(count_edges(route, frame) == 0)
-
-            return without_edges
+            return lambda run, frame: count_edges(route, frame) > 0
     inside = binder.bind(pattern)
+    is_alone = not shared_with(pattern)
 
-    def without_match(run: QueryRun, start: Frame) -> Frame:
-        frame = below(run, start)
-        matched = inside(run, replace(frame, origin=np.arange(frame.length))).origin
-        assert matched is not None
-        mask = np.ones(frame.length, bool)
-        mask[matched] = False
-        return frame.keep(mask)
+    def matches(run: QueryRun, frame: Frame) -> npt.NDArray[np.bool_]:
+        # A pattern that shares no variable is matched once, not for every row.
+        outer = Frame(min(frame.length, 1)) if is_alone else frame
+        found = inside(run, replace(outer, origin=np.arange(outer.length))).origin
+        assert found is not None
+        if is_alone:
+            return np.full(frame.length, len(found) > 0)
+        mask = np.zeros(frame.length, bool)
+        mask[found] = True
+        return mask
 
-    return without_match
+    return matches
 
 
 def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:
@@ -288,5 +323,7 @@ PATTERN_OPERATORS: Mapping[type, Callable[[Binder, Any], Operator]] = {
     Keep: _keep,
     DistinctOn: _distinct_on,
     reads.AntiJoin: _anti_join,
+    reads.SemiJoin: _semi_join,
+    reads.ExistsFilter: _exists_filter,
     reads.Optional: _optional,
 }

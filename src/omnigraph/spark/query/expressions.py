@@ -84,6 +84,8 @@ class Expressions:
 
     def _predicate(self, expression: ex.Expression, rows: SparkRows) -> SparkColumn:
         match expression:
+            case ex.Matched(name):
+                return F.col(name)
             case ex.Compare(operator, left, right):
                 return self._compare(operator, left, right, rows)
             case ex.InList(operand, collection):

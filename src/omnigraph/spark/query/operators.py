@@ -14,6 +14,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.storage_conditions import conditions_of
+from omnigraph.plan.analysis import shared_with
 from omnigraph.plan.physical import DistinctOn, Find, Follow, LookUp, Weigh
 from omnigraph.spark.query.aggregates import aggregate
 from omnigraph.spark.query.answers import output_type
@@ -189,25 +190,54 @@ def _amount(expression: ex.Expression | None, what: str, scalars: Evaluator) -> 
     return value
 
 
-# `not { … }` and `optional { … }`. The matches of such a block depend only on the entities that it
-# shares with the rows around it. So the block is matched once per combination of these, and its
-# matches are joined back to the rows by identity.
+# `not { … }`, `exists { … }` and `optional { … }`. The matches of such a block depend only on the
+# entities that it shares with the rows around it. So the block is matched once per combination of
+# these, and its matches are joined back to the rows by identity.
 
 
 def _anti_join(op: reads.AntiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
     """Rows for which the pattern has no match."""
+    return _joined_with(op, "left_anti", start, compilation)
+
+
+def _semi_join(op: reads.SemiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
+    """Rows for which the pattern has a match."""
+    return _joined_with(op, "left_semi", start, compilation)
+
+
+def _joined_with(
+    op: reads.AntiJoin | reads.SemiJoin, how: str, start: SparkRows, compilation: Compilation
+) -> SparkRows:
     rows = _run(op.input, start, compilation)
-    shared = _identity(_shared(op.pattern), rows)
+    shared = _identity(shared_with(op.pattern), rows)
     found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
     matches, condition = _block_matches(found.frame, shared, ())
-    frame = rows.frame.join(matches.distinct(), condition, "left_anti")
-    return rows.on(frame, rows.at_most)
+    return rows.on(rows.frame.join(matches.distinct(), condition, how), rows.at_most)
+
+
+def _exists_filter(op: reads.ExistsFilter, start: SparkRows, compilation: Compilation) -> SparkRows:
+    """Rows for which the predicate is true. Each pattern becomes a column: whether it matches."""
+    rows = _run(op.input, start, compilation)
+    frame = rows.frame
+    added: list[str] = []
+    for inner in op.patterns:
+        shared = _identity(shared_with(inner.pattern), rows)
+        found = _run(inner.pattern, _block_start(inner.pattern, rows), compilation)
+        matches, condition = _block_matches(found.frame, shared, ())
+        marked = matches.distinct().withColumn(inner.name, F.lit(True))
+        frame = frame.join(marked, condition, "left").drop(*map(_block_name, shared))
+        added.append(inner.name)
+    known = [F.col(name).isNotNull().alias(name) for name in added]
+    frame = frame.select(*(c for c in frame.columns if c not in added), *known)
+    tested = replace(rows, frame=frame, is_unit=False)
+    kept = tested.where(compilation.expressions.guarded(op.predicate, tested))
+    return rows.on(kept.frame.drop(*added), rows.at_most)
 
 
 def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
     """Each row with every match, or once with NULL for the variables of the block."""
     rows = _run(op.input, start, compilation)
-    shared = _identity(_shared(op.pattern), rows)
+    shared = _identity(shared_with(op.pattern), rows)
     found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
     path = ex.VariableKind.PATH
     bindings = {v.id: found.bindings[v.id] for v in op.variables if v.kind is not path}
@@ -225,15 +255,9 @@ def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) ->
     )
 
 
-def _shared(pattern: Any) -> tuple[ex.Variable, ...]:
-    while not isinstance(pattern, reads.Rows):
-        pattern = pattern.input
-    return pattern.variables
-
-
 def _block_start(pattern: Any, rows: SparkRows) -> SparkRows:
     """The rows that a block begins with: the shared variables, each combination once."""
-    shared = _shared(pattern)
+    shared = shared_with(pattern)
     bindings = {v.id: rows.bindings[v.id] for v in shared if v.id in rows.bindings}
     paths = {v.id: rows.paths[v.id] for v in shared if v.id in rows.paths}
     columns = [*(c for bound in bindings.values() for c in bound.columns), *paths.values()]
@@ -275,6 +299,8 @@ _OPERATE: dict[type, Callable[[Any, SparkRows, Compilation], SparkRows]] = {
     DistinctOn: _distinct_on,
     reads.Filter: _filter,
     reads.AntiJoin: _anti_join,
+    reads.SemiJoin: _semi_join,
+    reads.ExistsFilter: _exists_filter,
     reads.Optional: _optional,
     reads.Project: _project,
     reads.Distinct: _distinct,
