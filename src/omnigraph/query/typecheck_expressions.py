@@ -248,11 +248,11 @@ class ExpressionChecker:
             codes.SHAPE,
             "`exists { … }` is a condition of a match block and cannot stand here",
             written.span,
-            "`match { $x: T  exists { … } } delete $x` deletes by a pattern; an update takes ids "
-            "that a query has found: `where id in $ids`"
+            "test it with a query first; `match { $x: T  exists { … } } delete $x` deletes by a "
+            "pattern"
             if in_mutation
-            else "write it in `match { … }`; `optional { … }` there and `$x is not null` here give "
-            "a column",
+            else "write it in `match { … }`; for a column, bind the variable in `optional { … }` "
+            "and return `$x is not null`",
         )
         return None
 
