@@ -130,8 +130,8 @@ def test_the_compiler_needs_no_storage_and_no_arrow() -> None:
 BODIES = [
     "match { $p: Person } return { $p.name } order { $p.name desc } limit 3",
     'match { $p: Person { name: "x" } optional { $p worksAt $c } } return distinct { $c.name }',
-    'insert City { name: "Rome" }\ninsert City { name: "Bern" } on match skip',
-    'update City set { name: "Rom" } where name = "Rome"',
+    'insert City { title: "Rome" }\ninsert City { title: "Bern" } on match skip',
+    'update City set { title: "Rom" } where title = "Rome"',
     "delete City where true",
     "match { $p: Person  not { $p worksAt $_ } } delete $p",
 ]

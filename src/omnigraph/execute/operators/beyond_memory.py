@@ -192,9 +192,7 @@ def steps_of(op: Any) -> list[Any] | None:
     while isinstance(op, _STEPS):
         steps.append(with_input(op, reads.Rows()))
         op = op.input
-    if not isinstance(op, reads.Rows) or op.variables:
-        return None
-    return steps[::-1]
+    return steps[::-1] if isinstance(op, reads.Rows) else None
 
 
 def frames_in_parts(steps: Sequence[PatternStep], frame: Frame) -> Iterator[Frame]:

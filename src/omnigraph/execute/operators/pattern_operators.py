@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import ResourceLimit
 from omnigraph.execute.evaluation.aggregates import distinct_on
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.storage_reads import read_found, wanted_ids
@@ -165,21 +166,46 @@ def _matches_of(
         ) <= set(pattern.target.types):
             route = route_of(pattern, binder.views)
             return lambda run, frame: count_edges(route, frame) > 0
-    inside = binder.bind(pattern)
-    is_alone = not shared_with(pattern)
+    inside, shared = binder.bind(pattern), shared_with(pattern)
 
     def matches(run: QueryRun, frame: Frame) -> npt.NDArray[np.bool_]:
-        # A pattern that shares no variable is matched once, not for every row.
-        outer = Frame(min(frame.length, 1)) if is_alone else frame
-        found = inside(run, replace(outer, origin=np.arange(outer.length))).origin
-        assert found is not None
-        if is_alone:
-            return np.full(frame.length, len(found) > 0)
-        mask = np.zeros(frame.length, bool)
-        mask[found] = True
-        return mask
+        start, row_of = _block_start(shared, frame)
+        mask = np.zeros(start.length, bool)
+        found: Iterable[Frame]
+        try:
+            found = [inside(run, start)]
+        except ResourceLimit as error:
+            found = binder.in_parts(pattern, run, start, error).frames()
+        for part in found:
+            assert part.origin is not None
+            mask[part.origin] = True
+            if mask.all():
+                break
+        return mask if row_of is None else mask[row_of]
 
     return matches
+
+
+def _block_start(
+    shared: Sequence[ex.Variable], frame: Frame
+) -> tuple[Frame, npt.NDArray[np.integer[Any]] | None]:
+    """The rows that a block begins with, which bind what it shares with the rows around it.
+
+    Beside them, the row of the block for every row of the frame; None when they are the same.
+    """
+    if not shared:
+        alone = Frame(min(frame.length, 1))
+        return replace(alone, origin=np.arange(alone.length)), np.zeros(frame.length, np.int64)
+    variable = shared[0].id
+    binding = frame.bindings.get(variable)
+    if len(shared) == 1 and binding is not None and frame.length > binding.view.count:
+        # Some entity is in several rows. The block is matched once for each entity.
+        positions, row_of = np.unique(binding.positions, return_inverse=True)
+        once = Frame(len(positions), {variable: replace(binding, positions=positions)})
+        return replace(once, origin=np.arange(once.length)), row_of
+    bound = {v.id: frame.bindings[v.id] for v in shared if v.id in frame.bindings}
+    paths = {v.id: frame.paths[v.id] for v in shared if v.id in frame.paths}
+    return Frame(frame.length, bound, paths, origin=np.arange(frame.length)), None
 
 
 def _target_types(op: reads.Expand, views: SnapshotViews) -> list[str]:
