@@ -35,7 +35,7 @@ OmnigraphError
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
 │   └── ModelMismatch            vectors of another model, or of another width
 ├── EngineCannot               a query that this engine does not run; another one does
-├── SparkUnavailable           no Java, no pyspark, or the cluster does not answer
+├── SparkUnavailable           no Java, no pyspark, no answer, or workers with another Python
 ├── SparkFailed                a Spark job failed after its retries; nothing changed
 ├── PackageMissing             a package that only this call needs is not installed
 ├── ResourceLimit              memory, time or depth of a query

@@ -1,7 +1,8 @@
-"""Helpers on an open graph: other engine parts, a rival writer, indexes in one call."""
+"""Helpers on an open graph: its export, other engine parts, a rival writer, indexes in one call."""
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,13 @@ def with_parts(graph: Graph, **parts: Any) -> Graph:
     engine = copy(graph.engine)
     engine.__dict__.update(parts)
     return Graph(engine, graph.actor, read_only=False)
+
+
+def exported(graph: Graph, branch: str = "main", **options: Any) -> str:
+    """The NDJSON export of a branch as text."""
+    sink = io.BytesIO()
+    graph.export(sink, branch, **options)
+    return sink.getvalue().decode()
 
 
 def rival_of(graph: Graph) -> Graph:

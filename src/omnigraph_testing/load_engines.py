@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from omnigraph import init
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings, Settings
+from omnigraph_testing.graph_helpers import exported
 from omnigraph_testing.invariants import assert_at_rest
 
 SCHEMA = """
@@ -35,20 +35,18 @@ def new_graph(path: Path) -> Graph:
     return init(path, SCHEMA, settings=SMALL_PIECES)
 
 
-def exported(graph: Graph, branch: str = "main") -> list[str]:
+def masked(graph: Graph, branch: str = "main") -> list[str]:
     """Sorted lines. Ids that a load made are masked, because they differ from load to load."""
-    sink = io.BytesIO()
-    graph.export(sink, branch)
-    return sorted(_ULID.sub("<id>", line) for line in sink.getvalue().decode().splitlines())
+    return sorted(_ULID.sub("<id>", line) for line in exported(graph, branch).splitlines())
 
 
 def outcome(graph: Graph, engine: str, data: Any, mode: str, **options: Any) -> dict[str, Any]:
     """Counts and content after a load, or the error and the proof that nothing changed."""
-    before = exported(graph), graph.snapshot().graph_commit_id
+    before = masked(graph), graph.snapshot().graph_commit_id
     try:
         receipt = graph.load(data, mode, engine=engine, **options)
     except OmnigraphError as error:
-        assert (exported(graph), graph.snapshot().graph_commit_id) == before
+        assert (masked(graph), graph.snapshot().graph_commit_id) == before
         assert_at_rest(graph)
         told: dict[str, Any] = json.loads(
             _ULID.sub("<id>", json.dumps(error.to_dict(), default=str))
@@ -60,5 +58,5 @@ def outcome(graph: Graph, engine: str, data: Any, mode: str, **options: Any) -> 
     return {
         "loaded": [asdict(counts) for counts in (*receipt.nodes, *receipt.edges)],
         "changed": sorted((str(c.key), c.inserted, c.updated, c.deleted) for c in changes),
-        "content": exported(graph),
+        "content": masked(graph),
     }

@@ -25,6 +25,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.settings.models import Settings
+from omnigraph_testing.graph_helpers import exported
 
 SCHEMA = """
 node Person {
@@ -407,12 +408,6 @@ def base_graph(folder: Path, settings: Settings | None = None) -> Graph:
     start.write_text(BASE)
     graph.load(start, engine="local")
     return graph
-
-
-def exported(graph: Graph, branch: str = "main") -> str:
-    sink = io.BytesIO()
-    graph.export(sink, branch)
-    return sink.getvalue().decode()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

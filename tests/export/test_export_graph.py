@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,31 +9,8 @@ import pytest
 
 from omnigraph import init
 from omnigraph.graph.handle import Graph
-
-SCHEMA = """
-node Person {
-  name: String @key
-  age: I32?
-  joined: DateTime?
-  tags: [String]?
-  vec: Vector(2)?
-  photo: Blob?
-}
-node Note { text: String }
-edge Knows: Person -> Person @card(0..2) { since: Date? }
-edge Wrote: Person -> Note
-"""
-
-LINES = """// two people
-{"type":"Person","data":{"name":"ada","age":3,"joined":"2024-01-02T03:04:05.5Z","tags":["x"],\
-"vec":[1,2.5],"photo":"base64:aGVsbG8="}}
-{"type": "Person", "data": {"name": "bob", "age": 4}}
-
-{"edge":"Knows","from":"ada","to":"bob","data":{"since":"2020-01-01"}}
-{"type":"Note","data":{"text":"hi","id":"n0"}}
-{"type":"Note","data":{"text":"ho","id":"n1"}}
-{"edge":"Wrote","from":"ada","to":"n1","data":{"id":"w1"}}
-"""
+from omnigraph_testing.graph_helpers import exported
+from omnigraph_testing.two_people import LINES, SCHEMA
 
 
 @pytest.fixture
@@ -47,12 +23,6 @@ def lines(tmp_path: Path) -> Path:
     path = tmp_path / "people.ndjson"
     path.write_text(LINES)
     return path
-
-
-def exported(graph: Graph, **options: object) -> str:
-    sink = io.BytesIO()
-    graph.export(sink, **options)  # type: ignore[arg-type]
-    return sink.getvalue().decode()
 
 
 @pytest.mark.parametrize("export_format", ["ndjson", "csv", "parquet"])

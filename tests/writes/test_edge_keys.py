@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from omnigraph.errors import KeyConflict, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.catalog_text import catalog_text
+from omnigraph_testing.graph_helpers import exported
 
 SCHEMA = """
 node Person { name: String @key }
@@ -29,12 +29,6 @@ def graph(tmp_path: Path) -> Graph:
     return found
 
 
-def exported(graph: Graph) -> list[str]:
-    sink = io.BytesIO()
-    graph.export(sink)
-    return sink.getvalue().decode().splitlines()
-
-
 def test_the_ends_come_first_in_the_id() -> None:
     catalog = catalog_from_text(SCHEMA)
     assert catalog.edge_types["Knows"].key == ("src", "dst")
@@ -45,7 +39,7 @@ def test_the_ends_come_first_in_the_id() -> None:
 def test_an_insert_of_an_edge_that_exists_is_refused(graph: Graph) -> None:
     insert = 'query q() { insert Knows { from: "ada", to: "bob", since: date("2020-01-01") } }'
     graph.mutate(insert)
-    assert exported(graph)[2] == (
+    assert exported(graph).splitlines()[2] == (
         '{"edge":"Knows","from":"ada","to":"bob","data":{"since":"2020-01-01"}}'
     )
     with pytest.raises(KeyConflict, match="ada"):
@@ -57,7 +51,7 @@ def test_an_upsert_replaces_the_edge_of_the_same_key(graph: Graph) -> None:
     graph.apply({"Rated": {"upsert": [edge, edge | {"topic": "rum"}]}})
     receipt = graph.apply({"Rated": {"upsert": [edge | {"stars": 5}]}})
     assert receipt.affected_edges == 1
-    assert [line.partition('"data":')[2] for line in exported(graph)[2:]] == [
+    assert [line.partition('"data":')[2] for line in exported(graph).splitlines()[2:]] == [
         '{"topic":"rum","stars":1}}',
         '{"topic":"tea","stars":5}}',
     ]

@@ -448,9 +448,9 @@ class Graph:
         entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. Conflicts that
         neither decides raise `MergeConflicts`. `preview=True` returns the list of conflicts
         instead, with `outcome` and `changes`, and writes nothing. `delete_branch=True` removes
-        `source` afterwards, unless it moved meanwhile. With `engine="spark"` executors merge the
-        rows; `auto` uses them from `PipelineSettings.spark_merge_from_rows` rows on, if a session
-        is up. The result is the same.
+        `source` afterwards, unless it moved during the merge. With `engine="spark"` executors merge
+        the rows; `auto` uses them from `PipelineSettings.spark_merge_from_rows` rows on, if a
+        session is up. The result is the same.
 
         Example:
             >>> graph.merge("review/x", into="main", strategy="theirs").outcome

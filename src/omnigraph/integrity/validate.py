@@ -34,7 +34,7 @@ def claims(
     """The claims of a write that inserts or updates, deletes from, or replaces these tables.
 
     Deleting nodes can delete edges, so the tables of these edges are claimed for change. They are
-    also claimed as read: the write fails if another writer adds an edge meanwhile, because that
+    also claimed as read: the write fails if another writer adds an edge first, because that
     edge would be an orphan. Writing an edge reads the tables of its endpoints. A minimum of
     `@card` reads the edges of written nodes and the sources of changed edges.
     """

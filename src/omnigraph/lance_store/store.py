@@ -95,7 +95,7 @@ class Store:
         return handle
 
     def open_private(self, at: DatasetVersion) -> Dataset:
-        """A handle of its own, for the few Lance calls that change the handle itself."""
+        """A separate handle, for the few Lance calls that change the handle itself."""
         return self._open(at.location, at.branch, at.version)
 
     def open_head(self, location: str, branch: str | None) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,19 +26,16 @@ from omnigraph.load.parsed_rows import (
 from omnigraph.values.arrow_types import cut_to_millis
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
-ENDS = {"from": SOURCE, "to": TARGET}
+_ENDS = {"from": SOURCE, "to": TARGET}
 
 
 def fit_table(
     entity: EntityType, table: pa.Table, first_row: int, file: str, blobs: BlobBases
 ) -> ParsedBlock:
     """Rows of `table` as rows of `entity`; the number of a row, from `first_row`, is its line."""
-    names = table.column_names
     given = table
-    if isinstance(entity, EdgeType):
-        table = table.rename_columns([ENDS.get(name, name) for name in names])
+    table = table.rename_columns(check_columns(entity, table.column_names, file))
     schema = raw_schema(entity)
-    _check_names(entity, table, schema, file)
     lines: Lines = np.arange(table.num_rows, dtype=np.int64) + first_row
     kinds: dict[str, ValueType] = {p.name: p.type for p in entity.properties}
     block = ParsedBlock(file, table.nbytes)
@@ -67,13 +64,17 @@ def fit_table(
     return block
 
 
-def _check_names(entity: EntityType, table: pa.Table, schema: pa.Schema, file: str) -> None:
-    for name in table.column_names:
-        if name not in schema.names:
+def check_columns(entity: EntityType, names: Sequence[str], file: str) -> list[str]:
+    """The stored names of columns; a column that the type does not have is refused."""
+    stored = [_ENDS.get(name, name) for name in names] if isinstance(entity, EdgeType) else names
+    known = raw_schema(entity).names
+    for name in stored:
+        if name not in known:
             message = f"{file}: {unknown_column(entity, name)}"
             raise InvalidArgument(message, file=file, property=name)
-        if table.column_names.count(name) > 1:
+        if stored.count(name) > 1:
             raise InvalidArgument(f"{file}: column {name!r} occurs twice", file=file)
+    return list(stored)
 
 
 def _fit(

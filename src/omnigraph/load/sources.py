@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.objects.object_inputs import find_objects
-from omnigraph.load.arrow_columns import ENDS, fit_table
+from omnigraph.load.arrow_columns import check_columns, fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.input_files import (
     DataFile,
@@ -268,9 +268,17 @@ def fit_source_table(
     renamed = _renamed(table, options.columns)
     block = fit_table(entity, renamed, first_row, source.name, options.blobs)
     if options.partial:
-        ends = ENDS if isinstance(entity, EdgeType) else {}
-        with_absent(block, [ends.get(name, name) for name in renamed.column_names])
+        with_absent(block, check_columns(entity, renamed.column_names, source.name))
     return block
+
+
+def check_source_columns(
+    source: Source, catalog: Catalog, names: Sequence[str], options: ReadOptions
+) -> None:
+    """Refuse a column that the type of a source does not have, before its rows are read."""
+    mapping = options.columns or {}
+    renamed = [mapping.get(name, name) for name in names]
+    check_columns(entity_of(source, catalog), renamed, source.name)
 
 
 def entity_of(source: Source, catalog: Catalog) -> EntityType:

@@ -112,7 +112,7 @@ def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
     failpoints.hit("merge.before_branch_delete")
     deleted = None
     if request.delete_branch:
-        # Delete only what was merged: a commit that arrived meanwhile keeps the branch alive.
+        # Delete only what was merged: a commit that arrived since then keeps the branch alive.
         context.lifecycle.delete(
             request.source, request.actor_id, only_at=attempt.theirs.head_commit_id
         )
@@ -159,7 +159,7 @@ def run_merge(
     """Commit in turn with other writers, or beside them if many rows changed.
 
     A large merge is computed while others write. It is computed again, in turn, only if another
-    writer moved the branch meanwhile. `changed_rows` is None when the number is not known.
+    writer moved the branch during the merge. `changed_rows` is None when the number is not known.
     `writes_ahead`: files are written long before the commit, so cleanup is held off in any case.
     """
     if writes_ahead:

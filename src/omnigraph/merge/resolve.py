@@ -1,7 +1,7 @@
 """Merge three sides into effects on ours: the rows first, then the rules of the graph.
 
 Two branches can each keep every rule and break one together: one adds an edge to a node that the
-other deletes, or both give the same unique value. Such a violation is a conflict of its own
+other deletes, or both give the same unique value. Such a violation is a separate conflict
 (`ConstraintConflicts`). A decision about it forces the state of single entities, and the rows are
 merged again with these, until no rule is broken or a conflict is left undecided.
 """

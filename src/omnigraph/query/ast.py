@@ -342,7 +342,7 @@ class MutationBody:
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """The type of a parameter as it is written."""
+    """The written type of a parameter."""
 
     base: str
     nullable: bool = False

@@ -57,7 +57,7 @@ class SchemaAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class PropertyType:
-    """The type of a property as it is written; enum values keep their order."""
+    """The written type of a property; enum values keep their order."""
 
     base: str
     nullable: bool = False

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph.spark.failures import typed_errors
     from omnigraph.spark.session import spark_session, stop_session
-    from omnigraph.spark.source.failures import typed_errors
     from omnigraph.spark.source.graph_frames import GraphReader, GraphWriter
 
 # Each name is imported when it is used first, because Spark executors import this package for
@@ -17,7 +17,7 @@ _PUBLIC = {
     "GraphWriter": "omnigraph.spark.source.graph_frames",
     "spark_session": "omnigraph.spark.session",
     "stop_session": "omnigraph.spark.session",
-    "typed_errors": "omnigraph.spark.source.failures",
+    "typed_errors": "omnigraph.spark.failures",
 }
 
 __all__ = ["GraphReader", "GraphWriter", "spark_session", "stop_session", "typed_errors"]

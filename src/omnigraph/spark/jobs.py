@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from omnigraph.errors import OmnigraphError, SparkFailed
+from omnigraph.spark.failures import omnigraph_error
 from omnigraph.spark.session import Session, log_file_of
 
 Watch = Callable[[int, int], None]
@@ -93,6 +94,9 @@ def _translated(session: Session, name: str, action: Callable[[], _T]) -> _T:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
+        ours = omnigraph_error(error)
+        if ours is not None:
+            raise ours from error
         log = log_file_of(session)
         where = f"; the log of Spark is {log}" if log else ""
         raise SparkFailed(

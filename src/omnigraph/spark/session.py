@@ -20,6 +20,7 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument, SparkUnavailable
 from omnigraph.settings.models import PipelineSettings
+from omnigraph.spark.failures import TypedSession
 from omnigraph.spark.java import find_java, write_shim
 from omnigraph.values.machine_memory import machine_memory
 
@@ -38,14 +39,20 @@ class _Started:
     """A session that this module started, and that it must stop."""
 
     session: Session
+    typed: TypedSession
     workspace: tempfile.TemporaryDirectory[str] | None
     log_file: Path | None
     """None with Spark Connect, because the server owns the JVM."""
 
 
-def spark_session(settings: PipelineSettings) -> Session:
-    """The running session of this process, else a new one with these settings."""
+def spark_session(settings: PipelineSettings | None = None) -> Session:
+    """The running session of this process, else a new one with these settings.
+
+    Workers of a new session run the Python of this process, unless `PYSPARK_PYTHON` names another.
+    Its calls raise an `OmnigraphError` where Spark's error carries one, as in `typed_errors`.
+    """
     global _ours
+    settings = settings or PipelineSettings()
     _check_master(settings)
     with _lock:
         running = running_session()
@@ -81,6 +88,7 @@ def stop_locked() -> None:
     if _ours is None:
         return
     started, _ours = _ours, None
+    started.typed.undo()
     gateway = getattr(getattr(started.session, "_sc", None), "_gateway", None)
     started.session.stop()
     _end_jvm(gateway)
@@ -144,7 +152,7 @@ def _start(settings: PipelineSettings) -> _Started:
             log_file=str(kept),
         ) from error
     atexit.register(stop_session)
-    return _Started(session, workspace, log_file)
+    return _Started(session, TypedSession(connect=False), workspace, log_file)
 
 
 def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Session:
@@ -186,7 +194,7 @@ def _connect(settings: PipelineSettings) -> _Started:
             f"Spark Connect at {settings.master}: {_first_line(error)}", master=settings.master
         ) from error
     atexit.register(stop_session)
-    return _Started(session, None, None)
+    return _Started(session, TypedSession(connect=True), None, None)
 
 
 def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str]:

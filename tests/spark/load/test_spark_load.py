@@ -19,7 +19,7 @@ from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.load import spark_load
 from omnigraph.spark.load.load_tasks import run_tasks
 from omnigraph_testing.invariants import assert_at_rest
-from omnigraph_testing.load_engines import exported, new_graph, outcome
+from omnigraph_testing.load_engines import masked, new_graph, outcome
 from omnigraph_testing.spark_clusters import TROUBLES, in_trouble_once
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
@@ -89,7 +89,7 @@ def test_missing_vectors_are_made_by_the_workers(tmp_path: Path) -> None:
     for engine in ("local", "spark"):
         graph = init(tmp_path / engine, schema, settings=mock)
         graph.load(data, engine=engine)
-        results.append(exported(graph))
+        results.append(masked(graph))
     assert results[1] == results[0]
     assert "0.0" in results[0][0]
 
@@ -130,12 +130,12 @@ def test_parquet_csv_frames_and_tables(tmp_path: Path, spark: Any) -> None:
     files = [tmp_path / "Person.parquet", tmp_path / "Knows.csv"]
     local.load(files, engine="local")
     assert graph.load(files, engine="spark").total_entities == 200
-    assert exported(graph) == exported(local)
+    assert masked(graph) == masked(local)
     framed.load(people, type="Person", engine="spark")
     frame = spark.read.option("header", True).csv(str(tmp_path / "Knows.csv"))
     receipt = framed.load(frame, type="Knows")
     assert (receipt.engine, receipt.engine_reason) == ("spark", "the input is a Spark DataFrame")
-    assert exported(framed) == exported(local)
+    assert masked(framed) == masked(local)
     with pytest.raises(InvalidArgument, match="needs type="):
         framed.load(frame)
     with pytest.raises(InvalidArgument, match="loaded by engine 'spark'"):

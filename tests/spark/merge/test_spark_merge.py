@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from omnigraph.manifest.layout import RECOVERY
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph.spark.merge import spark_merge
 from omnigraph.spark.merge.merge_tasks import merge_tasks
-from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.graph_helpers import exported, with_parts
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.spark_clusters import fail, in_trouble_once
 
@@ -114,9 +113,7 @@ def two_branches(path: Path) -> Graph:
 
 
 def held(graph: Graph, branch: str = "main") -> list[str]:
-    sink = io.BytesIO()
-    graph.export(sink, branch)
-    return sorted(sink.getvalue().decode().splitlines())
+    return sorted(exported(graph, branch).splitlines())
 
 
 def outcome(graph: Graph, engine: str, into: str = "main", **options: Any) -> dict[str, Any]:

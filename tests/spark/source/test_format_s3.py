@@ -11,7 +11,7 @@ from frames import SCHEMA
 from omnigraph import init
 from omnigraph.errors import KeyConflict
 from omnigraph.graph.handle import Graph
-from omnigraph.spark import GraphReader, GraphWriter, typed_errors
+from omnigraph.spark import GraphReader, GraphWriter
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.s3_server import BUCKET, S3Server
 
@@ -31,7 +31,7 @@ def test_saves_scans_and_queries(spark: Any, stored: Graph) -> None:
     frame = people(spark, "a", "bb", "ccc").repartition(2)
     writer = frame.write.format("omnigraph").option("type", "Person").mode("append")
     writer.save(stored.uri)
-    with pytest.raises(KeyConflict), typed_errors():
+    with pytest.raises(KeyConflict):
         writer.save(stored.uri)
     edges = spark.createDataFrame([("a", "bb")], "`from` string, `to` string")
     GraphWriter(stored.uri).add("Knows", edges).commit()

@@ -12,7 +12,6 @@ from omnigraph import init
 from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import MaintenanceSettings, Settings
-from omnigraph.spark import typed_errors
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 
@@ -85,7 +84,7 @@ def test_a_reader_behind_cleanup_gets_a_typed_error(spark: Any, tmp_path: Path) 
     people.mutate('query q() { delete Person where name = "a" }')
     people.optimize()
     people.cleanup(keep=1, older_than="0s", confirm=True)
-    with pytest.raises(SnapshotReclaimed), typed_errors():
+    with pytest.raises(SnapshotReclaimed):
         old.collect()
 
 
@@ -216,5 +215,5 @@ def test_a_schema_of_ones_own_needs_a_commit(people: Graph) -> None:
 
 
 def test_no_graph(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(NotFound), typed_errors():
+    with pytest.raises(NotFound):
         spark.read.format("omnigraph").option("type", "T").load(str(tmp_path / "nothing"))

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql.types import StructType
 
 from omnigraph.graph.handle import Graph
 from omnigraph.ir.expressions import STRING
@@ -46,10 +47,11 @@ READS = {
     "settings.machine_memory",
     "spark",
     "spark.column_types",
+    "spark.failures",
     "spark.source",
     "values",
 }
-QUERY_READS = READS - {"spark.source"}
+QUERY_READS = READS - {"spark.failures", "spark.source"}
 ANSWERS = {"catalog", "errors", "execute", "ir", "progress", "values"} | {
     "spark",
     "spark.column_types",
@@ -137,6 +139,8 @@ def test_a_function_of_a_query(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_save(filled: Graph, tmp_path: Path) -> None:
-    writer = OmnigraphSource({"path": filled.uri, "type": "Person"}).writer(None, overwrite=False)
+    writer = OmnigraphSource({"path": filled.uri, "type": "Person"}).writer(
+        StructType(), overwrite=False
+    )
     assert packages(tmp_path, writer.write, batches(3), None) <= WRITES
     assert filled.read("Person").num_rows == 2

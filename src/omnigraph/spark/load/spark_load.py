@@ -31,6 +31,7 @@ from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.sources import (
     Progress,
     Source,
+    check_source_columns,
     entity_of,
     find_sources,
     reading_progress,
@@ -85,6 +86,10 @@ class SparkLoader:
         )
         ref, state = self.reader.branch(options.branch)
         catalog = self.reader.snapshot(ref, state).catalog
+        for source, frame in zip(given.sources, given.frames, strict=False):
+            # Before the first task, because a task would find the same mistake minutes later.
+            reading = options.reading(self.settings.load.blob_bases)
+            check_source_columns(source, catalog, frame.columns, reading)
         names = [source.name for source in given.sources]
         with prepared_input(catalog, self.settings.load, names) as prepared:
             watch = progress or reading_progress(given.sources)

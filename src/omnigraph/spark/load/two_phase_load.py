@@ -10,43 +10,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from omnigraph.catalog.model import EntityType
 from omnigraph.commit.request import WriteRequest
 from omnigraph.load.commit_load import commit_load, load_claims
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.prepared import prepared_input
-from omnigraph.load.sources import Source, entity_of
+from omnigraph.load.sources import Source, check_source_columns, entity_of
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult
 from omnigraph.spark.load.spark_load import SparkLoader
 from omnigraph.spark.load.written_tables import in_order, take_patches, take_written
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
 
 
-def begin_load(loader: SparkLoader, options: LoadOptions) -> BegunLoad:
-    """Where to write rows of `options.type_name` for `options.branch`."""
+def begin_load(loader: SparkLoader, options: LoadOptions, columns: Sequence[str]) -> BegunLoad:
+    """Where to write rows of `options.type_name` for `options.branch`, which have these columns."""
     source = Source("arrow", "<DataFrame>", options.type_name)
-    snapshot, entity = _owned(loader, options, source)
-    key = entity.table_key
+    ref, state = loader.reader.branch(options.branch)
+    snapshot = loader.reader.snapshot(ref, state)
+    reading = options.reading(loader.settings.load.blob_bases)
+    check_source_columns(source, snapshot.catalog, columns, reading)
+    key = entity_of(source, snapshot.catalog).table_key
+    if snapshot.pin(key).owner != ref.incarnation:
+        snapshot = _with_own_table(loader, options, key)
     plan = loader.plan(snapshot, (key,), options)
     return BegunLoad(source, plan, key, snapshot.pin(key).at, SYSTEM_CLOCK.now_micros())
 
 
-def _owned(
-    loader: SparkLoader, options: LoadOptions, source: Source
-) -> tuple[Snapshot, EntityType]:
-    """Fork the table first if the branch shares it, because its files belong to one branch."""
-    ref, state = loader.reader.branch(options.branch)
-    snapshot = loader.reader.snapshot(ref, state)
-    entity = entity_of(source, snapshot.catalog)
-    if snapshot.pin(entity.table_key).owner == ref.incarnation:
-        return snapshot, entity
-    fork = WriteRequest(options.branch, "load", (entity.table_key,), actor_id=options.actor)
+def _with_own_table(loader: SparkLoader, options: LoadOptions, key: TableKey) -> Snapshot:
+    """Fork a table that the branch shares, because the files of a table belong to one branch."""
+    fork = WriteRequest(options.branch, "load", (key,), actor_id=options.actor)
     loader.transaction.run(fork, lambda _: ChangeSet(()))
-    return loader.reader.snapshot(*loader.reader.branch(options.branch)), entity
+    return loader.reader.snapshot(*loader.reader.branch(options.branch))
 
 
 def finish_load(

@@ -31,7 +31,7 @@ from omnigraph.feed import BEGINNING, NOW, FeedBlock
 from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
-from omnigraph.spark.source.failures import errors_for_spark
+from omnigraph.spark.failures import errors_for_spark
 from omnigraph.spark.source.source_options import ChangesRequest, TableRequest
 from omnigraph.spark.source.table_reader import PinnedTable, pin
 from omnigraph.values.identifiers import EntityKind

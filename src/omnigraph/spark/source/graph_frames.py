@@ -11,6 +11,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.load.options import LoadReceipt
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.settings.models import Settings
+from omnigraph.spark.failures import typed_errors
 from omnigraph.spark.session import Session
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import SPARK
@@ -55,7 +56,8 @@ class GraphReader:
             reader = reader.option("columns", ",".join(columns))
         if where is not None:
             reader = reader.option("filter", where)
-        return reader.load(self._uri)
+        with typed_errors():
+            return reader.load(self._uri)
 
 
 class GraphWriter:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.spark.source.failures import errors_for_spark
+from omnigraph.spark.failures import errors_for_spark
 
 if TYPE_CHECKING:
     from omnigraph.spark.source.table_reader import PinnedTable
@@ -60,7 +60,7 @@ class OmnigraphSource(DataSource):
             from omnigraph.spark.source.table_writer import TableWriter, begin_write
 
             request = save_request(self.options, overwrite=overwrite)
-            return TableWriter(request, begin_write(request))
+            return TableWriter(request, begin_write(request, schema.names))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         with errors_for_spark():
@@ -68,7 +68,7 @@ class OmnigraphSource(DataSource):
             from omnigraph.spark.source.table_writer import StreamTableWriter, begin_write
 
             request = sink_request(self.options, overwrite=overwrite)
-            return StreamTableWriter(request, begin_write(request))
+            return StreamTableWriter(request, begin_write(request, schema.names))
 
     def _feed_schema(self) -> Any:
         from omnigraph.spark.source.change_stream import feed_schema

@@ -21,7 +21,7 @@ from omnigraph.lance_store.reads.scan import (
 )
 from omnigraph.lance_store.store import VersionAddress
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema, to_spark_batches
-from omnigraph.spark.source.failures import errors_for_spark
+from omnigraph.spark.failures import errors_for_spark
 from omnigraph.spark.source.source_options import TableRequest
 from omnigraph.values.conditions import Condition
 

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 
 from omnigraph.errors import SparkFailed
 from omnigraph.manifest.records import StreamBatch
+from omnigraph.spark.failures import errors_for_spark
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult, run_batches
-from omnigraph.spark.source.failures import errors_for_spark
 from omnigraph.spark.source.source_options import SaveRequest
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def _results(messages: Messages) -> list[TaskResult]:
 # The driver's side: it opens the graph, so its imports are in the functions.
 
 
-def begin_write(request: SaveRequest) -> BegunLoad:
+def begin_write(request: SaveRequest, columns: Sequence[str]) -> BegunLoad:
     from omnigraph.spark.load.two_phase_load import begin_load
 
     graph = _open(request)
-    return begin_load(graph.engine.spark_loader, _options(request))
+    return begin_load(graph.engine.spark_loader, _options(request), columns)
 
 
 def commit_write(
