@@ -247,6 +247,7 @@ class AlreadyExists(OmnigraphError):
     branch: str | None = None
     tag: str | None = None
     dataset: str | None = None
+    files: Sequence[str] | None = None
 
 
 class CommitRejected(OmnigraphError):

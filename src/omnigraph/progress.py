@@ -1,6 +1,7 @@
-"""Progress of long work: messages while it runs, and a line on the terminal that shows them.
+"""Progress of long work: messages while it runs, and bars on the terminal that show them.
 
-The work calls `tell`, with or without a listener. A listener belongs to the calling thread.
+The work calls `tell`, with or without a listener. A listener belongs to the calling thread. Work
+in stages has a bar for each of them; other work has one bar.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 PATIENCE_SECONDS = 0.7  # shorter work shows no line
 
@@ -28,13 +30,22 @@ class ProgressStep:
     done: int = 0
     total: int | None = None
     unit: str = ""
+    stage: str = ""
+    """The part of the work that this step belongs to, if the work has parts."""
 
     @property
     def count(self) -> str:
         if not self.unit:
             return ""
-        shown = [f"{n / 1e6:,.1f}" if self.unit == "MB" else f"{n:,}" for n in self._numbers()]
+        shown = [self._spelled(n) for n in self._numbers()]
         return f"{' of '.join(shown)} {self.unit}"
+
+    def rate(self, per_second: float) -> str:
+        """`12.5 MB/s`; empty if it is not known."""
+        return f"{self._spelled(per_second)} {self.unit}/s" if self.unit and per_second else ""
+
+    def _spelled(self, number: float) -> str:
+        return f"{number / 1e6:,.1f}" if self.unit == "MB" else f"{number:,.0f}"
 
     def _numbers(self) -> list[int]:
         return [self.done] if self.total is None else [self.done, self.total]
@@ -44,11 +55,17 @@ Listener = Callable[[ProgressStep], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-def tell(what: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
-    """Tell the listener what is done now; with the unit `MB` the numbers are bytes."""
+def tell(
+    what: str, done: int = 0, total: int | None = None, unit: str = "", stage: str = ""
+) -> None:
+    """Tell the listener what is done now; with the unit `MB` the numbers are bytes.
+
+    `done` is cut to `total`, because sizes of compressed inputs are estimates.
+    """
     listener = _listener.get()
     if listener is not None:
-        listener(ProgressStep(what, done, total, unit))
+        most = done if total is None else min(done, total)
+        listener(ProgressStep(what, most, total, unit, stage))
 
 
 @contextmanager
@@ -67,25 +84,27 @@ def terminal_is_watched() -> bool:
 
 @contextmanager
 def shown(what: str) -> Iterator[None]:
-    """Show the progress as a line on stderr, and erase it afterwards."""
+    """Show the progress as bars on stderr, and erase them afterwards."""
     if _listener.get() is not None:  # a listener shows it already
         yield
         return
-    line = _Line(ProgressStep(what))
+    bars = _Bars(ProgressStep(what))
     try:
-        with heard_by(line.hear):
+        with heard_by(bars.hear):
             yield
     finally:
-        line.close()
+        bars.close()
 
 
-class _Line:
-    """The line of one piece of work; it appears when the work takes longer than the patience."""
+class _Bars:
+    """The bars of one piece of work; they appear when it takes longer than the patience."""
 
     def __init__(self, first: ProgressStep) -> None:
-        self._step = first
+        self._steps = {first.stage: first}
+        self._began: dict[str, float] = {first.stage: monotonic()}
         self._lock = threading.Lock()
-        self._bar: Progress | None = None
+        self._rich: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._closed = False
         self._timer = threading.Timer(PATIENCE_SECONDS, self._appear)
         self._timer.daemon = True
@@ -93,44 +112,63 @@ class _Line:
 
     def hear(self, step: ProgressStep) -> None:
         with self._lock:
-            self._step = step
-            self._draw()
+            if step.stage and "" in self._steps and len(self._steps) == 1:
+                self._forget_first()  # it only said that work begins
+            self._began.setdefault(step.stage, monotonic())
+            self._steps[step.stage] = step
+            self._draw(step.stage)
 
     def close(self) -> None:
         self._timer.cancel()
         with self._lock:
             self._closed = True
-            if self._bar is not None:
-                self._bar.stop()
+            if self._rich is not None:
+                self._rich.stop()
+
+    def _forget_first(self) -> None:
+        self._steps.clear()
+        if self._rich is not None and "" in self._tasks:
+            self._rich.remove_task(self._tasks.pop(""))
 
     def _appear(self) -> None:
-        bar = _rich_bar()
+        bars = _rich_bars()
         with self._lock:
             if not self._closed:
-                self._bar = bar
-                bar.add_task("", total=None, count="")
-                self._draw()
-                bar.start()
+                self._rich = bars
+                for stage in self._steps:
+                    self._draw(stage)
+                bars.start()
 
-    def _draw(self) -> None:
-        if self._bar is None:
+    def _draw(self, stage: str) -> None:
+        if self._rich is None:
             return
-        step, task = self._step, self._bar.task_ids[0]
-        self._bar.update(
-            task, description=step.what, completed=step.done, total=step.total, count=step.count
+        if stage not in self._tasks:
+            for earlier in self._tasks.values():
+                self._rich.stop_task(earlier)
+            self._tasks[stage] = self._rich.add_task("", total=None, count="", rate="")
+        step = self._steps[stage]
+        seconds = monotonic() - self._began[stage]
+        self._rich.update(
+            self._tasks[stage],
+            description=step.what,
+            completed=step.done,
+            total=step.total,
+            count=step.count,
+            rate=step.rate(step.done / seconds if seconds > 0 else 0.0),
         )
 
 
-def _rich_bar() -> Progress:
+def _rich_bars() -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[count]}"),
-        TimeElapsedColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=Console(stderr=True),
         transient=True,
     )

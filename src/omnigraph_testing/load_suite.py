@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -424,10 +425,25 @@ def check_bad(graph: Graph, folder: Path, case: BadInput, engine: str) -> Omnigr
     found = _refusal(graph, paths, case, engine)
     assert isinstance(found, case.error), f"{case.name}: {found!r}"
     wanted = case.message.replace("F:", f"{re.escape(str(paths[0]))}:")
-    assert re.search(wanted, found.message, re.DOTALL), found.message
+    said = told(found)
+    assert re.search(wanted, said, re.DOTALL), said
     after = (exported(graph), [c.graph_commit_id for c in graph.commits.list()])
     assert after == before
     return found
+
+
+def told(error: OmnigraphError) -> str:
+    """The message, and a line for each violation, because the message has only the first one."""
+    return "\n".join([error.message, *map(_line_of, getattr(error, "violations", ()))])
+
+
+def _line_of(violation: Mapping[str, Any]) -> str:
+    name = f" {violation['entity_id']!r}" if violation["entity_id"] else ""
+    if "from" in violation:
+        name = f" {violation['from']!r} -> {violation['to']!r}"
+    at = f"{violation.get('file')}:{violation.get('line')}"
+    entity = f"{violation['type']}{name}: " if violation["type"] else ""
+    return f"{at}: {entity}{violation['message']}"
 
 
 def _refusal(graph: Graph, paths: list[Path], case: BadInput, engine: str) -> OmnigraphError | None:

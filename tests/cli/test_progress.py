@@ -40,8 +40,22 @@ def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[Prog
     file.write_text('{"type": "Person", "data": {"name": "Dee"}}\n')
     with heard_by(steps.append):
         people.load(file)
-    assert names(steps) == ["reading 1 rows", "checking 1 rows", "writing 1 rows of Person"]
-    assert (steps[0].done, steps[0].total) == (file.stat().st_size, file.stat().st_size)
+    size = file.stat().st_size
+    assert names(steps) == [
+        "reading",
+        "reading 1 row",
+        "checking 1 row",
+        "writing Person",
+        "writing",
+        "publishing",
+    ]
+    assert list(dict.fromkeys(step.stage for step in steps)) == [
+        "read",
+        "check",
+        "write",
+        "publish",
+    ]
+    assert [(step.done, step.total) for step in steps[:2]] == [(0, size), (size, size)]
 
 
 def test_export_optimize_and_backup_count(

@@ -51,6 +51,7 @@ def test_receipt(graph: Graph, lines: Path) -> None:
             asdict(TypeCounts("Wrote", entities_loaded=1, inserted=1)),
         ],
         "total_entities": 6,
+        "rejected": 0,
         "commit": None,
         "repeated": False,
     }

@@ -96,7 +96,7 @@ def fill_vectors(
     `vectors` is a fixed-size list of float32. The provider must have its width and the `recorded`
     model. It is not called when no vector is missing.
     """
-    wanted = pc.and_(vectors.is_null(), _is_written(texts))
+    wanted = pc.and_(vectors.is_null(), is_written(texts))
     rows = np.flatnonzero(np.asarray(wanted))
     if len(rows) == 0:
         return vectors
@@ -111,5 +111,6 @@ def fill_vectors(
     return pa.concat_arrays([whole, made]).take(pa.array(place))
 
 
-def _is_written(texts: Column) -> Column:
+def is_written(texts: Column) -> Column:
+    """The texts that get a vector: neither NULL nor blank."""
     return pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)

@@ -333,6 +333,9 @@ class Graph:
         delimiter: str | None = None,
         quote: str | None = None,
         encoding: str | None = None,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+        rejects: str | os.PathLike[str] | None = None,
         progress: bool | Callable[[int, int], None] | None = None,
         message: str | None = None,
         if_commit: str | None = None,
@@ -360,6 +363,11 @@ class Graph:
                 `.tsv` files, or the `;`, tab or `|` of a header without a comma.
             quote: The character around cells of CSV files; by default `"`.
             encoding: The encoding of text files; by default UTF-8, or what their first bytes say.
+            on_error: `fail` refuses an input with a row that breaks a rule. `skip` loads the other
+                rows, without edges of rejected nodes and what else depends on a rejected row.
+            max_errors: With `skip`: a load with more rejected rows fails. By default 1,000; 0 is no
+                limit.
+            rejects: A file that gets the rejected rows as NDJSON, also when the load fails.
             progress: True shows a bar on stderr, None shows one on terminals only; a function
                 gets (bytes, rows) of every block.
             message: The message of the commit.
@@ -370,7 +378,7 @@ class Graph:
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm
-        from omnigraph.load.options import LoadMode, LoadOptions
+        from omnigraph.load.options import LoadMode, LoadOptions, OnError
 
         if stream_batch is not None and message is None:
             message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
@@ -385,6 +393,9 @@ class Graph:
             columns=map if map is not None else columns,
             text=TextForm(encoding, delimiter, quote),
             stream_batch=stream_batch,
+            on_error=OnError.parse(on_error),
+            max_errors=max_errors,
+            rejects=rejects,
         )
         return bulk.load(
             self._access.writable(),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import AlreadyExists, NotFound
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import check_readable, read_stamp
-from omnigraph.manifest.layout import MANIFEST, SCHEMAS
+from omnigraph.manifest.layout import MANIFEST, SCHEMAS, is_own_name
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Uri = str | os.PathLike[str]
 
+_NAMED_FILES = 5
+
 
 def init(
     uri: Uri,
@@ -28,10 +30,12 @@ def init(
     *,
     actor: str | None = None,
     settings: Settings | None = None,
+    allow_non_empty: bool = False,
 ) -> Graph:
     """Create a graph and open it for writing; an existing one is refused.
 
-    `schema` is schema text, the path of a `.pg` file, or a catalog.
+    `schema` is schema text, the path of a `.pg` file, or a catalog. A directory that holds other
+    files is refused unless `allow_non_empty` is true.
     """
     from omnigraph.commit.creation import create_graph
     from omnigraph.graph.schema_changes import read_schema
@@ -39,6 +43,8 @@ def init(
     catalog, source = read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
+    if not allow_non_empty:
+        _refuse_other_files(store)
     prove_put_if_absent(store.files, SYSTEM_CLOCK)
     create_graph(store, catalog, source, actor, SYSTEM_CLOCK)
     return Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=False)
@@ -80,6 +86,29 @@ def restore_graph(
 
     chosen = settings or Settings()
     return restore(open_store(source, chosen), open_store(target, chosen))
+
+
+def _refuse_other_files(store: Store) -> None:
+    """Refuse a local directory with files that are not of a graph.
+
+    Files of a graph are left by a creation that was interrupted, and `init` may be repeated.
+    """
+    path = store.location.path
+    if path is None or not path.is_dir():
+        return
+    names = [entry.name for entry in path.iterdir()]
+    others = sorted(name for name in names if not is_own_name(name))
+    if not others or MANIFEST in names:  # an existing graph is refused with other words
+        return
+    named = ", ".join(others[:_NAMED_FILES])
+    more = len(others) - _NAMED_FILES
+    rest = f" and {more} more" if more > 0 else ""
+    raise AlreadyExists(
+        f"{path} is not empty: it holds {named}{rest}; name another directory, or allow it with "
+        "allow_non_empty=True (--allow-non-empty)",
+        uri=store.location.uri,
+        files=others[:_NAMED_FILES],
+    )
 
 
 def _stamp(store: Store) -> int:

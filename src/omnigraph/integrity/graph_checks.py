@@ -6,7 +6,8 @@ by endpoint and by unique value. A whole table is read only if the write replace
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from omnigraph.integrity.rules import (
     graph_rules,
 )
 from omnigraph.integrity.stored_image import NO_IDS, Deltas, StoredImage, TableDelta
-from omnigraph.integrity.violations import Report, Violation, ends_of
-from omnigraph.values.identifiers import node_table
+from omnigraph.integrity.violations import Culprits, Place, Report, Violation, by_place, ends_of
+from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.plurals import counted
 
 RowNumbers = npt.NDArray[np.int64]
@@ -33,8 +34,28 @@ RowNumbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows of a write that break a row rule, so that the graph rules do not see them.
+
+    An edge to such a node, or a node with such an edge, is not reported a second time.
+    """
+
+    ids: Mapping[TableKey, pa.Array] = field(default_factory=dict)
+    sources: Mapping[TableKey, pa.Array] = field(default_factory=dict)
+    """The sources of edges."""
+
+
+NOTHING_LEFT_OUT = LeftOut()
+
+
 def check_graph(
-    image: StoredImage, deltas: Deltas, report: Report, *, cascaded: bool = False
+    image: StoredImage,
+    deltas: Deltas,
+    report: Report,
+    *,
+    cascaded: bool = False,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> None:
     """With `cascaded` the write deletes the edges of deleted nodes, so these are not searched."""
     for delta in deltas.values():
@@ -46,14 +67,14 @@ def check_graph(
                 case UniqueTuple():
                     _check_unique(rule, image, delta, report)
                 case EndpointExists():
-                    _check_endpoints(rule, image, delta, report)
+                    _check_endpoints(rule, image, delta, report, left_out)
                 case EdgesPerSource():
                     pass  # checked below, because a write of nodes alone can break it too
     for edge in image.catalog.edges:
         _check_edges_left(edge, image, deltas, report, cascaded=cascaded)
         for rule in graph_rules(edge):
             if isinstance(rule, EdgesPerSource):
-                _check_cardinality(rule, image, deltas, report)
+                _check_cardinality(rule, image, deltas, report, left_out)
 
 
 def _ask_for_endpoints(image: StoredImage, delta: TableDelta) -> None:
@@ -112,10 +133,15 @@ def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, repo
     if len(clashes) == 0:
         return
     ids = pa.chunked_array([*stored.column(ID).chunks, *wanted.column(ID).chunks], pa.string())
+    _, first = np.unique(codes, return_index=True)
+    owners = ids.take(pa.array(first[np.searchsorted(codes[first], codes)]))
+    # A row that has the id of the first one, too, is reported as a duplicate.
+    repeated = pc.equal(owners, ids).to_numpy()
+    clashes = clashes[~repeated[clashes + stored.num_rows]]
 
     def violations() -> Iterator[Violation]:
         for row in clashes.tolist():
-            other = ids[int(np.argmax(codes == codes[stored.num_rows + row]))].as_py()
+            other = owners[stored.num_rows + row].as_py()
             shown = ", ".join(f"{n}={wanted.column(n)[row].as_py()!r}" for n in rule.columns)
             yield Violation(
                 rule.name,
@@ -131,12 +157,14 @@ def _check_unique(rule: UniqueTuple, image: StoredImage, delta: TableDelta, repo
 
 
 def _check_endpoints(
-    rule: EndpointExists, image: StoredImage, delta: TableDelta, report: Report
+    rule: EndpointExists, image: StoredImage, delta: TableDelta, report: Report, left_out: LeftOut
 ) -> None:
     if delta.written is None:
         return
     column = delta.written.column(rule.column)
     missing = image.missing(rule.node, pc.unique(column))
+    if rule.node in left_out.ids:
+        missing = missing.filter(pc.invert(pc.is_in(missing, value_set=left_out.ids[rule.node])))
     if len(missing) == 0:
         return
     written = delta.written
@@ -200,7 +228,7 @@ def _check_edges_left(
 
 
 def _check_cardinality(
-    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, report: Report
+    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, report: Report, left_out: LeftOut
 ) -> None:
     """`@card`: check the sources of written and removed edges and, with a minimum, new nodes."""
     sources = _touched_sources(rule, image, deltas)
@@ -214,26 +242,58 @@ def _check_cardinality(
     high = rule.maximum
     bounds = f"{rule.minimum}..{'' if high is None else high}"
     broken = pc.less(edge_counts, rule.minimum)
+    if rule.table in left_out.sources:
+        unsure = pc.is_in(sources, value_set=left_out.sources[rule.table])
+        broken = pc.and_(broken, pc.invert(unsure))
     if high is not None:
         broken = pc.or_(broken, pc.greater(edge_counts, high))
     wrong, counts = sources.filter(broken), edge_counts.filter(broken)
-    report.add(
-        rule.name,
-        len(wrong),
-        (
-            Violation(
-                rule.name,
-                rule.table,
-                wrong[row].as_py(),
-                None,
-                f"{rule.node.type_name} {wrong[row].as_py()!r} would have "
-                f"{counted(counts[row].as_py(), 'edge')} of {rule.table.type_name}, "
-                f"@card({bounds})",
-            )
-            for row in range(len(wrong))
-        ),
-        rule.table,
-    )
+    shown = pc.sort_indices(wrong)[: report.limit].to_pylist()
+    found = []
+    for source, count in ((wrong[row].as_py(), counts[row].as_py()) for row in shown):
+        culprits = _culprits(rule, image, deltas, source, count)
+        message = (
+            f"{rule.node.type_name} {source!r} would have {counted(count, 'edge')} of "
+            f"{rule.table.type_name}, @card({bounds})"
+        )
+        place = culprits.places[0] if culprits else None
+        found.append(
+            Violation(rule.name, rule.table, source, None, message, place, culprits=culprits)
+        )
+    report.add(rule.name, len(wrong), by_place(found), rule.table)
+
+
+def _culprits(
+    rule: EdgesPerSource, image: StoredImage, deltas: Deltas, source: str, count: int
+) -> Culprits | None:
+    """Rows that would have to go: the last edges too many, or the node with too few.
+
+    If the node is stored, it is the rows that took its edges away. None if no row is at fault.
+    """
+    edges, nodes = deltas.get(rule.table), deltas.get(rule.node)
+    if all(delta is None or delta.places is None for delta in (edges, nodes)):
+        return None
+    if rule.maximum is not None and count > rule.maximum:
+        surplus = _places_of(edges, SOURCE, [source])[rule.maximum - count :]
+        return Culprits(rule.table, surplus) if surplus else None
+    found = _places_of(nodes, ID, [source])
+    if found:
+        return Culprits(rule.node, found)
+    if edges is None:
+        return None
+    before = image.before(rule.table, edges.gone, [ID, SOURCE])
+    taken = before.filter(pc.equal(before.column(SOURCE), source)).column(ID)
+    found = _places_of(edges, ID, taken.to_pylist())
+    return Culprits(rule.table, found) if found else None
+
+
+def _places_of(delta: TableDelta | None, column: str, values: Sequence[str]) -> tuple[Place, ...]:
+    """Where the written rows with one of these values came from; empty if it is not known."""
+    if delta is None or delta.places is None or delta.written is None:
+        return ()
+    mask = pc.is_in(delta.written.column(column), value_set=pa.array(values, pa.string()))
+    rows = np.flatnonzero(mask.to_numpy())
+    return tuple(place for row in rows.tolist() if (place := delta.places(row)) is not None)
 
 
 def _touched_sources(rule: EdgesPerSource, image: StoredImage, deltas: Deltas) -> pa.Array:

@@ -46,7 +46,7 @@ def check_rows(
     for rule in row_rules(entity):
         rows = failing_rows(rule, table)
         if len(rows):
-            first = _violations(entity, rule, table, rows, places)
+            first = row_violations(entity, rule, table, rows, places)
             report.add(rule.name, len(rows), first, entity.table_key, checked_property(rule))
 
 
@@ -80,9 +80,10 @@ def failing_rows(rule: RowRule, table: pa.Table) -> RowNumbers:
             return _unmatched(column, pattern)
 
 
-def _violations(
+def row_violations(
     entity: EntityType, rule: RowRule, table: pa.Table, rows: RowNumbers, places: Places | None
 ) -> Iterator[Violation]:
+    """The violations of a rule by these rows, which break it."""
     column = ID if isinstance(rule, DerivedId) else rule.column
     for row in rows.tolist():
         value = None if column not in table.column_names else _value(table.column(column)[row])
@@ -220,7 +221,6 @@ def _finds(compiled: re.Pattern[str], text: str) -> bool:
 
 
 def _wrong_ids(rule: DerivedId, table: pa.Table) -> RowNumbers:
-    if any(table.column(name).null_count for name in rule.members):
-        return _NONE  # reported as required; a NULL has no spelling in an id
+    # An incomplete key has no spelling: the comparison is NULL, and `Required` reports the row.
     derived = derived_ids([table.column(name) for name in rule.members])
     return _where(pc.not_equal(table.column(ID), derived))

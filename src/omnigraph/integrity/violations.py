@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ class Place:
 
     file: str
     line: int | None = None
+    number: int | None = field(default=None, compare=False, repr=False)
+    """In a load: one number for the file and the line."""
 
     def __str__(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"
@@ -43,6 +45,14 @@ def ends_of(rows: pa.Table, row: int) -> Ends | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Culprits:
+    """Rows of one type in a write without which a rule about several rows would hold."""
+
+    table: TableKey
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Violation:
     """One rule broken by one entity."""
 
@@ -55,6 +65,18 @@ class Violation:
     place: Place | None = None
     ends: Ends | None = None
     """Of an edge in the write: messages name the ends, because the id is often generated."""
+    culprits: Culprits | None = None
+    """Set if the rule is about several rows."""
+
+    def row_numbers(self) -> list[int]:
+        """The rows of a load that must go, so that the rule holds; empty if no row is at fault."""
+        places: Sequence[Place | None] = self.culprits.places if self.culprits else [self.place]
+        return [p.number for p in places if p is not None and p.number is not None]
+
+    def row_type(self) -> str | None:
+        """The type of the rows that are at fault."""
+        table = self.culprits.table if self.culprits else self.table
+        return table.type_name if table else None
 
     def __str__(self) -> str:
         at = "" if self.place is None else f"{self.place}: "
@@ -80,6 +102,11 @@ class Violation:
         if self.place is not None:
             found |= {"file": self.place.file, "line": self.place.line}
         return found
+
+
+def by_place(violations: Iterable[Violation]) -> list[Violation]:
+    """In the order of the input, those without a place first."""
+    return sorted(violations, key=lambda v: -1 if v.place is None else v.place.number or 0)
 
 
 class BrokenRule(NamedTuple):

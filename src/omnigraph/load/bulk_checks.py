@@ -10,14 +10,15 @@ than a join. If a proof fails, a join finds out which rows break the rule, if an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, spelled
-from omnigraph.errors import KeyConflict
+from omnigraph.integrity.graph_checks import NOTHING_LEFT_OUT, LeftOut
 from omnigraph.integrity.rules import (
     DistinctIds,
     EdgesPerSource,
@@ -25,7 +26,7 @@ from omnigraph.integrity.rules import (
     UniqueTuple,
     graph_rules,
 )
-from omnigraph.integrity.violations import FIRST_VIOLATIONS, Ends, Place, Report, Violation
+from omnigraph.integrity.violations import Culprits, Ends, Place, Report, Violation, by_place
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
@@ -33,12 +34,13 @@ from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.proofs import all_among, no_row_twice
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
 from omnigraph.values.plurals import counted
 
 PlaceOf = Callable[[int], Place]
 
-_DUPLICATE_ID = "duplicate_id"
+_EXISTS = "exists already; load with mode merge to replace it"
 _NAMED_IDS = 10
 
 
@@ -52,12 +54,14 @@ class BulkChecks:
         written: frozenset[TableKey],
         replaced: frozenset[TableKey],
         place_of: PlaceOf,
+        left_out: LeftOut = NOTHING_LEFT_OUT,
     ) -> None:
         self._catalog = catalog
         self._index = index
         self._written = written
         self._replaced = replaced
         self._place_of = place_of
+        self._left_out = left_out
         self._cascaded: set[TableKey] = set()
         self._ends: dict[tuple[TableKey, TableKey], bool] = {}
 
@@ -92,17 +96,18 @@ class BulkChecks:
         report.add(DistinctIds.name, total, first, key, ID)
 
     def graph_rules(self, report: Report) -> None:
-        for entity in self._catalog.entity_types():
-            for rule in graph_rules(entity):
-                match rule:
-                    case UniqueTuple() if rule.table in self._written:
-                        self._unique(rule, report)
-                    case EndpointExists() if rule.table in self._written:
-                        self._endpoints(rule, report)
-                    case EdgesPerSource():
-                        self._cardinality(rule, report)
-                    case _:
-                        pass
+        rules = [r for entity in self._catalog.entity_types() for r in graph_rules(entity)]
+        for number, rule in enumerate(rules):
+            tell("checking", number, len(rules), "rules", "check")
+            match rule:
+                case UniqueTuple() if rule.table in self._written:
+                    self._unique(rule, report)
+                case EndpointExists() if rule.table in self._written:
+                    self._endpoints(rule, report)
+                case EdgesPerSource():
+                    self._cardinality(rule, report)
+                case _:
+                    pass
 
     def cascade(self, edge: EdgeType) -> None:
         """Put stored edges whose node is removed into the table `gone` of the index."""
@@ -120,6 +125,8 @@ class BulkChecks:
         tables = [self._index.input(node)]
         if node not in self._replaced:
             tables.append(self._index.stored(node))
+        if node in self._left_out.ids:
+            tables.append(self._index.left_out(node, self._left_out.ids[node]))
         conditions = [
             f"NOT EXISTS (SELECT 1 FROM {name} x WHERE x.{ID} = {value})"
             for name in tables
@@ -213,7 +220,9 @@ class BulkChecks:
         )
         clash = (
             f"WITH image AS MATERIALIZED ({image}), g AS ({shared}) SELECT {{}} "
-            f"FROM image f JOIN g ON {same} WHERE f.__place IS NOT NULL AND f.__place <> g.__first"
+            f"FROM image f JOIN g ON {same} WHERE f.__place IS NOT NULL AND f.__place <> g.__first "
+            # A row that has the id of the first one, too, is reported as a duplicate.
+            "AND NOT coalesce(f.__owner = g.__other, false)"
         )
         total = self._index.count(clash.format("count(*)"))
         if total == 0:
@@ -253,6 +262,9 @@ class BulkChecks:
             f"UNION ALL SELECT {SOURCE} FROM ({self._survivors(rule.table)})"
         )
         broken = f"n < {low}" if high is None else f"n < {low} OR n > {high}"
+        if rule.table in self._left_out.sources:
+            unsure = self._index.left_out(rule.table, self._left_out.sources[rule.table])
+            broken = f"({broken}) AND (n >= {low} OR source NOT IN (SELECT {ID} FROM {unsure}))"
         per_source = (
             f"WITH touched AS (SELECT DISTINCT {SOURCE} FROM ({' UNION ALL '.join(touched)}) t "
             f"WHERE NOT ({self._is_missing(rule.node, f't.{SOURCE}')})), "
@@ -268,18 +280,61 @@ class BulkChecks:
             f"{per_source.format('source, n')} ORDER BY source LIMIT {report.limit}"
         )
         bounds = f"{low}..{'' if high is None else high}"
-        first = (
-            Violation(
-                rule.name,
-                rule.table,
-                source,
-                None,
-                f"{rule.node.type_name} {source!r} would have {counted(n, 'edge')} "
-                f"of {rule.table.type_name}, @card({bounds})",
+        culprits = self._culprits(rule, found)
+        violations = []
+        for source, n in found:
+            message = (
+                f"{rule.node.type_name} {source!r} would have {counted(n, 'edge')} of "
+                f"{rule.table.type_name}, @card({bounds})"
             )
-            for source, n in found
-        )
-        report.add(rule.name, total, first, rule.table)
+            rows = culprits.get(source)
+            place = rows.places[0] if rows else None
+            violations.append(
+                Violation(rule.name, rule.table, source, None, message, place, culprits=rows)
+            )
+        report.add(rule.name, total, by_place(violations), rule.table)
+
+    def _culprits(
+        self, rule: EdgesPerSource, found: Sequence[tuple[Any, ...]]
+    ) -> dict[str, Culprits]:
+        """By source, the rows at fault: the last edges too many, or the node with too few.
+
+        If the node is stored, it is the rows that took its edges away.
+        """
+        edges, nodes = self._index.input(rule.table), self._index.input(rule.node)
+        high = rule.maximum
+        sources = pa.array([source for source, _ in found], pa.string())
+        over = [0 if high is None else max(n - high, 0) for _, n in found]
+        wrong: dict[str, Culprits] = {}
+        with self._index.shown(pa.table({"source": sources, "over": over})) as broken:
+            surplus = (
+                f"SELECT source, {PLACE} FROM (SELECT b.source, b.over, e.{PLACE}, row_number() "
+                f"OVER (PARTITION BY b.source ORDER BY e.{PLACE} DESC) AS nth FROM {broken} b "
+                f"JOIN {edges} e ON e.{SOURCE} = b.source WHERE b.over > 0) WHERE nth <= over"
+            )
+            lonely = (
+                f"SELECT b.source, n.{PLACE} FROM {broken} b "
+                f"JOIN {nodes} n ON n.{ID} = b.source WHERE b.over = 0"
+            )
+            self._blame(wrong, rule.table, surplus)
+            self._blame(wrong, rule.node, lonely)
+            if len(wrong) < len(found):
+                taken = (
+                    f"SELECT b.source, e.{PLACE} FROM {broken} b "
+                    f"JOIN {self._index.stored(rule.table)} s ON s.{SOURCE} = b.source "
+                    f"JOIN {edges} e ON e.{ID} = s.{ID} WHERE b.over = 0"
+                )
+                self._blame(wrong, rule.table, taken)
+        return wrong
+
+    def _blame(self, wrong: dict[str, Culprits], table: TableKey, query: str) -> None:
+        """Add the rows of `query` (source, place) for sources that have no culprits yet."""
+        places: dict[str, list[int]] = {}
+        for source, place in self._index.rows(query):
+            places.setdefault(source, []).append(place)
+        for source, numbers in places.items():
+            found = Culprits(table, tuple(map(self._place_of, sorted(numbers))))
+            wrong.setdefault(source, found)
 
     def _touched_sources(self, rule: EdgesPerSource) -> list[str]:
         """SQL queries for the nodes whose number of edges may change, and for new nodes."""
@@ -337,21 +392,25 @@ def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[
         if held is not None and no_row_twice(held.select([ID])):
             continue
         found.add(key)
-        rows = index.input(key)
-        index.run(
-            f"DELETE FROM {rows} WHERE {ID} IS NOT NULL AND {PLACE} NOT IN "
-            f"(SELECT max({PLACE}) FROM {rows} WHERE {ID} IS NOT NULL GROUP BY {ID})"
-        )
+        index.drop_earlier(key)
     return frozenset(found)
 
 
-def refuse_existing(
-    prepared: PreparedInput, snapshot: Snapshot, store: Store, *, small: bool
-) -> None:
-    """Raise `KeyConflict` if the graph has an id of the input already."""
+@dataclass(frozen=True, slots=True)
+class ExistingIds:
+    """How many input rows have an id that exists, and the first of these ids."""
+
+    total: int = 0
+    ids: Sequence[str] = ()
+
+
+def report_existing(
+    prepared: PreparedInput, snapshot: Snapshot, store: Store, report: Report, *, small: bool
+) -> ExistingIds:
+    """Report input rows whose id the graph has already."""
     index = prepared.index
-    found: list[tuple[TableKey, str, int]] = []
-    tally: dict[TableKey, int] = {}
+    total = 0
+    ids: list[tuple[int, str]] = []
     for key in sorted(prepared.given_ids):
         pin = snapshot.pin(key)
         if pin.row_count == 0:
@@ -368,13 +427,17 @@ def refuse_existing(
         clashes = index.count(f"SELECT count(*) {taken}")
         if clashes == 0:
             continue
-        tally[key] = clashes
-        first = index.rows(
-            f"SELECT r.{ID}, r.{PLACE} {taken} ORDER BY r.{PLACE} LIMIT {FIRST_VIOLATIONS}"
+        found = index.rows(
+            f"SELECT r.{ID}, r.{PLACE} {taken} ORDER BY r.{PLACE} LIMIT {report.limit}"
         )
-        found += [(key, identity, place) for identity, place in first]
-    if found:
-        raise _conflict(prepared, found, tally)
+        first = (
+            Violation(DistinctIds.name, key, identity, ID, _EXISTS, prepared.place(place))
+            for identity, place in found
+        )
+        report.add(DistinctIds.name, clashes, first, key, ID)
+        total += clashes
+        ids += [(place, identity) for identity, place in found[:_NAMED_IDS]]
+    return ExistingIds(total, [identity for _, identity in sorted(ids)[:_NAMED_IDS]])
 
 
 def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
@@ -393,25 +456,3 @@ def _none_stored(index: KeyIndex, key: TableKey) -> bool:
     ids = held.column(ID).drop_null()
     few, many = sorted((ids, stored), key=len)
     return not pc.any(pc.is_in(many, value_set=few.combine_chunks()), min_count=0).as_py()
-
-
-def _conflict(
-    prepared: PreparedInput, found: list[tuple[TableKey, str, int]], tally: Mapping[TableKey, int]
-) -> KeyConflict:
-    report = Report(files=prepared.files)
-    message = "exists already; load with mode merge to replace it"
-    for key, total in tally.items():
-        first = (
-            Violation(_DUPLICATE_ID, key, identity, ID, message, prepared.place(place))
-            for each, identity, place in found
-            if each == key
-        )
-        report.add(_DUPLICATE_ID, total, first, key, ID)
-    ids = [violation.entity_id for violation in report.violations][:_NAMED_IDS]
-    first_type = report.violations[0].table
-    return KeyConflict(
-        report.message(),
-        type=first_type.type_name if first_type else None,
-        ids=ids,
-        **report.fields(),
-    )

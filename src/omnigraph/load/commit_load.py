@@ -13,29 +13,38 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph import failpoints
-from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, embedding_of
 from omnigraph.commit.request import Build, Claims
 from omnigraph.commit.transaction import Transaction
-from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
+from omnigraph.integrity.graph_checks import NOTHING_LEFT_OUT, check_graph
 from omnigraph.integrity.rules import (
     EdgesPerSource,
     UniqueTuple,
     edges_touching,
     graph_rules,
 )
-from omnigraph.integrity.stored_image import Deltas, TableDelta
-from omnigraph.integrity.validate import claims, validate_deltas
-from omnigraph.integrity.violations import Place, Report
+from omnigraph.integrity.stored_image import Deltas, StoredImage, TableDelta
+from omnigraph.integrity.validate import claims
+from omnigraph.integrity.violations import FIRST_VIOLATIONS, Place, Report
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
-from omnigraph.load.bulk_checks import BulkChecks, drop_earlier_rows, refuse_existing
+from omnigraph.load.bulk_checks import (
+    BulkChecks,
+    ExistingIds,
+    drop_earlier_rows,
+    report_existing,
+)
 from omnigraph.load.match_edges import EdgeMatcher
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt, load_counts
-from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.prepared import PreparedInput
+from omnigraph.load.prepare_rows import MOST_REJECTED, PLACE
+from omnigraph.load.prepared import PreparedFile, PreparedInput
+from omnigraph.load.rejected_input import explain, refuse_too_many, write_rejects
 from omnigraph.load.write_tables import LoadTableWriter
 from omnigraph.manifest.changed_ids import recorded_ids
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -44,11 +53,15 @@ from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
+from omnigraph.values.plurals import counted
 from omnigraph.writes.changeset import AdoptRows, ChangeSet
+from omnigraph.writes.derived import fill_embeddings
 
 SMALL_INPUT = 20_000
 """The checks of so many rows look stored rows up; the checks of more rows join whole columns."""
 
+_EMBEDDED_ROWS = 4096
+"""So many rows get their vectors between two reports of progress."""
 _MOST_COMMITS = 1000
 """After so many commits of others it is cheaper to check everything again."""
 _MOST_COMPARED_EDGES = 100_000
@@ -75,7 +88,7 @@ def commit_load(
     receipt = transaction.run(request, build)
     # Counted after the build, because Spark reads its input during the build.
     counts = load_counts(
-        {key: table.rows for key, table in prepared.tables.items()},
+        {key: table.rows - prepared.dropped[key] for key, table in prepared.tables.items()},
         receipt.commit.changes if receipt.commit else (),
         prepared.nulled,
     )
@@ -89,6 +102,7 @@ def commit_load(
         edges=counts.edges,
         commit=receipt.commit,
         repeated=receipt.repeated,
+        rejected=0 if receipt.repeated else len(prepared.rejected.rows),
     )
 
 
@@ -125,6 +139,9 @@ class LoadBuild:
     """In mode merge: types with several rows of one id, of which only the last is written."""
     _matched: frozenset[TableKey] = field(default=frozenset(), init=False)
     """Edge types of which rows without an id mean edges of the last snapshot."""
+    provider: EmbeddingProvider | None = None
+    """Makes the missing vectors of rows that passed all checks; None if workers made them."""
+    _embedded: bool = field(default=False, init=False)
 
     @property
     def written(self) -> frozenset[TableKey]:
@@ -142,9 +159,15 @@ class LoadBuild:
         return frozenset(k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE)
 
     @property
+    def _thinned(self) -> frozenset[TableKey]:
+        """Types of which some prepared rows are not written."""
+        dropped = frozenset(key for key, count in self.prepared.dropped.items() if count)
+        return (self._repeated or frozenset()) | dropped
+
+    @property
     def _settled(self) -> frozenset[TableKey]:
         """Types of which not every row is written under the id that it was prepared with."""
-        return (self._repeated or frozenset()) | self._matched
+        return self._thinned | self._matched
 
     def claims(self) -> Claims:
         return load_claims(self.prepared.catalog, self.written, self.mode)
@@ -155,11 +178,15 @@ class LoadBuild:
         if kept is not None:
             return kept
         self.prepared.index.forget_stored()
-        tell(f"checking {self.prepared.total:,} rows")
+        tell(f"checking {counted(self.prepared.total, 'row')}", stage="check")
         self._check(snapshot)
         failpoints.hit("load.after_check")
+        if self.provider is not None and not self._embedded:
+            self._embed(self.provider)
+            self._embedded = True
         changes = ChangeSet(tuple(self._write(snapshot)))
         failpoints.hit("load.after_write")
+        tell("publishing", stage="publish")
         self._built = (snapshot, changes)
         return changes
 
@@ -185,10 +212,27 @@ class LoadBuild:
         return homes and recheck.undisturbed({*claimed.tables, *claimed.reads}, before, now)
 
     def _check(self, snapshot: Snapshot) -> None:
+        """Raise if a rule is broken, or leave rows out until what is left keeps all rules."""
+        prepared, rules = self.prepared, self.prepared.rules
+        kept = MOST_REJECTED if rules.keeps_rows else FIRST_VIOLATIONS
+        while True:
+            report = Report(kept, files=prepared.files)
+            existing = self._judge(snapshot, report)
+            if rules.skip:
+                self._leave_out(report)
+            elif report.total or prepared.report.total:
+                self._fail(report, existing)
+            if report.total == 0:
+                write_rejects(prepared)
+                return
+            prepared.index.forget_stored()
+
+    def _judge(self, snapshot: Snapshot, report: Report) -> ExistingIds:
+        """Check all graph rules; returns the ids that should be new and exist."""
         prepared = self.prepared
-        report = Report(files=prepared.files)
+        left_out = NOTHING_LEFT_OUT if prepared.rules.skip else prepared.left_out()
         checks = BulkChecks(
-            prepared.catalog, prepared.index, self.written, self.replaced, prepared.place
+            prepared.catalog, prepared.index, self.written, self.replaced, prepared.place, left_out
         )
         if self.mode is LoadMode.MERGE:
             if self._repeated is None:
@@ -197,19 +241,77 @@ class LoadBuild:
         elif self.mode is not LoadMode.PATCH:  # patches were folded and matched before
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
-            report.raise_if_any()
         small = prepared.total <= self.small_input and not self.replaced
         if not small:
             self._offer_stored(snapshot)
+        store = self.reader.store
+        existing = ExistingIds()
         if self.mode is LoadMode.APPEND:
-            refuse_existing(prepared, snapshot, self.reader.store, small=small)
+            existing = report_existing(prepared, snapshot, store, report, small=small)
         if small:
-            validate_deltas(snapshot, self.reader.store, self._deltas(), report=report)
-            return
+            deltas = self._deltas()
+            check_graph(StoredImage(snapshot, store, deltas), deltas, report, left_out=left_out)
+            return existing
         for edge in self._cascading():
             checks.cascade(prepared.catalog.edge_types[edge.type_name])
         checks.graph_rules(report)
-        report.raise_if_any()
+        return existing
+
+    def _fail(self, found: Report, existing: ExistingIds) -> None:
+        """Raise what is wrong with rows by themselves and with the graph, after writing them."""
+        prepared = self.prepared
+        if prepared.rejected.kept:
+            for violation in found.violations:
+                for number in violation.row_numbers():
+                    prepared.rejected.add(number, violation)
+            write_rejects(prepared)
+        prepared.report.merge(found.violations, found.tally)
+        if existing.total == prepared.report.total:
+            first = found.violations[0].table
+            raise KeyConflict(
+                prepared.report.message(),
+                type=first.type_name if first else None,
+                ids=existing.ids,
+                **prepared.report.fields(),
+            )
+        prepared.report.raise_if_any()
+
+    def _leave_out(self, found: Report) -> None:
+        """Reject the rows that break a rule; fail if no row is at fault."""
+        prepared = self.prepared
+        prepared.report.merge(found.violations, found.tally)
+        numbers: set[int] = set()
+        lonely = None
+        for violation in found.violations:
+            rows = violation.row_numbers()
+            lonely = violation if not rows else lonely
+            numbers.update(rows)
+            explained = explain(prepared, violation)
+            for number in rows:
+                prepared.rejected.add(number, explained)
+        refuse_too_many(prepared)
+        if found.total and (lonely is not None or prepared.drop(numbers) == 0):
+            write_rejects(prepared)
+            found.raise_if_any()
+
+    def _embed(self, provider: EmbeddingProvider) -> None:
+        """Make the missing vectors of the rows that will be written."""
+        prepared = self.prepared
+        for number, (key, table) in enumerate(list(prepared.tables.items())):
+            if not any(embedding_of(declared) for declared in table.entity.properties):
+                continue
+            made = PreparedFile(table.entity, prepared.folder / f"embedded-{number}.arrow")
+            for chunk in table.chunks():
+                for start in range(0, chunk.num_rows, _EMBEDDED_ROWS):
+                    rows = chunk.slice(start, _EMBEDDED_ROWS)
+                    if key in self._thinned:
+                        kept = prepared.index.is_kept(key, rows)
+                        made.append(rows.filter(pc.invert(kept)))
+                        rows = rows.filter(kept)
+                    made.append(fill_embeddings(table.entity, rows, provider))
+                    tell(f"embedding {table.entity.name}", made.rows, table.rows, "rows", "embed")
+            made.close()
+            prepared.tables[key] = made
 
     def _match(self, key: TableKey, snapshot: Snapshot) -> bool:
         """Whether some input edge without an id means a stored edge; the index then knows which."""
@@ -230,10 +332,12 @@ class LoadBuild:
         for key, table in self.prepared.tables.items():
             columns = [*index.columns(key), PLACE]
             rows = pa.concat_tables(chunk.select(columns) for chunk in table.chunks())
+            rows = _in_place_order(rows)
             if key in self._settled:
                 rows = index.as_written(key, rows)
             places = partial(self._place, rows.column(PLACE))
-            found[key] = TableDelta(key, rows.drop_columns([PLACE]), places=places)
+            # Whether an id occurs twice is checked before, with the place of the first one.
+            found[key] = TableDelta(key, rows.drop_columns([PLACE]), distinct=True, places=places)
         return found
 
     def _place(self, numbers: pa.ChunkedArray, row: int) -> Place:
@@ -277,8 +381,10 @@ class LoadBuild:
             self._matched,
             dry=self.dry_run,
         )
+        done, total = 0, self.prepared.total
         for table in self.prepared.tables.values():
-            tell(f"writing {table.rows:,} rows of {table.entity.name}")
+            tell(f"writing {table.entity.name}", done, total, "rows", "write")
+            done += table.rows
             match self.mode:
                 case LoadMode.APPEND:
                     yield writer.append(table)
@@ -287,8 +393,17 @@ class LoadBuild:
                 case LoadMode.OVERWRITE:
                     yield writer.replace(table)
             failpoints.hit("load.after_write_first")
+        tell("writing", done, total, "rows", "write")
         for edge in self._cascading():
             yield writer.remove_gone(edge)
+
+
+def _in_place_order(rows: pa.Table) -> pa.Table:
+    """Of rows that cannot all stay, the later ones fall; parsers do not keep the order of lines."""
+    places = rows.column(PLACE).to_numpy()
+    if (places[1:] > places[:-1]).all():
+        return rows
+    return rows.take(pc.sort_indices(rows.column(PLACE)))
 
 
 def _columns(dataset: Dataset, names: Sequence[str]) -> pa.RecordBatchReader:

@@ -123,9 +123,12 @@ def csv_blocks(
         reader = _RecordReader(file, path, form)
         header = reader.header()
         names = _property_names(header, path, entity, columns or {})
+        position = 0
         for records in reader.blocks():
             block = parse_records(str(path), entity, names, records, blobs)
             block.as_read = functools.partial(records.as_read, header)
+            before, position = position, _position(file)
+            block.bytes_read = max(position - before, 0)
             if partial:
                 with_absent(block, names)
             yield block
@@ -135,6 +138,14 @@ def csv_header(path: DataFile, form: TextForm) -> list[str]:
     """The names in the file, before `columns` maps them."""
     with open_text(path, form.encoding) as file:
         return _RecordReader(file, path, form).header()
+
+
+def _position(file: TextIO) -> int:
+    """How many bytes were read, for progress; 0 if the file cannot tell."""
+    try:
+        return file.buffer.tell()
+    except OSError:
+        return 0
 
 
 class _RecordReader:

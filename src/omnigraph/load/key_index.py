@@ -11,7 +11,7 @@ then stands for `i<n>`: without equal rows, and with the ids of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -243,12 +243,60 @@ class KeyIndex:
         ids = pc.coalesce(kept.column(ID).take(position), rows.column(ID))
         return one_array(pc.if_else(position.is_valid(), ids, pa.scalar(None, pa.string())))
 
+    def is_kept(self, key: TableKey, rows: pa.Table) -> pa.ChunkedArray:
+        """A mask of the rows that were not removed from the index."""
+        with self.shown(rows.select([PLACE])) as shown:
+            places = self.table(
+                f"SELECT {PLACE} FROM {shown} SEMI JOIN {self._unresolved(key)} USING ({PLACE})"
+            )
+        found = places.column(PLACE).combine_chunks()
+        return pc.is_in(rows.column(PLACE), value_set=found)
+
     def as_written(self, key: TableKey, rows: pa.Table) -> pa.Table:
         """`rows` with their `written_ids`, and without the rows that are not written."""
         ids = self.written_ids(key, rows)
         position = rows.schema.get_field_index(ID)
         renamed = rows.set_column(position, rows.schema.field(position), ids)
         return renamed.filter(ids.is_valid()) if ids.null_count else renamed
+
+    def drop_earlier(self, key: TableKey) -> None:
+        """Of several input rows with one id, keep only the last; the others are put aside."""
+        name, aside = self._unresolved(key), f"i{self._numbers[key]}_earlier"
+        self._create(aside, key, placed=True)
+        earlier = (
+            f"FROM {name} WHERE {ID} IS NOT NULL AND {PLACE} NOT IN "
+            f"(SELECT max({PLACE}) FROM {name} WHERE {ID} IS NOT NULL GROUP BY {ID})"
+        )
+        self.run(f"INSERT INTO {aside} SELECT * {earlier}")
+        self.run(f"DELETE {earlier}")
+
+    def drop(self, key: TableKey, numbers: Collection[int]) -> list[str | None]:
+        """Remove input rows by their places; returns the ids of those that were there.
+
+        Of rows that were put aside, the last with such an id comes back.
+        """
+        name, aside = self._unresolved(key), f"i{self._numbers[key]}_earlier"
+        with self.shown(pa.table({PLACE: pa.array(sorted(numbers), pa.int64())})) as shown:
+            found = self.rows(f"SELECT {ID} FROM {name} SEMI JOIN {shown} USING ({PLACE})")
+            self.run(f"DELETE FROM {name} WHERE {PLACE} IN (SELECT {PLACE} FROM {shown})")
+        ids = [identity for (identity,) in found]
+        if aside in self._present:
+            with self.shown(pa.table({ID: pa.array(ids, pa.string())})) as shown:
+                last = (
+                    f"SELECT max({PLACE}) FROM {aside} SEMI JOIN {shown} USING ({ID}) GROUP BY {ID}"
+                )
+                self.run(f"INSERT INTO {name} SELECT * FROM {aside} WHERE {PLACE} IN ({last})")
+            self.run(f"DELETE FROM {aside} WHERE {PLACE} IN (SELECT {PLACE} FROM {name})")
+        return ids
+
+    def left_out(self, key: TableKey, ids: pa.Array) -> str:
+        """The name of the DuckDB table of these ids of rows that are not in the input."""
+        name = f"out{self._numbers[key]}"
+        if name not in self._present:
+            self.run(f"CREATE TABLE {name} ({ID} VARCHAR)")
+            self._present.add(name)
+            self.insert(name, pa.table({ID: ids}))
+        return name
 
     def forget_stored(self) -> None:
         """Forget the stored rows, because a newer snapshot has others."""

@@ -6,7 +6,8 @@ that has to build its changes again does not parse again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ import pyarrow as pa
 from omnigraph import failpoints
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.integrity.violations import Report
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.parsed_rows import Blocks, ParsedBlock
 from omnigraph.load.patch_build import PatchBuild, PatchInput
-from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of, prepare_block
+from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of
 from omnigraph.load.prepared import PreparedFile, PreparedInput, prepared_input
+from omnigraph.load.rejected_input import read_again, refuse_too_many
 from omnigraph.load.sources import (
     Progress,
     ReadOptions,
@@ -39,9 +40,6 @@ from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import LOCAL
 
-_MOST_VIOLATIONS = 10_000
-"""After so many violations the rest of a source is not read."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalLoader:
@@ -56,18 +54,27 @@ class LocalLoader:
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
+        rules = options.reject_rules()
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
         reading = options.reading(self.settings.blob_bases)
         refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
-        with prepared_input(catalog, self.settings) as prepared:
+        with prepared_input(catalog, self.settings, rules) as prepared:
             watch = progress or reading_progress(sources)
+            prepared.read_again = functools.partial(read_again, sources, catalog, reading)
             if options.mode is LoadMode.PATCH:
                 return self._patch(prepared, sources, options, watch)
-            _prepare(prepared, sources, reading, self.provider, watch)
+            _prepare(prepared, sources, reading, watch)
             failpoints.hit("load.after_prepare")
-            build = LoadBuild(prepared, self.reader, self.commits, options.mode, self.small_input)
+            build = LoadBuild(
+                prepared,
+                self.reader,
+                self.commits,
+                options.mode,
+                self.small_input,
+                provider=self.provider,
+            )
             return commit_load(
                 self.transaction, prepared, options, build.claims(), build.build, LOCAL
             )
@@ -80,16 +87,9 @@ class LocalLoader:
         progress: Progress,
     ) -> LoadReceipt:
         patches = PatchInput(prepared)
-        report = Report(files=prepared.files)
         reading = options.reading(self.settings.blob_bases)
-        for source in sources:
-            prepared.files.append(source.name)
-            for block in _read_ahead(read_source(source, prepared.catalog, reading)):
-                patches.keep(block, report)
-                progress(block.bytes_read, sum(len(rows.lines) for rows in block.rows))
-                if report.total > _MOST_VIOLATIONS:
-                    break
-        report.raise_if_any()
+        judge = prepared.judge()
+        _read(prepared, sources, reading, progress, functools.partial(patches.keep, judge=judge))
         failpoints.hit("load.after_prepare")
         build = PatchBuild(
             patches, self.reader, self.commits, self.provider, self.settings, self.small_input
@@ -101,26 +101,41 @@ class LocalLoader:
 
 
 def _prepare(
+    prepared: PreparedInput, sources: Sequence[Source], options: ReadOptions, progress: Progress
+) -> None:
+    """Fill `prepared` with the rows that keep the rules of rows, and with what the others break."""
+    files: dict[TableKey, PreparedFile] = {}
+    judge = prepared.judge()
+
+    def take(block: ParsedBlock) -> None:
+        for rows in judge.prepare(block, place_of(len(prepared.files) - 1, 0)):
+            _keep(prepared, files, rows)
+
+    _read(prepared, sources, options, progress, take)
+    for file in files.values():
+        file.close()
+
+
+def _read(
     prepared: PreparedInput,
     sources: Sequence[Source],
     options: ReadOptions,
-    provider: EmbeddingProvider,
     progress: Progress,
+    take: Callable[[ParsedBlock], None],
 ) -> None:
-    """Fill `prepared`, or raise `ValidationFailed` with the places of the first broken rows."""
-    report = Report(files=prepared.files)
-    files: dict[TableKey, PreparedFile] = {}
+    """Let `take` have all blocks of all sources; fails if too much of them is wrong."""
     for source in sources:
         prepared.files.append(source.name)
+        unread = source.size
         for block in _read_ahead(read_source(source, prepared.catalog, options)):
-            for rows in prepare_block(block, report, provider):
-                _keep(prepared, files, rows)
-            progress(block.bytes_read, sum(len(rows.lines) for rows in block.rows))
-            if report.total > _MOST_VIOLATIONS:
-                break
-    for file in files.values():
-        file.close()
-    report.raise_if_any()
+            take(block)
+            size = min(block.bytes_read, unread) if source.path is not None else block.bytes_read
+            unread -= size
+            progress(size, sum(len(rows.lines) for rows in block.rows))
+            if prepared.rules.is_hopeless(len(prepared.rejected.rows), prepared.report.total):
+                refuse_too_many(prepared, unread=True)
+        if unread > 0:  # of formats that do not say how much they read
+            progress(unread, 0)
 
 
 def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: PreparedRows) -> None:

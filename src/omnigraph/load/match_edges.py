@@ -61,7 +61,7 @@ class EdgeMatcher:
 
     def match(self) -> bool:
         """Fill the matches of the type; False if no input row means a stored edge."""
-        found = self._matches_in_memory()
+        found = None if self._is_thinned() else self._matches_in_memory()
         if found is not None:
             self._index.hold_matches(self._key, found)
             return self._index.has_matches(self._key)
@@ -74,6 +74,10 @@ class EdgeMatcher:
             for name in (_INPUT, _STORED):
                 self._index.run(f"DROP TABLE IF EXISTS {name}")
         return self._index.has_matches(self._key)
+
+    def _is_thinned(self) -> bool:
+        """Some rows of the type were rejected, so that only the index knows which are left."""
+        return self._prepared.dropped[self._key] != 0
 
     # --- in memory
 
@@ -136,7 +140,7 @@ class EdgeMatcher:
     def _fill_input(self) -> None:
         """The input rows without an id: their content and places."""
         index = self._index
-        mixed = self._key in self._prepared.given_ids
+        mixed = self._key in self._prepared.given_ids or self._is_thinned()
         for chunk in self._prepared.tables[self._key].chunks():
             rows = self._renamed(chunk.select(self._read))
             with index.shown(rows) as shown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import StrEnum
@@ -11,6 +12,8 @@ from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.input_files import TextForm
 from omnigraph.load.parsed_rows import BlobBases
+from omnigraph.load.prepare_rows import MOST_REJECTED
+from omnigraph.load.rejects import SKIPPED_BY_DEFAULT, RejectRules, usable_path
 from omnigraph.load.sources import ReadOptions
 from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
 from omnigraph.values.identifiers import EntityKind, TableKey
@@ -36,6 +39,24 @@ class LoadMode(StrEnum):
         return known[text]
 
 
+class OnError(StrEnum):
+    """What a load does with rows that break a rule."""
+
+    FAIL = "fail"
+    """The load fails and changes nothing."""
+    SKIP = "skip"
+    """The load leaves these rows out, up to `LoadOptions.max_errors` of them."""
+
+    @staticmethod
+    def parse(text: str) -> OnError:
+        try:
+            return OnError(text)
+        except ValueError:
+            raise InvalidArgument(
+                f"on_error is 'fail' or 'skip', not {text!r}", option="on_error"
+            ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions(CommitTerms):
     """How to read the input, and how to commit it."""
@@ -49,6 +70,27 @@ class LoadOptions(CommitTerms):
     """How text files are written."""
     stream_batch: StreamBatch | None = None
     """The batch of a stream. A batch that was committed before changes nothing."""
+    on_error: OnError = OnError.FAIL
+    max_errors: int | None = None
+    """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 no limit."""
+    rejects: str | os.PathLike[str] | None = None
+    """A file that gets the rejected rows as NDJSON."""
+
+    def reject_rules(self) -> RejectRules:
+        """What to do with rejected rows; refuses options that make no sense together."""
+        path = None if self.rejects is None else usable_path(self.rejects)
+        is_batch = self.stream_batch is not None
+        if self.max_errors is not None and self.max_errors < 0:
+            raise InvalidArgument("max_errors is 0 or more; 0 is no limit", option="max_errors")
+        if self.on_error is OnError.FAIL and self.max_errors is not None:
+            raise InvalidArgument(
+                "max_errors limits the rows that on_error='skip' leaves out; give both",
+                option="max_errors",
+            )
+        if self.on_error is OnError.FAIL:
+            return RejectRules(path=path, always_written=not is_batch)
+        most = SKIPPED_BY_DEFAULT if self.max_errors is None else self.max_errors or MOST_REJECTED
+        return RejectRules(True, most, path, always_written=not is_batch)
 
     def reading(self, blob_bases: tuple[str, ...]) -> ReadOptions:
         """How the parsers read the input; blobs may be copied from `blob_bases`."""
@@ -93,6 +135,8 @@ class LoadReceipt:
     """Why this engine ran."""
     repeated: bool = False
     """The idempotency key or the batch had been committed before; nothing was written."""
+    rejected: int = 0
+    """Rows that the load left out because they break a rule."""
 
     @property
     def total_entities(self) -> int:
@@ -115,6 +159,7 @@ class LoadReceipt:
             "nodes": [asdict(counts) for counts in self.nodes],
             "edges": [asdict(counts) for counts in self.edges],
             "total_entities": self.total_entities,
+            "rejected": self.rejected,
             "commit": self.commit.to_dict() if self.commit else None,
             "repeated": self.repeated,
         }

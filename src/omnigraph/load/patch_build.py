@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import ID, EdgeType, EntityType
 from omnigraph.commit.request import Claims
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.integrity.row_checks import check_rows
-from omnigraph.integrity.violations import Place, Report
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
@@ -39,8 +36,9 @@ from omnigraph.load.patch_rows import (
     needed_columns,
     patch_schema,
 )
-from omnigraph.load.prepare_rows import PLACE, place_of, report_problems, with_new_ids
+from omnigraph.load.prepare_rows import PLACE, RowJudge, place_of, with_new_ids
 from omnigraph.load.prepared import (
+    Findings,
     PreparedFile,
     PreparedInput,
     RowsByPosition,
@@ -54,8 +52,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.plurals import counted
 from omnigraph.writes.changeset import ChangeSet
-from omnigraph.writes.derived import fill_embeddings
 
 _LOOKED_UP_PATCHES = 2000
 """So many patches are looked up by the index of the table; more are completed in a pass over it."""
@@ -77,10 +75,10 @@ class PatchInput:
         self.prepared = prepared
         self._files: dict[TableKey, PreparedFile] = {}
 
-    def keep(self, block: ParsedBlock, report: Report) -> None:
-        """Add the rows of a block of the newest source, and report those that cannot be read."""
-        report_problems(block, report)
+    def keep(self, block: ParsedBlock, judge: RowJudge) -> None:
+        """Add the rows of a block of the newest source; those that cannot be read are rejected."""
         before = place_of(len(self.prepared.files) - 1, 0)
+        judge.refuse_unreadable(block, before)
         for rows in block.rows:
             self.add(rows.entity, as_patches(rows, before + rows.lines))
 
@@ -141,6 +139,8 @@ class PatchBuild:
     dry_run: bool = False
     _load: LoadBuild | None = field(default=None, init=False)
     _folded: dict[TableKey, PreparedFile] | None = field(default=None, init=False)
+    _unreadable: Findings | None = field(default=None, init=False)
+    """What is wrong with rows before they are completed."""
     _rows: ExitStack = field(default_factory=ExitStack, init=False)
     """Holds the whole rows that were made for the last snapshot."""
 
@@ -158,9 +158,13 @@ class PatchBuild:
             return kept
         self._rows.close()
         whole = self._rows.enter_context(
-            prepared_input(prepared.catalog, self.settings, prepared.files)
+            prepared_input(prepared.catalog, self.settings, prepared.rules, prepared.files)
         )
-        tell(f"completing {prepared.total:,} rows")
+        if self._unreadable is None:
+            self._unreadable = prepared.findings()
+        whole.begin_with(self._unreadable)
+        whole.read_again = prepared.read_again
+        tell(f"completing {counted(prepared.total, 'row')}", stage="check")
         self._complete(self._folded, snapshot, whole)
         self._load = LoadBuild(
             whole,
@@ -169,9 +173,12 @@ class PatchBuild:
             LoadMode.PATCH,
             self.small_input,
             dry_run=self.dry_run,
+            provider=self.provider,
         )
         changes = self._load.build(snapshot)
         prepared.nulled = whole.nulled
+        prepared.rejected = whole.rejected
+        prepared.dropped = whole.dropped
         return changes
 
     def close(self) -> None:
@@ -180,8 +187,8 @@ class PatchBuild:
     def _complete(
         self, files: dict[TableKey, PreparedFile], snapshot: Snapshot, whole: PreparedInput
     ) -> None:
-        """Fill `whole`, or raise `ValidationFailed` with the places of the first broken rows."""
-        report = Report(files=whole.files)
+        """Fill `whole` with rows that keep the rules of rows, and with what the others break."""
+        judge = whole.judge()
         self.patches.prepared.index.forget_stored()
         for number, (key, file) in enumerate(files.items()):
             pin = snapshot.pin(key)
@@ -191,9 +198,8 @@ class PatchBuild:
             rows = _WholeRows(whole, file.entity, whole.folder / f"whole-{number}.arrow")
             for patches in file.mapped(_PATCHES_PER_PASS):
                 for part in _completed(file.entity, self._named(key, patches), dataset):
-                    rows.add(part, report, self.provider)
+                    rows.add(part, judge)
             rows.close()
-        report.raise_if_any()
 
     def _match(self, entity: EntityType, dataset: Dataset) -> None:
         """Let the index know which stored edges the patches without an id mean."""
@@ -268,26 +274,24 @@ class _WholeRows:
         self._whole = whole
         self._entity = entity
         self._file = PreparedFile(entity, path)
-        whole.tables[entity.table_key] = self._file
 
-    def add(self, rows: pa.Table, report: Report, provider: EmbeddingProvider) -> None:
-        """Keep rows while `report` is empty; other rows are checked for the report."""
+    def add(self, rows: pa.Table, judge: RowJudge) -> None:
+        """Keep the rows that keep all rules of rows."""
         if rows.num_rows == 0:
             return
         has_id = rows.column(ID).is_valid().to_numpy()
         if not has_id.all():
             ids = with_new_ids(self._entity, rows.column(ID))
             rows = rows.set_column(0, rows.schema.field(0), ids)
-        if report.total == 0:  # vectors cost time or money, and a failed load does not need them
-            rows = fill_embeddings(self._entity, rows, provider)
-        check_rows(self._entity, rows, report, partial(self._place, rows.column(PLACE)))
-        if report.total == 0:
-            placed = pa.table(rows.columns, schema=self._file.schema)
-            self._file.append(placed)
-            self._whole.add_to_index(self._entity, placed, None if has_id.all() else has_id)
+        good = judge.accepted(self._entity, rows, self._whole.place)
+        if good is not None:
+            self._whole.dropped[self._entity.table_key] += int((~good).sum())
+            rows, has_id = rows.filter(pa.array(good)), has_id[good]
+        placed = pa.table(rows.columns, schema=self._file.schema)
+        self._file.append(placed)
+        self._whole.add_to_index(self._entity, placed, None if has_id.all() else has_id)
 
     def close(self) -> None:
         self._file.close()
-
-    def _place(self, numbers: pa.ChunkedArray, row: int) -> Place:
-        return self._whole.place(numbers[row].as_py())
+        if self._file.rows:
+            self._whole.tables[self._entity.table_key] = self._file

@@ -1,7 +1,8 @@
 """The second stage of a load: parsed rows -> prepared rows. Both engines run this code.
 
-A prepared row has its id and its vectors, and it keeps every rule that the row alone can break.
-Rules about several rows, and rows that are stored already, are checked later by `commit_load`.
+A prepared row has its id, and it keeps every rule that the row alone can break. Rules about several
+rows, and rows that are stored already, are checked later by `commit_load`. Vectors are made last,
+because they cost time or money, and a load that fails does not need them.
 
 Spark workers import this module for every task, so it must not import DuckDB or anything that opens
 a graph.
@@ -9,27 +10,39 @@ a graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.model import ID, EntityType
-from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.integrity.row_checks import check_rows
+from omnigraph.catalog.model import ID, SOURCE, EdgeType, EntityType, embedding_of
+from omnigraph.embed.provider import is_written
+from omnigraph.integrity.row_checks import (
+    RowNumbers,
+    checked_property,
+    failing_rows,
+    row_violations,
+)
+from omnigraph.integrity.rules import Required, RowRule, row_rules
 from omnigraph.integrity.violations import Place, Places, Report, Violation
+from omnigraph.load.json_columns import one_array
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows, ParseProblem
 from omnigraph.values.entity_ids import new_ulids
-from omnigraph.writes.derived import derived_ids, fill_embeddings
+from omnigraph.values.identifiers import TableKey
+from omnigraph.writes.derived import derived_ids
 from omnigraph.writes.row_compare import Mask
 
 PLACE = "__place"
 """The column that says where a row came from: one number that grows with file and line."""
 
 _FILE_SHIFT = 40
+MOST_REJECTED = 1_000_000
+"""Without a limit of the caller: a load with more rejected rows fails without reading the rest."""
 
 
 def place_of(file_number: int, line: int) -> int:
@@ -53,24 +66,170 @@ class PreparedRows:
     """If the rows are patches: what each of them leaves out."""
 
 
-def prepare_block(
-    block: ParsedBlock, report: Report, provider: EmbeddingProvider
-) -> Iterator[PreparedRows]:
-    """The rows of a block, while `report` is empty.
+@dataclass(slots=True)
+class RejectedRow:
+    """One row, and every rule that it breaks. Pickles."""
 
-    After the first broken rule rows are still checked, so that the report names more of them, but
-    none is yielded, because the load will write nothing.
+    violations: list[Violation] = field(default_factory=list)
+    row: Any = None
+    """The row as the input has it; None until it is known."""
+
+
+@dataclass(slots=True)
+class RejectedRows:
+    """Rejected rows by the number of their place, or in a Spark task by their line. Pickles."""
+
+    kept: bool = False
+    """Keep the rows, because the load goes on without them or writes them to a file."""
+    rows: dict[int, RejectedRow] = field(default_factory=dict)
+
+    def add(self, number: int, violation: Violation, row: Any = None) -> None:
+        found = self.rows.setdefault(number, RejectedRow())
+        found.violations.append(violation)
+        found.row = row if found.row is None else found.row
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRows:
+    """The ids, and of edges the sources, of rows that break a row rule; they are not loaded.
+
+    Graph rules do not see these rows. They must know of them, because an edge is not to blame if
+    its node is a broken row.
     """
-    report_problems(block, report)
-    for rows in block.rows:
-        entity = rows.entity
-        table = _with_ids(entity, rows.table)
-        if report.total == 0:  # vectors cost time or money, and a failed load does not need them
-            table = fill_embeddings(entity, table, provider)
-        check_rows(entity, table, report, _places(block.file, rows.lines))
-        if report.total == 0:
-            stored = pa.table(table.columns, schema=table_schema(entity))
-            yield PreparedRows(entity, stored, rows.lines, _has_id(rows))
+
+    key: TableKey
+    ids: pa.Array
+    sources: pa.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class _JudgedRows:
+    """Rows of one type with what their rejection needs."""
+
+    entity: EntityType
+    table: pa.Table
+    numbers: Lines
+    """The number of the place of each row."""
+    places: Places
+    as_read: Callable[[int], Any]
+    """Row number -> the row as the input has it; None if it is not known."""
+
+
+@dataclass(slots=True)
+class RowJudge:
+    """Checks rows by themselves, and keeps what is wrong with them."""
+
+    report: Report
+    rejected: RejectedRows
+    broken: list[BrokenRows] = field(default_factory=list)
+
+    def prepare(self, block: ParsedBlock, before: int = 0) -> Iterator[PreparedRows]:
+        """The rows of a block that keep all rules; `before` is the place before its first line."""
+        unread = self._refuse_problems(block, before)
+        for rows in block.broken:
+            table = _with_ids(rows.entity, rows.table)
+            self._check(_of_block(block, rows, table, before), unread)
+            self._keep_broken(rows.entity, table)
+        for rows in block.rows:
+            table = _with_ids(rows.entity, rows.table)
+            bad = self._check(_of_block(block, rows, table, before))
+            lines, has_id = rows.lines, _has_id(rows)
+            if bad is not None:
+                self._keep_broken(rows.entity, table.filter(pa.array(bad)))
+                table, lines = table.filter(pa.array(~bad)), lines[~bad]
+                has_id = None if has_id is None else has_id[~bad]
+            if table.num_rows:
+                stored = pa.table(table.columns, schema=table_schema(rows.entity))
+                yield PreparedRows(rows.entity, stored, lines, has_id)
+
+    def refuse_unreadable(self, block: ParsedBlock, before: int = 0) -> None:
+        """Reject the rows that cannot be read; the others are patches, which are checked later."""
+        self._refuse_problems(block, before)
+        for rows in block.broken:
+            self._keep_broken(rows.entity, _with_ids(rows.entity, rows.table))
+
+    def accepted(
+        self, entity: EntityType, rows: pa.Table, place: Callable[[int], Place]
+    ) -> Mask | None:
+        """A mask of the rows that keep all rules; None if all do. The rows have places."""
+        numbers = rows.column(PLACE).to_numpy()
+        judged = _JudgedRows(
+            entity, rows, numbers, lambda row: place(int(numbers[row])), lambda _: None
+        )
+        bad = self._check(judged)
+        if bad is None:
+            return None
+        self._keep_broken(entity, rows.filter(pa.array(bad)))
+        return ~bad
+
+    def _refuse_problems(self, block: ParsedBlock, before: int) -> dict[int, set[str | None]]:
+        """Reject rows that cannot be read; returns their unreadable properties by place."""
+        unread: dict[int, set[str | None]] = {}
+        for problem in block.problems:
+            found = _violation(problem, block.file)
+            number = before + problem.line
+            self.report.add(problem.rule, 1, [found], found.table, problem.property)
+            unread.setdefault(number, set()).add(problem.property)
+            if self.rejected.kept:
+                self.rejected.add(number, found, block.as_read(problem.line))
+        return unread
+
+    def _check(
+        self, rows: _JudgedRows, unread: Mapping[int, AbstractSet[str | None]] | None = None
+    ) -> Mask | None:
+        """A mask of the rows that break a rule; None if none does.
+
+        `unread` names the values that could not be read. They are NULL, so rules pass over them.
+        """
+        bad: Mask | None = None
+        entity, numbers = rows.entity, rows.numbers
+        for rule in row_rules(entity):
+            name = checked_property(rule)
+            failing = _failing(entity, rule, rows.table)
+            if unread is not None:
+                known = [name not in unread.get(int(numbers[row]), ()) for row in failing]
+                failing = failing[np.array(known, dtype=bool)]
+            if len(failing) == 0:
+                continue
+            bad = np.zeros(len(numbers), dtype=bool) if bad is None else bad
+            bad[failing] = True
+            found = row_violations(entity, rule, rows.table, failing, rows.places)
+            if self.rejected.kept:
+                kept = list(found)
+                for row, violation in zip(failing.tolist(), kept, strict=True):
+                    self.rejected.add(int(numbers[row]), violation, rows.as_read(row))
+                found = iter(kept)
+            self.report.add(rule.name, len(failing), found, entity.table_key, name)
+        return bad
+
+    def _keep_broken(self, entity: EntityType, table: pa.Table) -> None:
+        sources = one_array(table.column(SOURCE)) if isinstance(entity, EdgeType) else None
+        self.broken.append(BrokenRows(entity.table_key, one_array(table.column(ID)), sources))
+
+
+def _of_block(block: ParsedBlock, rows: ParsedRows, table: pa.Table, before: int) -> _JudgedRows:
+    lines = rows.lines
+    return _JudgedRows(
+        rows.entity,
+        table,
+        before + lines,
+        lambda row: Place(block.file, int(lines[row])),
+        lambda row: block.as_read(int(lines[row])),
+    )
+
+
+def _failing(entity: EntityType, rule: RowRule, table: pa.Table) -> RowNumbers:
+    """Rows that break the rule. A vector that will be made from a text is not missing."""
+    rows = failing_rows(rule, table)
+    if len(rows) == 0 or not isinstance(rule, Required):
+        return rows
+    declared = next((p for p in entity.properties if p.name == rule.column), None)
+    embedding = None if declared is None else embedding_of(declared)
+    if embedding is None:
+        return rows
+    texts = table.column(embedding.source).take(pa.array(rows))
+    lacking: Mask = ~np.asarray(is_written(texts), dtype=bool)
+    return np.asarray(rows[lacking])
 
 
 def _with_ids(entity: EntityType, table: pa.Table) -> pa.Table:
@@ -114,16 +273,6 @@ def _has_id(rows: ParsedRows) -> Mask | None:
         if rows.entity.key or given.null_count == 0
         else np.asarray(given.is_valid().to_numpy())
     )
-
-
-def _places(file: str, lines: Lines) -> Places:
-    return lambda row: Place(file, int(lines[row]))
-
-
-def report_problems(block: ParsedBlock, report: Report) -> None:
-    """Report the rows that cannot be read."""
-    for problem in block.problems:
-        report.add(problem.rule, 1, [_violation(problem, block.file)])
 
 
 def _violation(problem: ParseProblem, file: str) -> Violation:

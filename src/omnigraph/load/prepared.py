@@ -8,11 +8,12 @@ columns that graph rules look at are in a `KeyIndex`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +22,28 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, Catalog, EntityType
-from omnigraph.integrity.violations import Place
+from omnigraph.integrity.graph_checks import LeftOut
+from omnigraph.integrity.violations import Place, Report, Tally, Violation
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.prepare_rows import PLACE, file_and_line
+from omnigraph.load.prepare_rows import (
+    PLACE,
+    BrokenRows,
+    RejectedRow,
+    RejectedRows,
+    RowJudge,
+    file_and_line,
+)
+from omnigraph.load.rejects import RejectRules
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_CHUNK = 1024 * 1024
 _BYTES_PER_CHUNK = 256 * 1024 * 1024
+
+
+ReadAgain = Callable[[int, Collection[int]], Iterable[tuple[int, Any]]]
+"""(number of a source, lines) -> these lines with their rows as they are in the source."""
 
 
 class PreparedTable(Protocol):
@@ -40,6 +54,16 @@ class PreparedTable(Protocol):
 
     def chunks(self) -> Iterator[pa.Table]:
         """The rows with their places, some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong with rows of a load by themselves."""
+
+    violations: Sequence[Violation]
+    tally: Tally
+    rows: Mapping[int, RejectedRow]
+    broken: Sequence[BrokenRows]
 
 
 @dataclass
@@ -61,6 +85,55 @@ class PreparedInput:
     """How many values of updated rows the load set to NULL; known when the rows are written."""
     staged_since: int | None = None
     """Microseconds: no file that workers wrote for this load before its transaction is older."""
+    rules: RejectRules = field(default_factory=RejectRules)
+    report: Report = field(default_factory=Report)
+    """What is wrong with rows by themselves; with `rules.skip` also what graph rules found."""
+    rejected: RejectedRows = field(default_factory=RejectedRows)
+    broken: list[BrokenRows] = field(default_factory=list)
+    dropped: Counter[TableKey] = field(default_factory=Counter)
+    """Prepared rows that a graph rule rejected; they are not in the index any more."""
+    dropped_ids: dict[TableKey, set[str]] = field(default_factory=dict)
+    read_again: ReadAgain | None = None
+    """Reads rows of the input again, if it can be read twice."""
+
+    def judge(self) -> RowJudge:
+        """Checks rows by themselves, and keeps what it finds in this input."""
+        return RowJudge(self.report, self.rejected, self.broken)
+
+    def findings(self) -> Findings:
+        """A copy of what is wrong so far."""
+        rows = {n: replace(r, violations=[*r.violations]) for n, r in self.rejected.rows.items()}
+        return Findings(self.report.violations[:], self.report.tally.copy(), rows, self.broken[:])
+
+    def begin_with(self, found: Findings) -> None:
+        """Start with what is wrong with other rows of the same input."""
+        self.report.merge(found.violations, found.tally)
+        self.broken += found.broken
+        for number, row in found.rows.items():
+            self.rejected.rows[number] = replace(row, violations=[*row.violations])
+
+    def left_out(self) -> LeftOut:
+        """The broken rows, as the graph rules must know them."""
+        ids: dict[TableKey, list[pa.Array]] = {}
+        sources: dict[TableKey, list[pa.Array]] = {}
+        for rows in self.broken:
+            ids.setdefault(rows.key, []).append(rows.ids)
+            if rows.sources is not None:
+                sources.setdefault(rows.key, []).append(rows.sources)
+        return LeftOut(
+            {key: pa.concat_arrays(parts) for key, parts in ids.items()},
+            {key: pa.concat_arrays(parts) for key, parts in sources.items()},
+        )
+
+    def drop(self, numbers: Collection[int]) -> int:
+        """Leave rows out because a graph rule rejects them; how many there were."""
+        found = 0
+        for key in sorted(self.tables):
+            ids = self.index.drop(key, numbers)
+            self.dropped[key] += len(ids)
+            self.dropped_ids.setdefault(key, set()).update(i for i in ids if i is not None)
+            found += len(ids)
+        return found
 
     @property
     def total(self) -> int:
@@ -68,7 +141,7 @@ class PreparedInput:
 
     def place(self, number: int) -> Place:
         file, line = file_and_line(number)
-        return Place(self.files[file], line)
+        return Place(self.files[file], line, number)
 
     def add_to_index(self, entity: EntityType, rows: pa.Table, has_id: Mask | None) -> None:
         """Let the checks see these rows, which have a place each.
@@ -88,7 +161,10 @@ class PreparedInput:
 
 @contextmanager
 def prepared_input(
-    catalog: Catalog, settings: LoadSettings, files: Iterable[str] = ()
+    catalog: Catalog,
+    settings: LoadSettings,
+    rules: RejectRules,
+    files: Iterable[str] = (),
 ) -> Iterator[PreparedInput]:
     """An empty `PreparedInput` whose files are removed at the end."""
     with tempfile.TemporaryDirectory(
@@ -96,7 +172,10 @@ def prepared_input(
     ) as folder:
         index = KeyIndex(catalog, Path(folder), settings.memory_bytes)
         try:
-            yield PreparedInput(catalog, index, Path(folder), list(files))
+            prepared = PreparedInput(catalog, index, Path(folder), list(files), rules=rules)
+            prepared.report = Report(files=prepared.files)
+            prepared.rejected.kept = rules.keeps_rows
+            yield prepared
         finally:
             index.close()
 

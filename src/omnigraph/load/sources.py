@@ -37,6 +37,7 @@ from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import BlobBases, Blocks, FlatRows, ParsedBlock, with_absent
 from omnigraph.progress import tell
 from omnigraph.values.known_names import did_you_mean
+from omnigraph.values.plurals import counted
 
 _FORMATS = {
     ".ndjson": "ndjson",
@@ -57,6 +58,9 @@ _OBJECTS_PER_BLOCK = 20_000
 _MEMORY = "<table>"
 _ROWS = "<rows>"
 _STREAM = "<stream>"
+
+READ = "read"
+"""The stage of progress."""
 
 Progress = Callable[[int, int], None]
 """(bytes read, rows read) since the last call."""
@@ -242,14 +246,15 @@ def reading_progress(sources: Iterable[Source]) -> Progress:
     """Tells `omnigraph.progress` how much of the sources is read."""
     total = sum(source.size for source in sources) or None
     seen_bytes = seen_rows = 0
+    tell("reading", 0, total, "MB", READ)
 
     def watch(bytes_read: int, rows: int) -> None:
         nonlocal seen_bytes, seen_rows
         seen_bytes += bytes_read
         seen_rows += rows
         # Spark reports the number of rows only after it has read them all.
-        rows_read = f" {seen_rows:,} rows" if seen_rows else ""
-        tell(f"reading{rows_read}", seen_bytes, total, "MB")
+        rows_read = f" {counted(seen_rows, 'row')}" if seen_rows else ""
+        tell(f"reading{rows_read}", seen_bytes, total, "MB", READ)
 
     return watch
 

@@ -75,8 +75,9 @@ class LoadTableWriter:
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
-            fragments += self._write(dataset, chunk.drop_columns([PLACE]))
-            changes.add(Op.INSERT, chunk.column(ID))
+            rows = self._as_written(table.entity.table_key, chunk)
+            fragments += self._write(dataset, rows.drop_columns([PLACE]))
+            changes.add(Op.INSERT, rows.column(ID))
         return adopt(pin, fragments, changes.finish())
 
     def merge(self, table: PreparedTable) -> AdoptRows:

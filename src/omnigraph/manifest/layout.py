@@ -18,6 +18,18 @@ _FOLDERS = {EntityKind.NODE: "nodes", EntityKind.EDGE: "edges"}
 TABLE_FOLDERS = tuple(f"{folder}/" for folder in _FOLDERS.values())
 
 
+def is_own_name(name: str) -> bool:
+    """Whether a graph has a file or folder of this name in its directory."""
+    folders = {path.partition("/")[0] for path in (BRANCH_REFS, TAG_REFS)}
+    return name.startswith("__") or name in {
+        *folders,
+        *_FOLDERS.values(),
+        QUARANTINE,
+        LOCKS,
+        RECOVERY_AUDIT,
+    }
+
+
 def table_location(key: TableKey) -> str:
     """The path of the table of a new type; an existing table stays at the path in its pin."""
     return f"{_FOLDERS[key.kind]}/{fnv1a64_hex(key.type_name)}"

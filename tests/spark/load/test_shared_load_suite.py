@@ -25,6 +25,13 @@ from omnigraph_testing.load_suite import (
     check_bad,
     check_good,
 )
+from omnigraph_testing.rejected_loads import (
+    SKIPPED_INPUTS,
+    SkippedInput,
+    check_everything_at_once,
+    check_limit,
+    check_skipped,
+)
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -85,3 +92,17 @@ def test_bad_when_joined(shared: Graph, tmp_path: Path, case: BadInput) -> None:
 def test_good(tmp_path: Path, case: GoodInput, joined: bool) -> None:
     graph = base_graph(tmp_path, SMALL_PIECES)
     check_good(joining(graph) if joined else graph, tmp_path, case, "spark")
+
+
+@pytest.mark.parametrize("case", SKIPPED_INPUTS, ids=lambda case: case.name)
+def test_bad_rows_are_skipped(tmp_path: Path, case: SkippedInput) -> None:
+    check_skipped(base_graph(tmp_path, SMALL_PIECES), tmp_path, case, "spark")
+
+
+def test_more_bad_rows_than_allowed(shared: Graph, tmp_path: Path) -> None:
+    check_limit(shared, tmp_path, SKIPPED_INPUTS[0], "spark")
+
+
+def test_everything_is_reported_at_once(shared: Graph, tmp_path: Path) -> None:
+    on_spark = check_everything_at_once(shared, tmp_path, "spark")
+    assert said(on_spark) == said(check_everything_at_once(shared, tmp_path, "local"))

@@ -29,7 +29,7 @@ from omnigraph.cli.source_files import STDIN
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
-    from omnigraph.load.options import TypeCounts
+    from omnigraph.load.options import LoadReceipt, TypeCounts
 
 
 class Mode(StrEnum):
@@ -39,6 +39,13 @@ class Mode(StrEnum):
     MERGE = "merge"
     PATCH = "patch"
     OVERWRITE = "overwrite"
+
+
+class BadRow(StrEnum):
+    """What a load does with rows that break a rule."""
+
+    FAIL = "fail"
+    SKIP = "skip"
 
 
 class ExportFormat(StrEnum):
@@ -115,6 +122,31 @@ Encoding = Annotated[
         help="Of text files, such as cp1252; by default UTF-8, or what their first bytes say.",
     ),
 ]
+OnBadRow = Annotated[
+    BadRow,
+    typer.Option(
+        "--on-error",
+        help="fail refuses data with a row that breaks a rule; skip loads the other rows, without "
+        "those that depend on a rejected one.",
+    ),
+]
+MaxErrors = Annotated[
+    int | None,
+    typer.Option(
+        "--max-errors",
+        metavar="N",
+        min=0,
+        help="With skip: fail if more rows are rejected; by default 1000, 0 is no limit.",
+    ),
+]
+Rejects = Annotated[
+    str | None,
+    typer.Option(
+        "--rejects",
+        metavar="FILE",
+        help="Write the rejected rows to this file as NDJSON: file, line, rule, message, row.",
+    ),
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -144,6 +176,9 @@ def load(
     delimiter: Delimiter = None,
     quote: Quote = None,
     encoding: Encoding = None,
+    on_error: OnBadRow = BadRow.FAIL,
+    max_errors: MaxErrors = None,
+    rejects: Rejects = None,
     message: Message = None,
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
@@ -153,7 +188,8 @@ def load(
     An NDJSON file may mix types. A file of another format holds one type, after which it is named
     (Person.csv); files of edges have the columns `from` and `to`. JSON rows without a type, such as
     {"name": "Ada"}, have the type that --type names. Text may be compressed (.gz or .zst). An error
-    names its file and line, and the graph is not changed.
+    names its file and line, and the graph is not changed. To correct many rows, let --rejects
+    collect them with what is wrong; --on-error skip loads the others meanwhile.
 
     For example:
 
@@ -166,6 +202,7 @@ def load(
       omnigraph load --data staff.csv --type Person --map "Full name=name" people.omni
       omnigraph load --data rows.json --type Person people.omni
       omnigraph load --data Person.csv --delimiter ";" --encoding cp1252 people.omni
+      omnigraph load --data crm/ --rejects bad.ndjson --on-error skip people.omni
     """
     mapping = _mapping(map or [])
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
@@ -180,6 +217,9 @@ def load(
         delimiter=delimiter,
         quote=quote,
         encoding=encoding,
+        on_error=on_error.value,
+        max_errors=max_errors,
+        rejects=rejects,
         progress=False if session.quiet or session.json else None,
         message=message,
         if_commit=if_commit,
@@ -195,11 +235,23 @@ def load(
         session.note(f"loaded by Spark: {receipt.engine_reason}")
     for counts in (*receipt.nodes, *receipt.edges):
         print_result(_told(counts))
+    if receipt.rejected:
+        listed = f", listed in {rejects}" if rejects else ""
+        print_result(f"{counted(receipt.rejected, 'row')} rejected{listed}")
     if receipt.commit is None:
-        print_result(f"{receipt.total_entities:,} entities read, {receipt.branch} has them already")
+        print_result(_unchanged(receipt))
         return
     made = f"commit {receipt.commit.graph_commit_id}"
-    print_result(f"{receipt.total_entities:,} entities loaded into {receipt.branch}, {made}")
+    loaded = counted(receipt.total_entities, "entity")
+    print_result(f"{loaded} loaded into {receipt.branch}, {made}")
+
+
+def _unchanged(receipt: LoadReceipt) -> str:
+    if receipt.total_entities:
+        read = counted(receipt.total_entities, "entity")
+        return f"{read} read, {receipt.branch} has them already"
+    what = "no row is left" if receipt.rejected else "no rows in the data"
+    return f"{what}, {receipt.branch} is unchanged"
 
 
 def _told(counts: TypeCounts) -> str:

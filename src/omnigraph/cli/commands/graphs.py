@@ -21,15 +21,28 @@ SchemaFile = Annotated[
 ]
 
 
+AllowNonEmpty = Annotated[
+    bool,
+    typer.Option("--allow-non-empty", help="Create it in a directory that holds other files."),
+]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "init")(init)
     command(app, "snapshot")(snapshot)
 
 
-def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = None) -> None:
+def init(
+    session: Session,
+    schema: SchemaFile,
+    uri: Uri = None,
+    store: Store = None,
+    allow_non_empty: AllowNonEmpty = False,
+) -> None:
     """Create a graph from a schema.
 
-    An existing graph is refused and not changed.
+    An existing graph is refused and not changed. So is a directory that holds other files, unless
+    --allow-non-empty says that it is meant.
 
     For example:
 
@@ -41,7 +54,13 @@ def init(session: Session, schema: SchemaFile, uri: Uri = None, store: Store = N
     source = read_source(schema)
     # `init` takes a text without a line break for a path, so standard input gets one.
     text = f"{source.text}\n" if schema == STDIN else Path(schema)
-    graph = omnigraph.init(where, text, actor=session.actor(), settings=session.settings())
+    graph = omnigraph.init(
+        where,
+        text,
+        actor=session.actor(),
+        settings=session.settings(),
+        allow_non_empty=allow_non_empty,
+    )
     found = graph.snapshot()
     nodes = [node.name for node in found.catalog.nodes]
     edges = [edge.name for edge in found.catalog.edges]

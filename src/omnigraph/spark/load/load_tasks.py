@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph import failpoints
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import Catalog, EntityType, embedding_of
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import OmnigraphError
@@ -33,7 +33,13 @@ from omnigraph.lance_store.store import DatasetVersion, VersionAddress
 from omnigraph.load.input_files import file_errors, is_plain_utf8, line_blocks, parquet_input
 from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows
 from omnigraph.load.patch_rows import storable_patches
-from omnigraph.load.prepare_rows import PreparedRows, prepare_block, report_problems
+from omnigraph.load.prepare_rows import (
+    BrokenRows,
+    PreparedRows,
+    RejectedRows,
+    RowJudge,
+)
+from omnigraph.load.rejects import RejectRules
 from omnigraph.load.sources import (
     ReadOptions,
     Source,
@@ -46,6 +52,8 @@ from omnigraph.load.sources import (
 from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.scalars import VectorType
+from omnigraph.writes.derived import fill_embeddings
 from omnigraph.writes.row_compare import Mask
 
 RESULT = "task long, result binary"
@@ -66,6 +74,7 @@ class LoadPlan:
     options: ReadOptions
     embedding: EmbeddingSettings
     """The graph's own settings if a property wants vectors; workers then need the key."""
+    rules: RejectRules = field(default_factory=RejectRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,10 @@ class TaskResult:
     violations: list[Violation] = field(default_factory=list)
     tally: Tally = field(default_factory=Counter)
     error: OmnigraphError | None = None
+    rejected: RejectedRows = field(default_factory=RejectedRows)
+    broken: list[BrokenRows] = field(default_factory=list)
+    stopped: bool = False
+    """The rest of the piece was not read, because too much of it is wrong."""
     before: int = 0
     """The place before the first line of the piece; the driver sets it."""
 
@@ -152,37 +165,58 @@ def run_batches(
 
 def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> None:
     """Prepare and write all blocks of one task, and fill its result."""
-    report = Report()
+    result.rejected.kept = plan.rules.keeps_rows
+    judge = RowJudge(Report(), result.rejected, result.broken)
     writers: dict[TableKey, _FragmentWriter] = {}
     try:
         provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
         for block in blocks:
-            for rows in _prepared(plan, _in_line_order(block), report, provider):
+            for rows in _prepared(plan, _in_line_order(block), judge, provider):
                 key = rows.entity.table_key
                 if key not in writers:
                     writers[key] = _FragmentWriter(key, plan.targets[key])
                 writers[key].add(rows)
-        if report.total == 0:
-            for writer in writers.values():
-                result.parts += writer.finish()
-            failpoints.hit("spark.task_written")
+            result.stopped = plan.rules.is_hopeless(len(judge.rejected.rows), judge.report.total)
+            if result.stopped:
+                break
+        # Written also if rows are broken, because the graph rules must see the others.
+        for writer in writers.values():
+            result.parts += writer.finish()
+        failpoints.hit("spark.task_written")
     except OmnigraphError as error:
         # Reported instead of raised, because Spark would repeat the task and fail the same way.
         result.error = error
-    result.violations = report.violations
-    result.tally = report.tally
+    result.violations = judge.report.violations
+    result.tally = judge.report.tally
 
 
 def _prepared(
-    plan: LoadPlan, block: ParsedBlock, report: Report, provider: EmbeddingProvider
+    plan: LoadPlan, block: ParsedBlock, judge: RowJudge, provider: EmbeddingProvider
 ) -> Iterator[PreparedRows]:
     """Rows that can be written. The driver makes whole rows of patches, and checks them then."""
-    if not plan.options.partial:
-        yield from prepare_block(block, report, provider)
-        return
-    report_problems(block, report)
-    if report.total == 0:
+    if plan.options.partial:
+        judge.refuse_unreadable(block)
         yield from map(storable_patches, block.rows)
+        return
+    for rows in judge.prepare(block):
+        yield _with_vectors(plan, rows, judge.report, provider)
+
+
+def _with_vectors(
+    plan: LoadPlan, rows: PreparedRows, report: Report, provider: EmbeddingProvider
+) -> PreparedRows:
+    """The rows with their missing vectors; with zeros if the load will fail and not write them."""
+    if report.total == 0 or plan.rules.skip:
+        return replace(rows, table=fill_embeddings(rows.entity, rows.table, provider))
+    table = rows.table
+    for declared in rows.entity.properties:
+        if embedding_of(declared) is not None and isinstance(declared.type, VectorType):
+            position = table.schema.get_field_index(declared.name)
+            width = declared.type.width
+            zeros = pa.array(np.zeros(table.num_rows * width, np.float32))
+            column = pa.FixedSizeListArray.from_arrays(zeros, width)
+            table = table.set_column(position, table.schema.field(position), column)
+    return replace(rows, table=table)
 
 
 def _as_batch(result: TaskResult) -> pa.RecordBatch:

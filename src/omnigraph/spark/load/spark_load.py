@@ -11,6 +11,7 @@ import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -28,6 +29,7 @@ from omnigraph.load.commit_load import (
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepared import PreparedInput, prepared_input
+from omnigraph.load.rejected_input import read_again
 from omnigraph.load.sources import (
     Progress,
     Source,
@@ -77,6 +79,7 @@ class SparkLoader:
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
+        rules = options.reject_rules()
         given = _input(data, options.type_name)
         if not given.frames:
             refuse_unused_columns(given.sources, options.reading(self.settings.load.blob_bases))
@@ -91,7 +94,10 @@ class SparkLoader:
             reading = options.reading(self.settings.load.blob_bases)
             check_source_columns(source, catalog, frame.columns, reading)
         names = [source.name for source in given.sources]
-        with prepared_input(catalog, self.settings.load, names) as prepared:
+        with prepared_input(catalog, self.settings.load, rules, names) as prepared:
+            reading = options.reading(self.settings.load.blob_bases)
+            if not given.frames:
+                prepared.read_again = partial(read_again, given.sources, catalog, reading)
             watch = progress or reading_progress(given.sources)
             return _LoadJob(self, session, given, options, prepared, watch).run()
 
@@ -103,6 +109,7 @@ class SparkLoader:
             {key: store.address(snapshot.pin(key).at) for key in keys},
             options.reading(settings.load.blob_bases),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
+            options.reject_rules(),
         )
 
     def build(self, prepared: PreparedInput, options: LoadOptions) -> LoadBuild:

@@ -52,15 +52,18 @@ def finish_load(
 ) -> LoadReceipt:
     """Check the written rows against each other and against the graph, and commit them."""
     catalog, store = begun.plan.catalog, loader.reader.store
-    with prepared_input(catalog, loader.settings.load, [begun.source.name]) as prepared:
+    names = [begun.source.name]
+    with prepared_input(catalog, loader.settings.load, options.reject_rules(), names) as prepared:
         prepared.staged_since = begun.begun_at
         homes = {begun.key: begun.home}
         patches = PatchInput(prepared)
         patching = loader.patch_build(patches, options)
         load = patching if options.mode is LoadMode.PATCH else loader.build(prepared, options)
+        taken = False
 
         def build(snapshot: Snapshot) -> ChangeSet:
-            if not prepared.tables:
+            nonlocal taken
+            if not taken:
                 # Inside the transaction, because from here on cleanup keeps the files.
                 ordered = in_order(results, 0)
                 if options.mode is LoadMode.PATCH:
@@ -68,6 +71,7 @@ def finish_load(
                 else:
                     replaced = [begun.key] if options.mode is LoadMode.OVERWRITE else []
                     take_written(prepared, store, homes, ordered, replaced)
+                taken = True
             return load.build(snapshot)
 
         claimed = load_claims(catalog, [begun.key], options.mode)

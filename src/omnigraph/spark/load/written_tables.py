@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.integrity.rules import checked_columns
-from omnigraph.integrity.violations import Report, Violation
+from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.written_fragments import (
@@ -29,6 +29,7 @@ from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.patch_rows import restored_patches
 from omnigraph.load.prepare_rows import PLACE, file_and_line, place_of
 from omnigraph.load.prepared import PreparedInput, PreparedTable
+from omnigraph.load.rejected_input import refuse_too_many
 from omnigraph.load.write_tables import LoadTableWriter, adopt
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
@@ -55,12 +56,12 @@ def take_written(
     results: Sequence[TaskResult],
     named: Collection[TableKey] = (),
 ) -> None:
-    """Raise what the workers found wrong, else fill `prepared` with the rows that they wrote.
+    """Fill `prepared` with the rows that workers wrote, and with those that they rejected.
 
     `homes` are the datasets for which they wrote. `named` are types that the input names even if it
     has no row of them. `results` come from `in_order`.
     """
-    _raise_if_any(results, prepared.files)
+    _take_rejected(prepared, results)
     for key, home in homes.items():
         parts = [
             replace(part, before=result.before)
@@ -82,12 +83,12 @@ def take_patches(
     homes: Mapping[TableKey, DatasetVersion],
     results: Sequence[TaskResult],
 ) -> None:
-    """Raise what the workers found wrong, else take the patches that they wrote.
+    """Take the patches that workers wrote, and the rows that they rejected.
 
     The driver completes them and writes whole rows, so the files of the workers are removed.
     """
     try:
-        _raise_if_any(results, patches.prepared.files)
+        _take_rejected(patches.prepared, results)
         for result in results:
             for part in result.parts:
                 entity = patches.prepared.catalog.entity_type(part.key)
@@ -114,16 +115,22 @@ def remove_written(
             remove_rows(store, homes[part.key], part.fragments)
 
 
-def _raise_if_any(results: Sequence[TaskResult], files: Sequence[str]) -> None:
-    """Unreadable input comes first, then broken rules."""
+def _take_rejected(prepared: PreparedInput, results: Sequence[TaskResult]) -> None:
+    """Raise if input is unreadable, if too much of it is wrong, or if reading stopped for that."""
     for result in results:
         if result.error is not None:
             raise result.error
-    report = Report(files=files)
     for result in results:
-        _, before = file_and_line(result.before)
-        report.merge((_shifted(v, before) for v in result.violations), result.tally)
-    report.raise_if_any()
+        file, before = file_and_line(result.before)
+        violations = (_shifted(v, before) for v in result.violations)
+        prepared.report.merge(violations, result.tally)
+        prepared.broken += result.broken
+        for line, found in result.rejected.rows.items():
+            for violation in found.violations:
+                number = place_of(file, before + line)
+                prepared.rejected.add(number, _shifted(violation, before), found.row)
+    if any(result.stopped for result in results):
+        refuse_too_many(prepared, unread=True)
 
 
 def _shifted(violation: Violation, lines: int) -> Violation:
@@ -187,9 +194,15 @@ class AdoptingWriter(LoadTableWriter):
         assert isinstance(table, WrittenTable)
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
+        key = table.entity.table_key
         for part, ids in table.ids():
-            fragments += self._fragments(table, part, pin, dataset)
-            changes.add(Op.INSERT, ids)
+            if key in self._settled:
+                rows = self._as_written(key, table.whole(part)).drop_columns([PLACE])
+                fragments += self._write(dataset, rows)
+                changes.add(Op.INSERT, rows.column(ID))
+            else:
+                fragments += self._fragments(table, part, pin, dataset)
+                changes.add(Op.INSERT, ids)
         return adopt(pin, fragments, changes.finish())
 
     def _changed(

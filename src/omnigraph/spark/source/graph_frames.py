@@ -9,6 +9,7 @@ from typing import Any
 import omnigraph
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.options import LoadReceipt
+from omnigraph.load.rejects import dead_letter_file
 from omnigraph.manifest.records import StreamBatch
 from omnigraph.settings.models import Settings
 from omnigraph.spark.failures import typed_errors
@@ -79,6 +80,9 @@ class GraphWriter:
         message: str | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+        rejects: str | os.PathLike[str] | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._graph = omnigraph.open(uri, actor=actor, settings=settings)
@@ -89,6 +93,9 @@ class GraphWriter:
             "message": message,
             "if_commit": if_commit,
             "idempotency_key": idempotency_key,
+            "on_error": on_error,
+            "max_errors": max_errors,
+            "rejects": rejects,
         }
         self._frames: dict[str, Frame] = {}
 
@@ -105,13 +112,24 @@ class GraphWriter:
         """Write, check and commit."""
         return self._load()
 
-    def commit_batch(self, stream: str, batch_id: int) -> LoadReceipt:
+    def commit_batch(
+        self,
+        stream: str,
+        batch_id: int,
+        *,
+        dead_letter: str | os.PathLike[str] | None = None,
+    ) -> LoadReceipt:
         """Like `commit`, for `foreachBatch`: a batch that was committed before changes nothing.
 
         `stream` is a name for the stream that belongs to its checkpoint. A new checkpoint counts
-        batches from 0 again, so it needs a new name.
+        batches from 0 again, so it needs a new name. With `dead_letter`, a folder, rows that break
+        a rule go to a file of the batch there, and the others are committed.
         """
-        return self._load(StreamBatch(stream, batch_id))
+        batch = StreamBatch(stream, batch_id)
+        if dead_letter is not None:
+            file = dead_letter_file(dead_letter, batch)
+            self._options |= {"on_error": "skip", "rejects": file}
+        return self._load(batch)
 
     def _load(self, batch: StreamBatch | None = None) -> LoadReceipt:
         if not self._frames:

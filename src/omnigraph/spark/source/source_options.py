@@ -17,7 +17,8 @@ _READ_TUNING = ("rows_per_partition",)
 _FEED = ("path", "changes", "branch", "type", "start", "max_commits")
 MAX_COMMITS = 1000
 _WRITE = ("path", "type", "branch", "write_mode", "actor", "message", "config")
-_WRITE_ONCE = ("if_commit", "idempotency_key")
+_WRITE_ONCE = ("if_commit", "idempotency_key", "on_error", "max_errors", "rejects")
+_WRITE_STREAM = ("dead_letter", "max_errors")
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 ROWS_PER_PARTITION = 1024 * 1024
 _FLAGS = {"true": True, "false": False}
@@ -100,6 +101,12 @@ class SaveRequest:
     """A config file whose settings apply; None is the default settings."""
     if_commit: str | None = None
     idempotency_key: str | None = None
+    on_error: str = "fail"
+    max_errors: int | None = None
+    rejects: str | None = None
+    """A file of the driver that gets rejected rows."""
+    dead_letter: str | None = None
+    """Streams: a folder of the driver that gets a file for each batch with rejected rows."""
 
 
 def save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
@@ -109,6 +116,9 @@ def save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
         found,
         if_commit=options.get("if_commit") or None,
         idempotency_key=options.get("idempotency_key") or None,
+        on_error=options.get("on_error") or "fail",
+        max_errors=_most(options),
+        rejects=options.get("rejects") or None,
     )
 
 
@@ -118,8 +128,24 @@ def sink_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
     It has no `if_commit` and no `idempotency_key`, because a stream writes every batch once by its
     number.
     """
-    check_names(options, (*_WRITE, *_SPARKS_OWN))
-    return _save_request(options, overwrite=overwrite)
+    check_names(options, (*_WRITE, *_WRITE_STREAM, *_SPARKS_OWN))
+    folder = options.get("dead_letter") or None
+    return replace(
+        _save_request(options, overwrite=overwrite),
+        on_error="skip" if folder else "fail",
+        max_errors=_most(options),
+        dead_letter=folder,
+    )
+
+
+def _most(options: Mapping[str, str]) -> int | None:
+    """0 is no limit; None is the default."""
+    text = options.get("max_errors")
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InvalidArgument(f"option max_errors: {text!r} is not a number", option="max_errors")
+    return int(text)
 
 
 def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:

@@ -6,6 +6,7 @@ were overtaken or were killed are referenced by nothing, and cleanup removes the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -129,11 +130,15 @@ def _open(request: SaveRequest) -> omnigraph.Graph:
 
 
 def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOptions:
-    from omnigraph.load.options import LoadMode, LoadOptions
+    from omnigraph.load.options import LoadMode, LoadOptions, OnError
+    from omnigraph.load.rejects import dead_letter_file
 
     message = request.message
     if batch is not None and message is None:
         message = f"stream {batch.stream}, batch {batch.batch}"
+    rejects: str | os.PathLike[str] | None = request.rejects
+    if batch is not None and request.dead_letter is not None:
+        rejects = dead_letter_file(request.dead_letter, batch)
     return LoadOptions(
         mode=LoadMode.parse(request.mode),
         branch=request.branch,
@@ -143,4 +148,7 @@ def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOpti
         idempotency_key=request.idempotency_key,
         type_name=request.type_name,
         stream_batch=batch,
+        on_error=OnError.parse(request.on_error),
+        max_errors=request.max_errors,
+        rejects=rejects,
     )
