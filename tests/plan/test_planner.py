@@ -175,6 +175,36 @@ CASES = {
         Project p.name = $p#0.name
         """,
     ),
+    "filters are applied before an exists": (
+        "match { $p: Person exists { $p worksAt $c $c.name = $p.name } or $p.age > 9 } "
+        'return { $p.age } where $p.name = "Ada"',
+        """
+        LookUp $p#0: Person by $p#0.name = "Ada"
+        ExistsFilter (exists1 or ($p#0.age > 9))
+          Rows of exists1 $p#0
+          LookUp $c#1: Company by $c#1.name = $p#0.name
+          Expand $p#0 -WorksAt:out-> $c#1: Company bound
+        OrderBy ties $p#0.id
+        Project p.age = $p#0.age
+        """,
+    ),
+    "an exists leaves the start of its block free": (
+        "match { $p: Person exists { $p worksAt $c not exists { $c.name = $f.name } } "
+        '$p knows $f $f.name = "Ada" } return { $p.age }',
+        """
+        LookUp $f#1: Person by $f#1.name = "Ada"
+        Expand $f#1 -Knows:in-> $p#0: Person
+        Keep #0, #1, #2
+        SemiJoin
+          Rows $p#0, $f#1
+          Expand $p#0 -WorksAt:out-> $c#2: Company
+          AntiJoin
+            Rows $f#1, $c#2
+            Filter ($c#2.name = $f#1.name)
+        OrderBy ties $p#0.id, $f#1.id
+        Project p.age = $p#0.age
+        """,
+    ),
     "a range is searched from the other end": (
         'match { $p: Person $p knows{1,3} $f $f.name = "Ada" } return { $p.name }',
         """
@@ -196,6 +226,24 @@ def test_plan(name: str) -> None:
     lines = [line for _, line in plan_lines(plan_read(compiled.plan, STATISTICS))]
     expected = [line.removeprefix("        ") for line in wanted.strip("\n").splitlines()]
     assert lines == [line for line in expected if line.strip()]
+
+
+def test_explain_shows_the_patterns_of_an_exists() -> None:
+    body = "match { $p: Person $p.age = 3 or exists { $p knows $f } } return { $p.age }"
+    compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
+    assert compiled.plan is not None
+    plan = explained("q", plan_read(compiled.plan, STATISTICS), STATISTICS)
+    shown = [(op.name, op.depth, op.details) for op in plan.operators[1:4]]
+    assert shown == [
+        ("ExistsFilter", 0, "(($p#0.age = 3) or exists1)"),
+        ("Rows", 1, "of exists1 $p#0"),
+        ("Expand", 1, "$p#0 -Knows:out-> $f#1: Person"),
+    ]
+    scanned, kept = plan.operators[0].estimated_rows, plan.operators[1].estimated_rows
+    assert scanned is not None
+    assert kept is not None
+    assert scanned > kept > 1
+    assert plan.operators[3].reason == "~8 per row"
 
 
 def test_explain_says_how_many_and_why() -> None:

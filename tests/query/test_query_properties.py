@@ -108,6 +108,7 @@ HOSTILE = {
     "many nots": BODY.format("not " * 10_000 + "$p.admin"),
     "many minuses": BODY.format("$p.age = " + "-" * 10_000 + "1"),
     "long sum": BODY.format("$p.age = " + "1 + " * 10_000 + "1"),
+    "long sum beside an edge": BODY.format("$p in $f exists { $p.age = " + "1 + " * 9_999 + "1 }"),
     "long sum of groups": BODY.format("$p.age = " + "(1 + 1) * " * 5_000 + "1"),
     "nested sums": BODY.format("$p.age = " + "(" * 60 + "1" + " + 1) * 2" * 60),
     "ten megabytes of text": "query q() { match { $p: Person } return { $p.name } }\n" * 200_000,

@@ -12,7 +12,7 @@ from lark import Tree
 
 from omnigraph.errors import ParseError
 from omnigraph.query import ast, codes
-from omnigraph.query.tree_reader import QueryTreeReader
+from omnigraph.query.tree_reader import QueryTreeReader, with_hops
 from omnigraph.syntax.diagnostics import Diagnostic, Diagnostics, language_error
 from omnigraph.syntax.grammar import (
     MAX_NESTING,
@@ -159,6 +159,8 @@ def parse_queries(source: SourceText, *, may_be_bare: bool = False) -> ast.Query
     _check_queries(queries, found)
     if found:
         raise language_error(ParseError, found, source)
+    if reader.may_have_hops:
+        return ast.QueryFile(tuple(map(with_hops, queries.queries)))
     return queries
 
 

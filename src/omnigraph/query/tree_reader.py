@@ -43,7 +43,7 @@ class QueryTreeReader(Transformer[Token, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.problems = Diagnostics()
-        self._may_have_hops = False
+        self.may_have_hops = False
         """A filter was read that is a hop unless it names a parameter."""
 
     # --- declarations
@@ -52,21 +52,13 @@ class QueryTreeReader(Transformer[Token, Any]):
         return ast.QueryFile(tuple(children))
 
     def bare(self, meta: Meta, children: list[Any]) -> ast.QueryFile:
-        body = self._body(children[0], set())
-        return ast.QueryFile((ast.Query(Name(AD_HOC), body, span=_span(meta)),))
+        return ast.QueryFile((ast.Query(Name(AD_HOC), children[0], span=_span(meta)),))
 
     def query(self, meta: Meta, children: list[Any]) -> ast.Query:
         name, *rest, body = children
         parameters = tuple(c for c in rest if isinstance(c, ast.Parameter))
         annotations = tuple(c for c in rest if isinstance(c, ast.QueryAnnotation))
-        names = {parameter.name.text for parameter in parameters}
-        return ast.Query(
-            _name(name),
-            self._body(body, names),
-            parameters,
-            annotations,
-            _span(meta),
-        )
+        return ast.Query(_name(name), body, parameters, annotations, _span(meta))
 
     def annotation(self, meta: Meta, children: list[Token]) -> ast.QueryAnnotation:
         name, text = children
@@ -204,7 +196,7 @@ class QueryTreeReader(Transformer[Token, Any]):
         return ast.OptionalClause(tuple(children), _span(meta))
 
     def filter(self, meta: Meta, children: list[Any]) -> ast.FilterClause:
-        self._may_have_hops |= bool(_variables_of_a_hop(children[0]))
+        self.may_have_hops |= bool(_variables_of_a_hop(children[0]))
         return ast.FilterClause(children[0], _span(meta))
 
     # --- expressions
@@ -304,10 +296,6 @@ class QueryTreeReader(Transformer[Token, Any]):
     def option(self, _meta: Meta, children: Any) -> _Option:
         return _Option(str(children[0]), children[1])
 
-    def _body(self, body: Any, parameters: set[str]) -> ast.ReadBody | ast.MutationBody:
-        found: ast.ReadBody | ast.MutationBody = body
-        return _with_hops(found, parameters) if self._may_have_hops else found
-
     def _integer(self, token: Token, meta: Meta) -> int:
         value = integer_value(token)
         if value is None:
@@ -363,8 +351,13 @@ def _left_to_right(children: list[Any]) -> ast.Expr:
     return result
 
 
+def with_hops(query: ast.Query) -> ast.Query:
+    """The query with the hops that were read as filters: `$folder contains $file`."""
+    parameters = {parameter.name.text for parameter in query.parameters}
+    return replace(query, body=_with_hops(query.body, parameters))
+
+
 def _with_hops(node: Any, parameters: set[str]) -> Any:
-    """The node with every filter of all its blocks that is a hop made one."""
     if isinstance(node, tuple):
         return tuple(_with_hops(item, parameters) for item in node)
     if not is_dataclass(node) or isinstance(node, (Span, Name, type)):

@@ -55,6 +55,8 @@ class Pattern:
 
     def blocks_in(self, predicate: ex.Expression) -> tuple[ExistsBlock, ...]:
         """The `exists` blocks of a filter."""
+        if not self.exists:
+            return ()
         names = {node.pattern for node in walk(predicate) if isinstance(node, ex.Matched)}
         return tuple(block for block in self.exists if block.name in names)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -25,6 +25,7 @@ from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows
 
 # The largest offset and limit that Spark takes.
 _LARGEST = 2**31 - 1
+_MATCHED = "matched"
 
 
 def compile_plan(plan: Any, compilation: Compilation) -> SparkRows:
@@ -209,29 +210,40 @@ def _joined_with(
     op: reads.AntiJoin | reads.SemiJoin, how: str, start: SparkRows, compilation: Compilation
 ) -> SparkRows:
     rows = _run(op.input, start, compilation)
-    shared = _identity(shared_with(op.pattern), rows)
-    found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
-    matches, condition = _block_matches(found.frame, shared, ())
-    return rows.on(rows.frame.join(matches.distinct(), condition, how), rows.at_most)
+    matched = _matched(op.pattern, _MATCHED, rows, compilation)
+    return rows.on(rows.frame.join(matched.frame, matched.condition, how), rows.at_most)
 
 
 def _exists_filter(op: reads.ExistsFilter, start: SparkRows, compilation: Compilation) -> SparkRows:
     """Rows for which the predicate is true. Each pattern becomes a column: whether it matches."""
     rows = _run(op.input, start, compilation)
     frame = rows.frame
-    added: list[str] = []
+    names = [inner.name for inner in op.patterns]
     for inner in op.patterns:
-        shared = _identity(shared_with(inner.pattern), rows)
-        found = _run(inner.pattern, _block_start(inner.pattern, rows), compilation)
-        matches, condition = _block_matches(found.frame, shared, ())
-        marked = matches.distinct().withColumn(inner.name, F.lit(True))
-        frame = frame.join(marked, condition, "left").drop(*map(_block_name, shared))
-        added.append(inner.name)
-    known = [F.col(name).isNotNull().alias(name) for name in added]
-    frame = frame.select(*(c for c in frame.columns if c not in added), *known)
-    tested = replace(rows, frame=frame, is_unit=False)
+        matched = _matched(inner.pattern, inner.name, rows, compilation)
+        frame = frame.join(matched.frame, matched.condition, "left").drop(*matched.beside)
+    known = {name: F.col(name).isNotNull() for name in names}
+    tested = rows.on(frame.withColumns(known), rows.at_most)
     kept = tested.where(compilation.expressions.guarded(op.predicate, tested))
-    return rows.on(kept.frame.drop(*added), rows.at_most)
+    return kept.on(kept.frame.drop(*names), rows.at_most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The combinations of shared entities that a pattern matches, and the join to the rows."""
+
+    frame: Frame
+    condition: SparkColumn
+    beside: list[str]
+    """The columns of the frame that hold the shared entities."""
+
+
+def _matched(pattern: Any, mark: str, rows: SparkRows, compilation: Compilation) -> _Matched:
+    """Every combination once, with a column `mark` that is true."""
+    shared = _identity(shared_with(pattern), rows)
+    found = _run(pattern, _block_start(pattern, rows), compilation)
+    matches, condition = _block_matches(found.frame, shared, (F.lit(True).alias(mark),))
+    return _Matched(matches.distinct(), condition, [_block_name(name) for name in shared])
 
 
 def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
@@ -277,7 +289,7 @@ def _identity(shared: Sequence[ex.Variable], rows: SparkRows) -> list[str]:
 
 
 def _block_matches(
-    frame: Frame, shared: Sequence[str], new: Sequence[str]
+    frame: Frame, shared: Sequence[str], new: Sequence[str | SparkColumn]
 ) -> tuple[Frame, SparkColumn]:
     """The matches under other column names, and the condition that joins them to a row."""
     renamed = frame.select(*(F.col(name).alias(_block_name(name)) for name in shared), *new)
