@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import omnigraph
-from omnigraph.errors import ValidationFailed
+from omnigraph.errors import NotFound, ValidationFailed
 from omnigraph.settings.models import PipelineSettings, Settings
 from omnigraph.spark import spark_session, stop_session
 from omnigraph.spark.session import running_session
@@ -41,6 +41,10 @@ def main(folder: str, master: str) -> None:
     assert running_session() is session
     frame = session.createDataFrame([("q1", 1), ("q2", 2)], "name string, age int")
     framed = graph.load(frame, type="P")
+    try:
+        session.read.format("omnigraph").option("type", "Q").load(graph.uri).count()
+    except NotFound as error:
+        unknown = error.fields
     graph.export(f"{folder}/out", format="parquet", engine="spark")
     again = omnigraph.init(f"{folder}/again", SCHEMA)
     again.load(f"{folder}/out", engine="local")
@@ -58,6 +62,7 @@ def main(folder: str, master: str) -> None:
         "loaded": loaded.total_entities,
         "engine": [loaded.engine, framed.engine, framed.engine_reason],
         "refused": refused.partition(": ")[2],
+        "unknown": unknown,
         "people": len(lines(graph)),
         "round trip": round_trip,
         "edges": again.read("K").num_rows,

@@ -33,6 +33,7 @@ def test_load_export_and_merge(tmp_path: Path) -> None:
     assert found == {
         "loaded": 600,
         "engine": ["spark", "spark", "the input is a Spark DataFrame"],
+        "unknown": {"type": "Q"},
         "people": 302,
         "round trip": True,
         "edges": 300,

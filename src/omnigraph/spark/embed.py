@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import OmnigraphError
 from omnigraph.settings.models import EmbeddingSettings, PipelineSettings
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.vectors.vector_requests import Batch, Keep, Vectors, vectors_of
@@ -39,7 +39,7 @@ class SparkRequests:
 
     def _round(self, session: Any, tasks: int, batches: Sequence[Batch], keep: Keep) -> None:
         shares = [list(batches[task::tasks]) for task in range(min(tasks, len(batches)))]
-        numbers = session.range(0, len(shares), 1, len(shares))
+        numbers = task_numbers(session, len(shares))
         rows = numbers.mapInArrow(_share(self.embedding, shares), _RESULT)
         failed: OmnigraphError | None = None
         for row in run_job(session, "embed", rows.collect):

@@ -28,10 +28,8 @@ from omnigraph.lance_store.reads.scan import (
 from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.session import spark_session
-
-_ROWS_PER_PART = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +70,14 @@ class SparkExporter:
     def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
         at = self.snapshot.pin(entity.table_key).at
         target = self.store.address(at)
-        for number, group in enumerate(fragment_groups(self.store, at, _ROWS_PER_PART)):
+        for number, group in enumerate(fragment_groups(self.store, at)):
             yield ExportPart(f"{entity.name}.{number:05d}", entity, target, group)
 
     def _write(self, parts: tuple[ExportPart, ...], folder: Path, export_format: str) -> None:
         if not parts:
             return
         session = spark_session(self.settings)
-        numbers = session.range(0, len(parts), 1, len(parts))
+        numbers = task_numbers(session, len(parts))
         rows = numbers.mapInArrow(_export(parts, str(folder), export_format), "name string")
         collected = run_job(session, "export", rows.collect)
         written = {row.name for row in collected}

@@ -36,6 +36,11 @@ def run_job(
     return result
 
 
+def task_numbers(session: Session, count: int) -> Any:
+    """A DataFrame of the numbers from 0, one for each task; `mapInArrow` runs the tasks."""
+    return session.range(0, count, 1, count)
+
+
 class _Job:
     """An action in its own thread and its own Spark job group."""
 

@@ -14,7 +14,7 @@ from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind
 
@@ -71,7 +71,7 @@ class SparkUpkeep:
     ) -> list[bytes | None]:
         """The result of `run` for each task, in their order."""
         session = spark_session(self.settings)
-        numbers = session.range(0, len(tasks), 1, len(tasks))
+        numbers = task_numbers(session, len(tasks))
         rows = numbers.mapInArrow(_running(store.location, at, tasks, run), _COLUMNS)
         done = run_job(session, name, rows.collect)
         results = {row[_TASK]: row[_RESULT] for row in done}

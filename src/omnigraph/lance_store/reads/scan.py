@@ -78,11 +78,16 @@ def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
     return addresses
 
 
+ROWS_PER_TASK = 1024 * 1024
+"""How many rows a task reads, unless a single fragment has more."""
+
 FragmentGroups = tuple[tuple[int, ...], ...]
 """Ids of fragments; each group is for one task."""
 
 
-def fragment_groups(store: Store, at: DatasetVersion, rows_per_group: int) -> FragmentGroups:
+def fragment_groups(
+    store: Store, at: DatasetVersion, rows_per_group: int = ROWS_PER_TASK
+) -> FragmentGroups:
     """Neighbouring fragments in groups of at most so many rows; a larger fragment is alone."""
     with snapshot_errors(f"listing fragments of {at.location}"):
         fragments = store.open(at).get_fragments()

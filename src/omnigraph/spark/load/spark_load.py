@@ -45,7 +45,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.engine_choice import holds_spark_frames
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.load.load_tasks import (
     RESULT,
     LoadPlan,
@@ -238,7 +238,7 @@ class _LoadJob:
             ]
         task_bytes = self.loader.settings.pipeline.task_bytes
         pieces = cut(self.given.sources, plan.options, task_bytes, parallelism(self.session))
-        numbers = self.session.range(0, len(pieces), 1, len(pieces))
+        numbers = task_numbers(self.session, len(pieces))
         results = self._collect(numbers.mapInArrow(run_tasks(plan, pieces), RESULT), len(pieces))
         by_file = groupby(results, key=lambda result: pieces[result.task].file)
         return [result for file, found in by_file for result in in_order(found, file)]

@@ -31,12 +31,11 @@ from omnigraph.spark.column_types import (
     spark_type,
     to_spark_batches,
 )
+from omnigraph.spark.jobs import task_numbers
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
 from omnigraph.spark.query.sessions import QuerySession
 from omnigraph.values.conditions import Condition
-
-_ROWS_PER_TASK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class GraphTables:
         self, entity: EntityType, schema: Any, conditions: Sequence[Condition]
     ) -> Frame:
         at = self.snapshot.pin(entity.table_key).at
-        tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
+        tasks = fragment_groups(self.store, at)
         if not tasks:
             return self.empty(schema)
         read = read_tasks(
@@ -137,7 +136,7 @@ class GraphTables:
             tasks=tasks,
             wanted=spark_arrow_schema(schema),
         )
-        numbers = self.sessions.session.range(0, len(tasks), 1, len(tasks))
+        numbers = task_numbers(self.sessions.session, len(tasks))
         return numbers.mapInArrow(read, schema)
 
     def _type_of(self, bound: EntityColumns, name: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.reads.scan import ROWS_PER_TASK
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean
 
@@ -20,7 +21,6 @@ _WRITE = ("path", "type", "branch", "write_mode", "actor", "message", "config")
 _WRITE_ONCE = ("if_commit", "idempotency_key", "on_error", "max_errors", "rejects")
 _WRITE_STREAM = ("dead_letter", "max_errors")
 _SPARKS_OWN = ("checkpointlocation", "queryname")
-ROWS_PER_PARTITION = 1024 * 1024
 _FLAGS = {"true": True, "false": False}
 
 
@@ -35,7 +35,7 @@ class TableRequest:
     """A commit id or a tag; None is the head of the branch."""
     columns: tuple[str, ...] | None = None
     filter_text: str | None = None
-    rows_per_partition: int = ROWS_PER_PARTITION
+    rows_per_partition: int = ROWS_PER_TASK
 
 
 def table_request(options: Mapping[str, str]) -> TableRequest:
@@ -52,7 +52,7 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
         at=options[at[0]] if at else None,
         columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
         filter_text=options.get("filter") or None,
-        rows_per_partition=number(options, "rows_per_partition", ROWS_PER_PARTITION),
+        rows_per_partition=number(options, "rows_per_partition", ROWS_PER_TASK),
     )
 
 
