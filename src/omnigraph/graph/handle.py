@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import pyarrow as pa
 
 from omnigraph.errors import NotFound, OmnigraphError
-from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
 from omnigraph.graph import reads
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Access, Engine, open_store
@@ -28,6 +27,7 @@ from omnigraph.values.known_names import LOCAL, require_engine
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
     from omnigraph.diff.change import ChangePage
+    from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
     from omnigraph.graph.reads import QuerySource
@@ -71,7 +71,7 @@ class Graph:
         if self._access.closed:
             return "closed"
         try:
-            return f"{MAIN} at {self._engine.reader.branch(MAIN)[1].head_commit_id}"
+            return f"{MAIN} at {self.engine.reader.branch(MAIN)[1].head_commit_id}"
         except OmnigraphError as error:
             return f"head unknown ({error.code})"
 
@@ -108,17 +108,13 @@ class Graph:
         return self._access.engine
 
     @property
-    def _engine(self) -> Engine:
-        return self._access.engine
-
-    @property
     def uri(self) -> str:
         return self._access.uri
 
     @property
     def format_version(self) -> int:
         """The format stamp of the files; this release writes `branch_state.CURRENT_FORMAT`."""
-        return self._engine.reader.format_version
+        return self.engine.reader.format_version
 
     # Reading
 
@@ -128,7 +124,7 @@ class Graph:
         `at` is a commit id or a unique prefix of one, a tag, a branch, a moment (a datetime or RFC
         3339 text, of `branch`), `HEAD`, or `NAME~N`: N first parents above one of these.
         """
-        return reads.snapshot(self._engine, branch, at)
+        return reads.snapshot(self.engine, branch, at)
 
     def read(
         self,
@@ -140,8 +136,8 @@ class Graph:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
-        snapshot = reads.snapshot(self._engine, branch, at)
-        return reads.read_type(self._engine, snapshot, type_name, ids, columns)
+        snapshot = reads.snapshot(self.engine, branch, at)
+        return reads.read_type(self.engine, snapshot, type_name, ids, columns)
 
     def blob(
         self,
@@ -158,8 +154,8 @@ class Graph:
         Example:
             >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
         """
-        snapshot = reads.snapshot(self._engine, branch, at)
-        return reads.blob(self._engine, snapshot, kind, type, id, property)
+        snapshot = reads.snapshot(self.engine, branch, at)
+        return reads.blob(self.engine, snapshot, kind, type, id, property)
 
     def query(
         self,
@@ -186,10 +182,11 @@ class Graph:
             >>> graph.query("people.gq", "friends_of", {"name": "Ada"})
             >>> graph.query("match { $p: Person } return { $p.name }").to_pylist()
         """
+        from omnigraph.execute.query_types import QueryBounds
+
         require_engine(engine, "query")
-        given = reads.query_source(source)
-        text = QueryText(given.text, name, params, name_text(at), given.file)
-        opened = self._engine
+        text = reads.query_text(source, name, params, name_text(at))
+        opened = self.engine
         runner = opened.queries if engine == LOCAL else opened.spark_queries
         snapshot = reads.snapshot(opened, branch, at)
         result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
@@ -212,10 +209,9 @@ class Graph:
         Example:
             >>> print(graph.explain("people.gq", "friends_of"))
         """
-        given = reads.query_source(source)
-        text = QueryText(given.text, name, params, file=given.file)
-        snapshot = reads.snapshot(self._engine, branch, at)
-        return self._engine.queries.explain(snapshot, text)
+        text = reads.query_text(source, name, params)
+        snapshot = reads.snapshot(self.engine, branch, at)
+        return self.engine.queries.explain(snapshot, text)
 
     def profile(
         self,
@@ -229,10 +225,11 @@ class Graph:
         cancel: threading.Event | None = None,
     ) -> QueryPlan:
         """Run a query; its plan with the rows and the time of every operator, and in total."""
-        given = reads.query_source(source)
-        text = QueryText(given.text, name, params, file=given.file)
-        snapshot = reads.snapshot(self._engine, branch, at)
-        return self._engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
+        from omnigraph.execute.query_types import QueryBounds
+
+        text = reads.query_text(source, name, params)
+        snapshot = reads.snapshot(self.engine, branch, at)
+        return self.engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
 
     def export(
         self,
@@ -252,8 +249,8 @@ class Graph:
         """
         from omnigraph.graph import bulk
 
-        snapshot = reads.snapshot(self._engine, branch, at)
-        return bulk.export(self._engine, snapshot, path, types, file_format=format, engine=engine)
+        snapshot = reads.snapshot(self.engine, branch, at)
+        return bulk.export(self.engine, snapshot, path, types, file_format=format, engine=engine)
 
     # Writing
 
@@ -435,7 +432,7 @@ class Graph:
         if name is None or is_commit_id(name):
             return name
         try:
-            return self._engine.commits.resolve(name, branch)
+            return self.engine.commits.resolve(name, branch)
         except NotFound:
             return name
 
@@ -495,7 +492,7 @@ class Graph:
             decisions=Decisions(strategy, read_resolutions(resolutions)),
             actor_id=self.actor,
         )
-        return preview_merge(self._engine.merge_context(), request)
+        return preview_merge(self.engine.merge_context(), request)
 
     def revert(
         self,
@@ -517,7 +514,7 @@ class Graph:
 
         context = self._access.writable().merge_context()
         request = PickRequest(
-            commit_id=self._engine.commits.resolve(commit_id, branch),
+            commit_id=self.engine.commits.resolve(commit_id, branch),
             branch=branch,
             operation=REVERT,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -541,7 +538,7 @@ class Graph:
 
         context = self._access.writable().merge_context()
         request = PickRequest(
-            commit_id=self._engine.commits.resolve(commit_id, onto),
+            commit_id=self.engine.commits.resolve(commit_id, onto),
             branch=onto,
             operation=CHERRY_PICK,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -582,9 +579,9 @@ class Graph:
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.graph import commit_history
 
-        states = commit_history.diff_states(self._engine, a, b, base, branch, cursor)
+        states = commit_history.diff_states(self.engine, a, b, base, branch, cursor)
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.diff(self._engine, states, wanted, limit, cursor)
+        return commit_history.diff(self.engine, states, wanted, limit, cursor)
 
     def changes(
         self,
@@ -607,7 +604,7 @@ class Graph:
         from omnigraph.feed import FeedRequest, poll
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
-        return poll(self._engine.reader, request, cursor, start)
+        return poll(self.engine.reader, request, cursor, start)
 
     def baseline(
         self,
@@ -626,7 +623,7 @@ class Graph:
         from omnigraph.feed import FeedRequest, baseline
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
-        return baseline(self._engine.reader, request)
+        return baseline(self.engine.reader, request)
 
     # Upkeep
 
@@ -661,13 +658,13 @@ class Graph:
         """Every declared index: how many rows it covers and how many it does not yet."""
         from omnigraph.maintain.status import index_status
 
-        return index_status(self._engine.reader, branch)
+        return index_status(self.engine.reader, branch)
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
         from omnigraph.maintain.status import graph_status
 
-        engine = self._engine
+        engine = self.engine
         return graph_status(engine.reader, engine.board, engine.settings.maintenance)
 
     def cleanup(
@@ -690,7 +687,7 @@ class Graph:
         retention = Retention.of(keep, older_than)
         if confirm:
             return self._access.writable().cleanup.run(retention, self.actor)
-        return self._engine.cleanup.preview(retention)
+        return self.engine.cleanup.preview(retention)
 
     def verify(self, commits: int = 20, *, full: bool = False) -> VerifyReport:
         """Check every invariant, and the newest `commits` of each branch against their snapshots.
@@ -703,7 +700,7 @@ class Graph:
         """
         from omnigraph.maintain.verify import verify_graph
 
-        engine = self._engine
+        engine = self.engine
         return verify_graph(engine.reader, engine.board, engine.cleanup, commits, full=full)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
@@ -713,7 +710,7 @@ class Graph:
         """
         if confirm:
             return self._access.writable().repair.run(self.actor, force=force)
-        return self._engine.repair.preview()
+        return self.engine.repair.preview()
 
     def for_repair(self) -> Graph:
         """The same graph, writable without recovery.
@@ -721,7 +718,7 @@ class Graph:
         An intent that cannot be read makes recovery fail, and with it every other way to open the
         graph for writing.
         """
-        return Graph(self._engine, self.actor, read_only=False)
+        return Graph(self.engine, self.actor, read_only=False)
 
     def backup(self, target: str | os.PathLike[str]) -> BackupReport:
         """Copy the graph with branches, tags and history to an empty place; writers go on.
@@ -740,4 +737,4 @@ class Graph:
         """One record per recovery, newest first."""
         from omnigraph.commit.recovery.audit import read_audits
 
-        return read_audits(self._engine.store)
+        return read_audits(self.engine.store)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,6 +25,9 @@ from omnigraph.syntax.source_text import SourceText, read_source_file
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import EntityKind
 from omnigraph.values.scalars import BlobType
+
+if TYPE_CHECKING:
+    from omnigraph.execute.query_types import QueryText
 
 _NULLABLE = {
     pa.int32(): "Int32",
@@ -46,6 +50,19 @@ def query_source(source: QuerySource) -> SourceText:
     if isinstance(source, os.PathLike):
         return read_source_file(source)
     raise InvalidArgument(f"a query is a text or the path of a .gq file, got {source!r}")
+
+
+def query_text(
+    source: QuerySource,
+    name: str | None,
+    params: Mapping[str, object] | None,
+    at: str | None = None,
+) -> QueryText:
+    """What an executor runs; `at` is the state as the caller named it."""
+    from omnigraph.execute.query_types import QueryText
+
+    given = query_source(source)
+    return QueryText(given.text, name, params, at, given.file)
 
 
 def snapshot(engine: Engine, branch: str, at: CommitName | None) -> Snapshot:
