@@ -53,6 +53,7 @@ class ProgressStep:
 
 Listener = Callable[[ProgressStep], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_shown: ContextVar[_Bars | None] = ContextVar("shown", default=None)
 
 
 def tell(
@@ -89,11 +90,27 @@ def shown(what: str) -> Iterator[None]:
         yield
         return
     bars = _Bars(ProgressStep(what))
+    token = _shown.set(bars)
     try:
         with heard_by(bars.hear):
             yield
     finally:
+        _shown.reset(token)
         bars.close()
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Hide the bars while the user is asked something."""
+    bars = _shown.get()
+    if bars is None:
+        yield
+        return
+    bars.hide()
+    try:
+        yield
+    finally:
+        bars.show_again()
 
 
 class _Bars:
@@ -106,6 +123,7 @@ class _Bars:
         self._rich: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._closed = False
+        self._hidden = False
         self._timer = threading.Timer(PATIENCE_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
@@ -130,6 +148,18 @@ class _Bars:
         if self._rich is not None and "" in self._tasks:
             self._rich.remove_task(self._tasks.pop(""))
 
+    def hide(self) -> None:
+        with self._lock:
+            self._hidden = True
+            if self._rich is not None:
+                self._rich.stop()
+
+    def show_again(self) -> None:
+        with self._lock:
+            self._hidden = False
+            if self._rich is not None:
+                self._rich.start()
+
     def _appear(self) -> None:
         bars = _rich_bars()
         with self._lock:
@@ -137,7 +167,8 @@ class _Bars:
                 self._rich = bars
                 for stage in self._steps:
                     self._draw(stage)
-                bars.start()
+                if not self._hidden:
+                    bars.start()
 
     def _draw(self, stage: str) -> None:
         if self._rich is None:

@@ -1,15 +1,20 @@
-"""The counts of a load by type: inserted, updated, unchanged, removed, cascaded, set to NULL."""
+"""The counts of a load by type, of a dry run, and of a planned write before its commit."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from omnigraph import init
+from omnigraph.errors import KeyConflict, PreconditionFailed, ValidationFailed
 from omnigraph.graph.handle import Graph
 from omnigraph.load import write_tables
 from omnigraph.load.options import LoadReceipt, TypeCounts
+from omnigraph_testing.graph_helpers import meanwhile, rival_of
+from omnigraph_testing.invariants import assert_at_rest, content
+from omnigraph_testing.load_suite import stored_files
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String? }
@@ -89,3 +94,91 @@ def test_a_repeated_load_tells_the_counts_of_its_commit(graph: Graph, tmp_path: 
     again = loaded(graph, tmp_path, "append", text, idempotency_key="once")
     assert (first.repeated, again.repeated) == (False, True)
     assert again.nodes == first.nodes == (TypeCounts("Person", 1, inserted=1),)
+
+
+BOB_ALONE = '{"type":"Person","data":{"name":"bob"}}\n'
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch", "overwrite"])
+def test_a_dry_run_tells_the_counts_and_leaves_nothing(
+    graph: Graph, tmp_path: Path, mode: str
+) -> None:
+    text = (
+        '{"type":"Person","data":{"name":"eve","age":1}}\n'
+        '{"edge":"Knows","from":"eve","to":"eve"}\n'
+    )
+    if mode != "append":
+        text += '{"type":"Person","data":{"name":"ada","age":null}}\n'
+    before, files = content(graph), stored_files(graph)
+    planned = loaded(graph, tmp_path, mode, text, dry_run=True)
+    assert (planned.dry_run, planned.commit, planned.to_dict()["dry_run"]) == (True, None, True)
+    assert (content(graph), stored_files(graph)) == (before, files)
+    receipt = loaded(graph, tmp_path, mode, text)
+    assert (receipt.dry_run, receipt.nodes, receipt.edges) == (False, planned.nodes, planned.edges)
+    assert planned.nodes[0].inserted == 1
+
+
+def test_a_dry_run_finds_violations_and_unmet_conditions(graph: Graph, tmp_path: Path) -> None:
+    files = stored_files(graph)
+    dry = partial(loaded, graph, tmp_path, dry_run=True)
+    with pytest.raises(KeyConflict):
+        dry("append", BOB_ALONE)
+    for mode in ("append", "merge", "patch", "overwrite"):
+        with pytest.raises(ValidationFailed, match="no Person 'zoe'"):
+            dry(mode, '{"edge":"Knows","from":"ada","to":"zoe"}\n')
+    with pytest.raises(PreconditionFailed):
+        dry("merge", BOB_ALONE, if_commit=graph.commits.list()[-1].graph_commit_id)
+    assert stored_files(graph) == files
+    loaded(graph, tmp_path, "merge", BOB_ALONE, idempotency_key="once")
+    again = dry("merge", BOB_ALONE, idempotency_key="once")
+    assert (again.repeated, again.commit) == (True, None)
+
+
+def test_a_dry_run_does_not_create_the_branch(graph: Graph, tmp_path: Path) -> None:
+    text = '{"type":"Person","data":{"name":"eve"}}\n'
+    options = {"branch": "new", "from_branch": "main"}
+    planned = loaded(graph, tmp_path, "append", text, dry_run=True, **options)
+    assert (planned.branch, planned.base_branch, planned.branch_created) == ("new", "main", False)
+    assert planned.nodes == (TypeCounts("Person", 1, inserted=1),)
+    assert [branch.name for branch in graph.branches.list()] == ["main"]
+
+
+def test_before_commit_sees_the_planned_write_and_can_stop_it(graph: Graph, tmp_path: Path) -> None:
+    seen: list[LoadReceipt] = []
+    receipt = loaded(graph, tmp_path, "merge", BOB_ALONE, before_commit=seen.append)
+    (planned,) = seen
+    assert (planned.commit, planned.nodes, planned.dry_run) == (None, receipt.nodes, False)
+    assert planned.nodes == (TypeCounts("Person", 1, updated=1, properties_nulled=1),)
+
+    def stop(planned: LoadReceipt) -> None:
+        assert (planned.total_removed, planned.total_entities) == (5, 1)
+        raise KeyboardInterrupt
+
+    before, files = content(graph), stored_files(graph)
+    with pytest.raises(KeyboardInterrupt):
+        loaded(graph, tmp_path, "overwrite", BOB_ALONE, before_commit=stop)
+    assert (content(graph), stored_files(graph)) == (before, files)
+    assert_at_rest(graph)
+
+
+def test_before_commit_is_called_again_only_if_the_counts_change(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[TypeCounts, ...]] = []
+    rival = rival_of(graph)
+    text = '{"type":"Person","data":{"name":"eve"}}\n'
+
+    def look(planned: LoadReceipt) -> None:
+        seen.append(planned.nodes)
+
+    note = {"Note": {"insert": [{"text": "x"}]}}
+    meanwhile(monkeypatch, "commit.after_stage", partial(rival.apply, note))
+    loaded(graph, tmp_path, "merge", BOB_ALONE, before_commit=look)
+    assert len(seen) == 1
+    person = {"Person": {"insert": [{"name": "eve"}]}}
+    meanwhile(monkeypatch, "commit.after_stage", partial(rival.apply, person))
+    assert loaded(graph, tmp_path, "merge", text, before_commit=look).commit is None
+    assert seen[1:] == [
+        (TypeCounts("Person", 1, inserted=1),),
+        (TypeCounts("Person", 1, unchanged=1),),
+    ]

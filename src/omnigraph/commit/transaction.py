@@ -119,6 +119,19 @@ class Transaction:
             self._observer(receipt.commit)
         return receipt
 
+    def preview(self, request: WriteRequest, build: Build) -> ChangeSet | WriteReceipt:
+        """The changes that `run` would stage now; it stages and commits nothing.
+
+        A receipt if the write was committed before.
+        """
+        ref, state = self._reader.branch(request.branch)
+        bare = self._bare(request, state, self._clock.new_ulid())
+        receipt = self._earlier_receipt(request, state, bare)
+        if receipt is not None:
+            return receipt
+        _require(state, bare, ref)
+        return build(self._reader.snapshot(ref, state))
+
     def _run_holding_cleanup_off(
         self, request: WriteRequest, build: Build, operation_id: str
     ) -> WriteReceipt:
@@ -186,14 +199,7 @@ class Transaction:
     ) -> _Prepared | WriteReceipt:
         began_at = self._clock.now_micros()
         ref, state = self._reader.branch(request.branch)
-        draft = _draft_of(request, operation_id)
-        bare = Publication(
-            self._clock.new_ulid(),
-            state.version,
-            commit=draft,
-            if_commit=state.head_commit_id if request.on_exact_head else request.if_commit,
-            on_schema_id=state.schema_id,
-        )
+        bare = self._bare(request, state, operation_id)
         receipt = self._earlier_receipt(request, state, bare)
         if receipt is not None:
             return receipt
@@ -211,7 +217,7 @@ class Transaction:
         recorded = (
             record_changes(s, self.store, self._settings.history, self._clock) for s in staged
         )
-        draft = _merging(draft, changes.merged)
+        draft = _merging(_draft_of(request, operation_id), changes.merged)
         draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
         publication = replace(
             bare,
@@ -231,6 +237,16 @@ class Transaction:
             )
         failpoints.hit("commit.after_stage")
         return _Prepared(ref, request, staged, publication, began_at)
+
+    def _bare(self, request: WriteRequest, state: BranchState, operation_id: str) -> Publication:
+        """A publication with the conditions of the request, before anything is staged."""
+        return Publication(
+            self._clock.new_ulid(),
+            state.version,
+            commit=_draft_of(request, operation_id),
+            if_commit=state.head_commit_id if request.on_exact_head else request.if_commit,
+            on_schema_id=state.schema_id,
+        )
 
     def _fork(self, ref: BranchRef, state: BranchState, request: WriteRequest) -> BranchState:
         """Make the branch own the tables.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -36,18 +36,21 @@ def load(
     if isinstance(data, GeneratorType):
         data = list(data)  # read twice: to choose the engine and to load
     choice = choose_engine(engine, data, options.type_name, parts.settings.pipeline)
-    created = from_branch is not None and _is_missing(parts, options.branch)
-    branch = (
-        parts.lifecycle.fresh(options.branch, from_branch, options.actor)
-        if from_branch is not None and created
-        else nullcontext()
-    )
+    target = options.branch
+    created = from_branch is not None and _is_missing(parts, target)
+    branch: AbstractContextManager[object] = nullcontext()
+    if from_branch is not None and created:
+        if options.dry_run:  # a new branch has the same entities
+            options, created = replace(options, branch=from_branch), False
+        else:
+            branch = parts.lifecycle.fresh(target, from_branch, options.actor)
     visible = progress is True or (progress is None and terminal_is_watched())
     with branch, shown("loading") if visible else nullcontext():
         loader = parts.loader if choice.engine == LOCAL else parts.spark_loader
         receipt = loader.load(data, options, progress if callable(progress) else None)
     return replace(
         receipt,
+        branch=target,
         base_branch=from_branch,
         branch_created=created,
         engine_reason=choice.reason,

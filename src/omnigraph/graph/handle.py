@@ -338,6 +338,8 @@ class Graph:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
         stream_batch: StreamBatch | None = None,
+        dry_run: bool = False,
+        before_commit: Callable[[LoadReceipt], object] | None = None,
     ) -> LoadReceipt:
         """Load files or tables as one commit: all of it, or nothing and an error with its place.
 
@@ -372,6 +374,11 @@ class Graph:
             idempotency_key: A second load with the same key returns the first commit.
             stream_batch: The batch of a stream that this load commits; a batch that was committed
                 before changes nothing.
+            dry_run: Check the input and count what would change, without a commit. The receipt
+                says `dry_run` and has no commit; violations are raised as by the load itself.
+            before_commit: Called with the receipt of the planned write, which has no commit yet.
+                An exception that it raises stops the load. It is called again if another writer
+                changed the counts meanwhile.
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm
@@ -393,6 +400,8 @@ class Graph:
             on_error=OnError.parse(on_error),
             max_errors=max_errors,
             rejects=rejects,
+            dry_run=dry_run,
+            before_commit=before_commit,
         )
         return bulk.load(
             self._access.writable(),

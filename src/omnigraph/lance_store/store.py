@@ -136,10 +136,17 @@ class Store:
         if first is not None and handle.get_fragment(first) is not None:
             self._first_fragments.put(after, first)
 
-    def forget_detached(self, at: DatasetVersion, version: int) -> None:
-        """Remove the manifest of a detached version, which Lance's cleanup never does."""
+    def forget_detached(
+        self, at: DatasetVersion, version: int, transaction: str | None = None
+    ) -> None:
+        """Remove the manifest of a detached version, which Lance's cleanup never does.
+
+        `transaction` is the id of the transaction on `at` that made it; its file goes, too.
+        """
         folder = lineage_folder(at.location, at.branch)
         self.files.delete(f"{folder}/_versions/d{version}.manifest")
+        if transaction is not None:
+            self.files.delete(f"{folder}/_transactions/{at.version}-{transaction}.txn")
 
     def exists(self, location: str, branch: str | None) -> bool:
         try:

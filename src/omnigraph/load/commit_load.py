@@ -33,7 +33,8 @@ from omnigraph.integrity.validate import claims
 from omnigraph.integrity.violations import FIRST_VIOLATIONS, Place, Report
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
-from omnigraph.lance_store.store import Dataset
+from omnigraph.lance_store.staging.written_fragments import remove_rows
+from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.bulk_checks import (
     BulkChecks,
     ExistingIds,
@@ -49,7 +50,7 @@ from omnigraph.load.write_tables import LoadTableWriter
 from omnigraph.manifest.changed_ids import recorded_ids
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import Commit
+from omnigraph.manifest.records import Commit, TableChanges
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey
@@ -76,7 +77,11 @@ def commit_load(
     build: Build,
     engine: str,
 ) -> LoadReceipt:
-    """Run the transaction of a load. `build` fills `prepared` first if workers write the rows."""
+    """Run the transaction of a load, or only plan it if the options ask for a dry run.
+
+    `build` fills `prepared` first if workers write the rows.
+    """
+    plan = _Plan(prepared, options, engine, transaction.store)
     keeps = options.mode is not LoadMode.OVERWRITE
     request = options.request("load", claimed, repreparable=keeps)
     request = replace(
@@ -85,25 +90,85 @@ def commit_load(
         staged_since=prepared.staged_since,
         stream_batch=options.stream_batch,
     )
-    receipt = transaction.run(request, build)
-    # Counted after the build, because Spark reads its input during the build.
-    counts = load_counts(
-        {key: table.rows - prepared.dropped[key] for key, table in prepared.tables.items()},
-        receipt.commit.changes if receipt.commit else (),
-        prepared.nulled,
-    )
-    return LoadReceipt(
-        branch=options.branch,
-        base_branch=None,
-        branch_created=False,
-        mode=options.mode.value,
-        engine=engine,
-        nodes=counts.nodes,
-        edges=counts.edges,
-        commit=receipt.commit,
-        repeated=receipt.repeated,
-        rejected=0 if receipt.repeated else len(prepared.rejected.rows),
-    )
+    if options.dry_run:
+        outcome = transaction.preview(request, build)
+        if isinstance(outcome, ChangeSet):
+            return plan.receipt(planned_changes(outcome))
+        earlier = outcome.commit.changes if outcome.commit else ()
+        return plan.receipt(earlier, repeated=outcome.repeated)
+    receipt = transaction.run(request, build if options.before_commit is None else plan.told(build))
+    changed = receipt.commit.changes if receipt.commit else ()
+    return plan.receipt(changed, receipt.commit, repeated=receipt.repeated)
+
+
+def planned_changes(changes: ChangeSet) -> list[TableChanges]:
+    """What a change set of a load would change in each table."""
+    lists = [(e.key, e.changes) for e in changes.effects if isinstance(e, AdoptRows)]
+    return [
+        TableChanges(key, ids.inserted, ids.updated, ids.deleted, None)
+        for key, ids in lists
+        if ids.total
+    ]
+
+
+@dataclass
+class _Plan:
+    """Tells what a load does, before and after its commit."""
+
+    prepared: PreparedInput
+    options: LoadOptions
+    engine: str
+    store: Store
+    _answered: LoadReceipt | None = field(default=None, init=False)
+
+    def receipt(
+        self,
+        changed: Iterable[TableChanges],
+        commit: Commit | None = None,
+        *,
+        repeated: bool = False,
+    ) -> LoadReceipt:
+        """Call it after the build, because Spark reads its input during the build."""
+        prepared = self.prepared
+        loaded = {k: table.rows - prepared.dropped[k] for k, table in prepared.tables.items()}
+        counts = load_counts(loaded, changed, prepared.nulled)
+        return LoadReceipt(
+            branch=self.options.branch,
+            base_branch=None,
+            branch_created=False,
+            mode=self.options.mode.value,
+            engine=self.engine,
+            nodes=counts.nodes,
+            edges=counts.edges,
+            commit=commit,
+            repeated=repeated,
+            rejected=0 if repeated else len(prepared.rejected.rows),
+            dry_run=self.options.dry_run,
+        )
+
+    def told(self, build: Build) -> Build:
+        """The same build, which tells `before_commit` its counts; again only if they change."""
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            changes = build(snapshot)
+            receipt = self.receipt(planned_changes(changes))
+            if receipt == self._answered:
+                return changes
+            try:
+                assert self.options.before_commit is not None
+                self.options.before_commit(receipt)
+            except BaseException:
+                self._remove_files(changes)
+                raise
+            self._answered = receipt
+            return changes
+
+        return planned
+
+    def _remove_files(self, changes: ChangeSet) -> None:
+        for effect in changes.effects:
+            if isinstance(effect, AdoptRows):
+                remove_rows(self.store, effect.location, effect.branch, effect.fragments)
 
 
 def load_claims(catalog: Catalog, written: Collection[TableKey], mode: LoadMode) -> Claims:

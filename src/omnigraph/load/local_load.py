@@ -74,6 +74,7 @@ class LocalLoader:
                 options.mode,
                 self.small_input,
                 provider=self.provider,
+                dry_run=options.dry_run,
             )
             return commit_load(
                 self.transaction, prepared, options, build.claims(), build.build, LOCAL
@@ -92,7 +93,13 @@ class LocalLoader:
         _read(prepared, sources, reading, progress, functools.partial(patches.keep, judge=judge))
         failpoints.hit("load.after_prepare")
         build = PatchBuild(
-            patches, self.reader, self.commits, self.provider, self.settings, self.small_input
+            patches,
+            self.reader,
+            self.commits,
+            self.provider,
+            self.settings,
+            self.small_input,
+            options.dry_run,
         )
         with closing(build):
             return commit_load(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -75,6 +75,10 @@ class LoadOptions(CommitTerms):
     """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 no limit."""
     rejects: str | os.PathLike[str] | None = None
     """A file that gets the rejected rows as NDJSON."""
+    dry_run: bool = False
+    """Check and count, but write and commit nothing."""
+    before_commit: Callable[[LoadReceipt], object] | None = None
+    """Called with the counts of the planned write; an exception that it raises stops the load."""
 
     def reject_rules(self) -> RejectRules:
         """What to do with rejected rows; refuses options that make no sense together."""
@@ -137,6 +141,8 @@ class LoadReceipt:
     """The idempotency key or the batch had been committed before; nothing was written."""
     rejected: int = 0
     """Rows that the load left out because they break a rule."""
+    dry_run: bool = False
+    """The counts say what the load would do; nothing was written."""
 
     @property
     def total_entities(self) -> int:
@@ -162,6 +168,7 @@ class LoadReceipt:
             "rejected": self.rejected,
             "commit": self.commit.to_dict() if self.commit else None,
             "repeated": self.repeated,
+            "dry_run": self.dry_run,
         }
 
 

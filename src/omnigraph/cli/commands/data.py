@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -26,6 +27,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
+from omnigraph.progress import hidden
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -147,6 +149,10 @@ Rejects = Annotated[
         help="Write the rejected rows to this file as NDJSON: file, line, rule, message, row.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show counts and violations, without a commit."),
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -182,6 +188,7 @@ def load(
     message: Message = None,
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Load NDJSON, CSV, Parquet or Arrow files as one commit, after all of it was checked.
 
@@ -191,6 +198,9 @@ def load(
     names its file and line, and the graph is not changed. To correct many rows, let --rejects
     collect them with what is wrong; --on-error skip loads the others meanwhile.
 
+    On a terminal the command asks before a load removes more entities than it loads; --yes answers.
+    Without a terminal, as in scripts, it does not ask. --dry-run shows what a load would do.
+
     For example:
 
     \b
@@ -198,6 +208,7 @@ def load(
       omnigraph export other.omni | omnigraph load --data - people.omni
       omnigraph load --data Person.csv --data Knows.csv --mode merge people.omni
       omnigraph load --data ages.csv --type Person --mode patch people.omni
+      omnigraph load --data Person.csv --mode overwrite --dry-run people.omni
       omnigraph load --data new.ndjson --branch import/today --from main people.omni
       omnigraph load --data staff.csv --type Person --map "Full name=name" people.omni
       omnigraph load --data rows.json --type Person people.omni
@@ -224,6 +235,8 @@ def load(
         message=message,
         if_commit=if_commit,
         idempotency_key=idempotency_key,
+        dry_run=dry_run,
+        before_commit=partial(_ask_before_removing, session),
     )
     if session.json:
         print_json(receipt.to_dict())
@@ -238,6 +251,10 @@ def load(
     if receipt.rejected:
         listed = f", listed in {rejects}" if rejects else ""
         print_result(f"{counted(receipt.rejected, 'row')} rejected{listed}")
+    if receipt.dry_run:
+        read = counted(receipt.total_entities, "entity")
+        print_result(f"{read} read, nothing was changed, because this was a dry run")
+        return
     if receipt.commit is None:
         print_result(_unchanged(receipt))
         return
@@ -252,6 +269,18 @@ def _unchanged(receipt: LoadReceipt) -> str:
         return f"{read} read, {receipt.branch} has them already"
     what = "no row is left" if receipt.rejected else "no rows in the data"
     return f"{what}, {receipt.branch} is unchanged"
+
+
+def _ask_before_removing(session: Session, planned: LoadReceipt) -> None:
+    """Ask on a terminal before a load removes more entities than it loads."""
+    if planned.total_removed <= planned.total_entities or not sys.stdin.isatty():
+        return
+    losing = [c for c in (*planned.nodes, *planned.edges) if c.removed or c.cascaded]
+    named = ", ".join(f"{c.removed + c.cascaded:,} of {c.name}" for c in losing)
+    removed = counted(planned.total_removed, "entity")
+    loaded = counted(planned.total_entities, "entity")
+    with hidden():
+        session.confirm(f"This load has {loaded} and removes {removed} ({named}). Go on?")
 
 
 def _told(counts: TypeCounts) -> str:

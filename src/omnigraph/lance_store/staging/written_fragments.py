@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation
+from lance.dataset import Transaction
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
 
@@ -79,11 +80,15 @@ def written_columns(target: VersionAddress, fragment: str, columns: Sequence[str
     return pa.concat_tables(tables).select(list(columns))
 
 
-def remove_rows(store: Store, at: DatasetVersion, fragments: Iterable[str]) -> None:
-    """Remove the files of rows that no version will name."""
-    folder = lineage_folder(at.location, at.branch)
-    files = (file for text in fragments for file in json.loads(text)["files"])
-    store.files.delete_many([f"{folder}/data/{file['path']}" for file in files])
+def remove_rows(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> None:
+    """Remove the files of rows that were written for a branch, and that no version will name."""
+    folder = lineage_folder(location, branch)
+    files = [
+        f"{folder}/data/{file['path']}" for text in fragments for file in json.loads(text)["files"]
+    ]
+    # Large blobs of a file are in a folder of its name.
+    blobs = [blob.path for file in files for blob in store.files.walk(file.removesuffix(".lance"))]
+    store.files.delete_many([*files, *blobs])
 
 
 @contextmanager
@@ -92,17 +97,14 @@ def written_dataset(
 ) -> Iterator[Dataset]:
     """A dataset of exactly these fragments: a detached version, which no other process finds."""
     dataset = store.open(at)
+    rows = LanceOperation.Overwrite(dataset.lance_schema, _decode(fragments))
+    transaction = Transaction(at.version, rows)
     with _own_files(f"reading rows written for {at.location}"):
-        detached = lance.LanceDataset.commit(
-            dataset,
-            LanceOperation.Overwrite(dataset.lance_schema, _decode(fragments)),
-            read_version=at.version,
-            detached=True,
-        )
+        detached = lance.LanceDataset.commit(dataset, transaction, detached=True)
     try:
         yield detached
     finally:
-        store.forget_detached(at, detached.version)
+        store.forget_detached(at, detached.version, transaction.uuid)
 
 
 def _decode(fragments: Sequence[str]) -> list[Any]:

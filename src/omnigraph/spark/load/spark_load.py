@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -19,6 +19,7 @@ from omnigraph.catalog.model import Catalog, embedding_of
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.store import DatasetVersion
 from omnigraph.load.commit_load import (
     SMALL_INPUT,
     LoadBuild,
@@ -57,6 +58,7 @@ from omnigraph.spark.load.load_tasks import (
 from omnigraph.spark.load.written_tables import (
     AdoptingWriter,
     in_order,
+    remove_written,
     take_patches,
     take_written,
 )
@@ -121,6 +123,7 @@ class SparkLoader:
             options.mode,
             self.small_input,
             writer=AdoptingWriter,
+            dry_run=options.dry_run,
         )
 
     def patch_build(self, patches: PatchInput, options: LoadOptions) -> PatchBuild:
@@ -132,6 +135,7 @@ class SparkLoader:
             choose_provider(self.settings.embedding, os.environ, SYSTEM_CLOCK),
             self.settings.load,
             self.small_input,
+            options.dry_run,
         )
 
 
@@ -184,6 +188,9 @@ class _LoadJob:
     progress: Progress
     load: LoadBuild | PatchBuild | None = None
     """Set when the workers are done."""
+    homes: Mapping[TableKey, DatasetVersion] = field(default_factory=dict)
+    """The datasets for which the workers wrote."""
+    results: Sequence[TaskResult] = ()
 
     def run(self) -> LoadReceipt:
         try:
@@ -191,6 +198,8 @@ class _LoadJob:
         finally:
             if isinstance(self.load, PatchBuild):
                 self.load.close()
+            elif self.options.dry_run:
+                remove_written(self.loader.reader.store, self.homes, self.results)
 
     def _run(self) -> LoadReceipt:
         # Which types occur is known only after the input is read, so all that may are claimed.
@@ -213,11 +222,11 @@ class _LoadJob:
     def _write_rows(self, snapshot: Snapshot) -> LoadBuild | PatchBuild:
         keys = self.given.types(self.prepared.catalog)
         plan = self.loader.plan(snapshot, keys, self.options)
-        homes = {key: snapshot.pin(key).at for key in keys}
+        self.homes = homes = {key: snapshot.pin(key).at for key in keys}
         # A frame names its type even if it has no rows: to overwrite with it empties the type.
         named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
         store = self.loader.reader.store
-        results = self._run_workers(plan)
+        self.results = results = self._run_workers(plan)
         if self.options.mode is LoadMode.PATCH:
             patches = PatchInput(self.prepared)
             take_patches(patches, store, homes, results)

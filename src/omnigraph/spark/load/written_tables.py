@@ -112,7 +112,8 @@ def remove_written(
     """Remove the files of the workers."""
     for result in results:
         for part in result.parts:
-            remove_rows(store, homes[part.key], part.fragments)
+            home = homes[part.key]
+            remove_rows(store, home.location, home.branch, part.fragments)
 
 
 def _take_rejected(prepared: PreparedInput, results: Sequence[TaskResult]) -> None:
