@@ -57,6 +57,12 @@ LOAD_POINTS = (
     "load.after_write_first",
     "load.after_write",
 )
+SCHEMA_POINTS = (
+    "schema_apply.before_validate",
+    "schema_apply.before_effects",
+    "schema_apply.after_backfill_batch",
+    "schema_apply.after_table",
+)
 SPARK_POINTS = ("spark.task_written",)
 
 ALL_POINTS = (

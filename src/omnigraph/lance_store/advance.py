@@ -8,6 +8,7 @@ from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.optimize import Compaction
 
+from omnigraph import failpoints
 from omnigraph.lance_store.objects.storage_errors import is_panic, storage_errors
 from omnigraph.lance_store.staging.compaction import RewriteTasks
 from omnigraph.lance_store.staging.stage import StagedWrite
@@ -81,6 +82,11 @@ def _commit(store: Store, dataset: Dataset, staged: StagedWrite) -> Dataset:
         private = store.open_private(staged.at)
         Compaction.commit(private, staged.transaction.results)
         return store.open_head(staged.at.location, staged.at.branch)
+    if isinstance(staged.transaction, tuple):
+        for transaction in staged.transaction:
+            dataset = LanceDataset.commit(dataset, transaction, max_retries=0)
+            failpoints.hit("schema_apply.after_table")
+        return dataset
     return LanceDataset.commit(dataset, staged.transaction, max_retries=0)
 
 

@@ -1,11 +1,24 @@
-"""Plans a schema change: from the old and the new catalog to ordered steps, or a refusal."""
+"""Plans a schema change: from the accepted and the new catalog to steps, tables and checks.
+
+Pure: everything is decided from the two catalogs and the permissions of the caller. What only the
+stored rows can tell is returned as `DataCheck`s, which the package `evolve` evaluates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from omnigraph.catalog.identity import carry_identities, counterpart
+from omnigraph.catalog.identity import (
+    HintProblem,
+    NameMatch,
+    carry_identities,
+    counterpart,
+    match_all,
+    match_names,
+    without_hints,
+)
 from omnigraph.catalog.model import (
     Annotation,
     Catalog,
@@ -14,42 +27,74 @@ from omnigraph.catalog.model import (
     EdgeType,
     EntityType,
     Index,
+    InterfaceType,
     Key,
     NodeType,
     Property,
     Range,
     Unique,
     default_of,
+    embedding_of,
+    find_annotation,
     renamed_from,
 )
-from omnigraph.errors import SchemaRefused
 from omnigraph.schema import steps as st
+from omnigraph.schema.steps import PlannedStep, PropertyType, StepClass
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import (
+    BlobType,
     EnumType,
     ListType,
+    LiteralValue,
     ScalarKind,
     ScalarType,
     ValueType,
     VectorType,
 )
 
-KEY_CHANGED = "E001"
-TYPE_CHANGED = "E002"
-ENDPOINTS_CHANGED = "E003"
-NO_BACKFILL = "E004"
-BAD_RENAME = "E005"
-KIND_CHANGED = "E006"
+DROPPED_NODE, DROPPED_EDGE = "OG-DS-102", "OG-DS-103"
+DROPPED_PROPERTY, DROPPED_VECTOR = "OG-DS-104", "OG-DS-105"
+UNIQUE, RANGE_OR_CHECK, NO_DEFAULT, NULLS = "OG-MF-101", "OG-MF-102", "OG-MF-103", "OG-MF-104"
+CARDINALITY, TYPE_CHANGE, ENUM_NARROWING = "OG-MF-105", "OG-MF-106", "OG-MF-107"
+CONSTRAINT_REMOVED = "OG-CD-101"
+PROBABLE_RENAME, BREAKS_QUERIES, RENAME_CYCLE = "OG-BC-101", "OG-BC-102", "OG-BC-103"
+UNKNOWN_ANNOTATION = "OG-NM-101"
+BRANCH_BEHIND = "OG-NL-101"
+VECTORS_INVALID = "OG-VE-101"
+LARGE_REWRITE = "OG-LK-101"
+ENDPOINTS = "OG-ED-101"
 
-REFUSALS = {
-    KEY_CHANGED: "the key of a type is fixed: ids are made of it",
-    TYPE_CHANGED: "a property changes to a type that cannot hold every old value",
-    ENDPOINTS_CHANGED: "an edge would connect other types than before",
-    NO_BACKFILL: "a required property is added without a @default to fill existing rows with",
-    BAD_RENAME: "@rename_from names something that is not there, or two things come from one",
-    KIND_CHANGED: "a name changes between node and edge",
+CODES = {
+    DROPPED_NODE: "a node type is dropped",
+    DROPPED_EDGE: "an edge type is dropped",
+    DROPPED_PROPERTY: "a property is dropped",
+    DROPPED_VECTOR: "a vector property is dropped",
+    UNIQUE: "stored entities must be unique",
+    RANGE_OR_CHECK: "stored values must keep a new @range or @check",
+    NO_DEFAULT: "a required property is added and existing entities have no value for it",
+    NULLS: "a nullable property becomes required",
+    CARDINALITY: "stored edges must keep a tighter @card",
+    TYPE_CHANGE: "stored values must be convertible to another type",
+    ENUM_NARROWING: "stored values must be among fewer enum values",
+    CONSTRAINT_REMOVED: "a constraint is no longer enforced",
+    PROBABLE_RENAME: "a drop and an addition look like a rename",
+    BREAKS_QUERIES: "stored queries use a name that changes",
+    RENAME_CYCLE: "names are swapped in one change",
+    UNKNOWN_ANNOTATION: "an annotation that has no meaning here",
+    BRANCH_BEHIND: "a branch cannot follow this change",
+    VECTORS_INVALID: "stored vectors do not fit and are removed",
+    LARGE_REWRITE: "many values are written anew",
+    ENDPOINTS: "stored edges must connect the new types",
 }
 
-_WIDER: dict[ScalarKind, frozenset[ScalarKind]] = {
+ALLOW_DATA_LOSS, BACKFILL, REEMBED = "allow_data_loss", "backfill", "reembed"
+
+KNOWN_ANNOTATIONS = frozenset(
+    {"default", "embed", "description", "instruction", "protected", "rename_from", "rename_value"}
+    | {"allow"}
+)
+
+WIDER: dict[ScalarKind, frozenset[ScalarKind]] = {
     ScalarKind.I32: frozenset({ScalarKind.I64, ScalarKind.F64}),
     ScalarKind.U32: frozenset({ScalarKind.U64, ScalarKind.I64, ScalarKind.F64}),
     ScalarKind.F32: frozenset({ScalarKind.F64}),
@@ -58,212 +103,826 @@ _WIDER: dict[ScalarKind, frozenset[ScalarKind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaPlan:
-    """The steps in order, and the catalog after them."""
+class Granted:
+    """What the caller of a schema change allows and supplies."""
 
-    steps: tuple[st.SchemaStep, ...]
-    catalog: Catalog
+    allow_data_loss: bool = False
+    backfill: Mapping[str, LiteralValue] = field(default_factory=dict)
+    """`Type.property` -> an expression over the entity's own properties, or a constant."""
+    reembed: bool = False
 
 
-def plan_evolution(old: Catalog, new: Catalog, allow_data_loss: bool = False) -> SchemaPlan:
-    """Plan the change; raises `SchemaRefused` with `step`, `reason` and `refusal` code.
+class FillSource(StrEnum):
+    """Where the values of a backfill come from."""
 
-    Renames come first, so that all later steps use the new names. Additions, changes of properties
-    and changes of constraints follow. Drops come last.
+    DEFAULT = "default"
+    CONSTANT = "constant"
+    EXPRESSION = "expression"
+    EMBEDDING = "embedding"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The values for stored entities that have none."""
+
+    source: FillSource
+    value: object = None
+    """A constant, or the `GeneratedDefault` of the schema."""
+    expression: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """How one property of the new type comes about from the old one."""
+
+    after: Property
+    before: Property | None = None
+    converts: bool = False
+    """The stored values have another Arrow type afterwards."""
+    is_lossy: bool = False
+    """A value that cannot be converted becomes NULL; without this it refuses the change."""
+    mapping: tuple[tuple[str, str], ...] = ()
+    """Enum values that are replaced."""
+    fill: Fill | None = None
+
+    @property
+    def is_written(self) -> bool:
+        return self.converts or bool(self.mapping) or self.fill is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """One type before and after; None where it does not exist."""
+
+    before: EntityType | None
+    after: EntityType | None
+    columns: tuple[ColumnChange, ...] = ()
+    rekeys: bool = False
+    """Ids are spelled from another key afterwards."""
+
+    @property
+    def moves_columns(self) -> bool:
+        """The columns of the table change, or their values."""
+        if self.before is None or self.after is None:
+            return False
+        return self.rekeys or _shape(self.before) != _shape(self.after) or self.is_written
+
+    @property
+    def is_written(self) -> bool:
+        return any(column.is_written for column in self.columns)
+
+
+class CheckKind(StrEnum):
+    """What a check asks of stored rows, as they will be after the change."""
+
+    REQUIRED = "required"
+    CONVERTIBLE = "convertible"
+    VALUES = "values"
+    UNIQUE = "unique"
+    CARDINALITY = "cardinality"
+    ENDPOINTS = "endpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class DataCheck:
+    """A question to the stored rows of one type; names are those after the change."""
+
+    kind: CheckKind
+    table: TableKey
+    columns: tuple[str, ...]
+    code: str
+    constraint: str
+    """How reports name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanges:
+    """A planned change, before the stored rows were asked."""
+
+    target: Catalog
+    steps: tuple[PlannedStep, ...]
+    tables: tuple[TableChange, ...]
+    checks: tuple[DataCheck, ...] = ()
+    requires: tuple[str, ...] = ()
+    """What the caller has to grant: `allow_data_loss`, `backfill`, `reembed`."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[st.UnsupportedChange, ...]:
+        return tuple(s.step for s in self.steps if isinstance(s.step, st.UnsupportedChange))
+
+
+def plan_changes(
+    old: Catalog,
+    new: Catalog,
+    granted: Granted | None = None,
+    *,
+    rows: Mapping[TableKey, int] | None = None,
+    new_identity: Callable[[str], str] | None = None,
+) -> SchemaChanges:
+    """Plan the change from `old` to `new`.
+
+    `rows` are the numbers of stored rows; an empty type needs no backfill. Without it every type is
+    taken to hold rows.
     """
-    target = carry_identities(old, new)
-    _check_renames(old.nodes, target.nodes)
-    _check_renames(old.edges, target.edges)
-    _check_kinds(old, target)
-    planned: list[st.SchemaStep] = []
-    pairs: list[tuple[EntityType | None, EntityType]] = []
-    pairs += [(counterpart(node, old.nodes), node) for node in target.nodes]
-    pairs += [(counterpart(edge, old.edges), edge) for edge in target.edges]
-    kept = [(before, after) for before, after in pairs if before is not None]
-    planned += [
-        st.RenameType(before.table_key, after.name)
-        for before, after in kept
-        if before.name != after.name
-    ]
-    planned += [st.AddType(after.table_key) for before, after in pairs if before is None]
-    for before, after in kept:
-        planned += _type_steps(before, after, _node_renames(old, target), allow_data_loss)
-    planned += _interface_steps(old, target, kept)
-    survivors = {before.identity for before, _ in kept}
-    # Edges are dropped before their nodes.
-    dropped: list[EntityType] = [*old.edges, *old.nodes]
-    planned += [
-        st.DropType(gone.table_key, allow_data_loss)
-        for gone in dropped
-        if gone.identity not in survivors
-    ]
-    return SchemaPlan(tuple(planned), target)
-
-
-def _refuse(code: str, step: str, reason: str) -> SchemaRefused:
-    return SchemaRefused(f"{code}: {step}: {reason}", refusal=code, step=step, reason=reason)
-
-
-def _check_renames(
-    old: tuple[NodeType, ...] | tuple[EdgeType, ...] | tuple[Property, ...],
-    new: tuple[NodeType, ...] | tuple[EdgeType, ...] | tuple[Property, ...],
-    owner: str = "",
-) -> None:
-    old_names = {item.name for item in old}
-    new_names = {item.name for item in new}
-    sources: set[str] = set()
-    for item in new:
-        source = renamed_from(item.annotations)
-        if source is None or item.name in old_names:
-            continue  # the rename was applied before; the annotation may stay in the text
-        step = f"rename {owner}{source} to {item.name}"
-        if source not in old_names:
-            raise _refuse(BAD_RENAME, step, f"there is no '{source}'")
-        if source in new_names or source in sources:
-            raise _refuse(BAD_RENAME, step, f"'{source}' is still there")
-        sources.add(source)
-
-
-def _check_kinds(old: Catalog, new: Catalog) -> None:
-    changed = ({n.name for n in old.nodes} & {e.name for e in new.edges}) | (
-        {e.name for e in old.edges} & {n.name for n in new.nodes}
-    )
-    for name in sorted(changed):
-        raise _refuse(
-            KIND_CHANGED, f"redeclare {name}", "a node cannot become an edge, nor the reverse"
-        )
-
-
-def _node_renames(old: Catalog, new: Catalog) -> dict[str, str]:
-    pairs = [(counterpart(node, old.nodes), node) for node in new.nodes]
-    return {before.name: after.name for before, after in pairs if before is not None}
-
-
-def _type_steps(
-    before: EntityType, after: EntityType, renames: dict[str, str], hard: bool
-) -> Iterator[st.SchemaStep]:
-    _check_renames(before.properties, after.properties, f"{after.name}.")
-    _check_key(before, after)
-    table = after.table_key
-    property_pairs = [(counterpart(p, before.properties), p) for p in after.properties]
-    names = {b.name: a.name for b, a in property_pairs if b is not None}
-    for old_name, new_name in names.items():
-        if old_name != new_name:
-            yield st.RenameProperty(table, old_name, new_name)
-    for known, declared in property_pairs:
-        if known is None:
-            yield _added(after, declared)
-        else:
-            yield from _property_steps(after, known, declared)
-    yield from _constraint_steps(before, after, names)
-    if isinstance(before, EdgeType) and isinstance(after, EdgeType):
-        yield from _edge_steps(before, after, renames)
-    if _notes(before.annotations) != _notes(after.annotations):
-        yield st.ChangeAnnotations(table, None, after.annotations)
-    kept = {known.identity for known, _ in property_pairs if known is not None}
-    for gone in before.properties:
-        if gone.identity not in kept:
-            yield st.DropProperty(table, gone.name, hard)
-
-
-def _check_key(before: EntityType, after: EntityType) -> None:
-    identity_before = {p.name: p.identity for p in before.properties}
-    identity_after = {p.name: p.identity for p in after.properties}
-    old = [identity_before.get(name, name) for name in before.key]
-    new = [identity_after.get(name, name) for name in after.key]
-    if old != new:
-        raise _refuse(
-            KEY_CHANGED,
-            f"change the key of {after.name} from ({', '.join(before.key)}) "
-            f"to ({', '.join(after.key)})",
-            f"ids are made of it; load the {before.table_key.kind.value}s into a new type instead",
-        )
-
-
-def _added(owner: EntityType, declared: Property) -> st.AddProperty:
-    default = default_of(declared)
-    if default is None and not declared.nullable:
-        raise _refuse(
-            NO_BACKFILL,
-            f"add {owner.name}.{declared.name}",
-            "existing rows need a value: make it nullable or give it a @default",
-        )
-    return st.AddProperty(owner.table_key, declared, default)
-
-
-def _property_steps(
-    owner: EntityType, before: Property, after: Property
-) -> Iterator[st.SchemaStep]:
-    table = owner.table_key
-    if before.type != after.type:
-        yield from _type_change(owner, before, after)
-    if before.nullable and not after.nullable:
-        yield st.MakeRequired(table, after.name, default_of(after))
-    elif after.nullable and not before.nullable:
-        yield st.MakeNullable(table, after.name)
-    if _notes(before.annotations) != _notes(after.annotations):
-        yield st.ChangeAnnotations(table, after.name, after.annotations)
-
-
-def _type_change(owner: EntityType, before: Property, after: Property) -> Iterator[st.SchemaStep]:
-    table, step = owner.table_key, f"change {owner.name}.{after.name}"
-    is_key = after.name in owner.key
-    if isinstance(before.type, EnumType) and isinstance(after.type, EnumType):
-        added = tuple(v for v in after.type.values if v not in before.type.values)
-        removed = tuple(v for v in before.type.values if v not in after.type.values)
-        if added:
-            yield st.ExtendEnum(table, after.name, added)
-        if removed:
-            yield st.ShrinkEnum(table, after.name, removed)
-        return
-    if is_key and not _keeps_ids_when_wider(before.type):
-        raise _refuse(
-            KEY_CHANGED,
-            step,
-            f"{after.type} would spell the ids of existing {table.kind.value}s differently",
-        )
-    if not widens(before.type, after.type):
-        raise _refuse(
-            TYPE_CHANGED, step, f"{after.type} cannot hold every {before.type}; add a new property"
-        )
-    yield st.WidenProperty(table, after.name, before.type, after.type)
-
-
-def _keeps_ids_when_wider(before: ValueType) -> bool:
-    """The id text of a key stays the same in the wider type; a date changes as a DateTime."""
-    return not (isinstance(before, ScalarType) and before.kind is ScalarKind.DATE)
+    plan = _Planner(old, new, granted or Granted(), rows, new_identity)
+    plan.interfaces()
+    plan.types(old.nodes, new.nodes, plan.target.nodes, st.NODE)
+    plan.types(old.edges, new.edges, plan.target.edges, st.EDGE)
+    plan.unused_backfills()
+    plan.unclassified()
+    return plan.result()
 
 
 def widens(before: ValueType, after: ValueType) -> bool:
     """Every value of type `before` is a value of type `after`."""
     match before, after:
         case ScalarType(old), ScalarType(new):
-            return new in _WIDER.get(old, frozenset())
+            return new in WIDER.get(old, frozenset())
         case ListType(old), ListType(new):
-            return new in _WIDER.get(old, frozenset())
+            return new in WIDER.get(old, frozenset())
         case EnumType(), ScalarType(ScalarKind.STRING):
             return True
-        case VectorType(), VectorType():
-            return False
+        case ScalarType(old), ListType(new):
+            return old == new
+        case EnumType(), ListType(ScalarKind.STRING):
+            return True
+        case EnumType(few), EnumType(more):
+            return set(few) <= set(more)
         case _:
             return False
 
 
-def _constraint_steps(
-    before: EntityType, after: EntityType, names: dict[str, str]
-) -> Iterator[st.SchemaStep]:
-    table = after.table_key
-    old = {_renamed(c, names): c for c in before.constraints if not isinstance(c, Key)}
-    new = [c for c in after.constraints if not isinstance(c, Key)]
-    for renamed, constraint in old.items():
-        if renamed not in new:
-            yield st.RemoveConstraint(table, constraint)
-    for constraint in new:
-        if constraint not in old:
-            yield st.AddConstraint(table, constraint)
+def has_other_storage(before: ValueType, after: ValueType) -> bool:
+    """The two types have different Arrow types. An enum is stored as a string."""
+    text = ScalarType(ScalarKind.STRING)
+    a, b = (text if isinstance(kind, EnumType) else kind for kind in (before, after))
+    return a != b
 
 
-def _renamed(constraint: Constraint, names: dict[str, str]) -> Constraint:
+def _shape(entity: EntityType) -> list[tuple[str, ValueType | None, bool, str]]:
+    return [
+        (p.name, None if isinstance(p.type, EnumType) else p.type, p.nullable, p.identity)
+        for p in entity.properties
+    ]
+
+
+class _Planner:
+    def __init__(
+        self,
+        old: Catalog,
+        new: Catalog,
+        granted: Granted,
+        rows: Mapping[TableKey, int] | None,
+        new_identity: Callable[[str], str] | None,
+    ) -> None:
+        self.old = old
+        self.new = new
+        self.granted = granted
+        self.rows = rows
+        self.target = carry_identities(old, new, new_identity)
+        self.steps: list[PlannedStep] = []
+        self.tables: list[TableChange] = []
+        self.checks: list[DataCheck] = []
+        self.requires: list[str] = []
+        self.warnings: list[str] = []
+        self.used_backfills: set[str] = set()
+        self.type_names = {
+            old_name: new_name
+            for old_types, new_types in ((old.nodes, new.nodes), (old.edges, new.edges))
+            for new_name, old_name in match_all(old_types, new_types).sources.items()
+        }
+
+    def result(self) -> SchemaChanges:
+        return SchemaChanges(
+            self.target,
+            tuple(self.steps),
+            tuple(self.tables),
+            tuple(dict.fromkeys(self.checks)),
+            tuple(dict.fromkeys(self.requires)),
+            tuple(self.warnings),
+        )
+
+    def add(
+        self,
+        step: st.SchemaStep,
+        step_class: StepClass = StepClass.METADATA,
+        *codes: str,
+        table: TableKey | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        touches = step_class in (StepClass.VALIDATED, StepClass.REWRITE)
+        count = (self.rows or {}).get(table, 0) if table is not None and touches else 0
+        self.steps.append(PlannedStep(step, step_class, codes, count, suggestion=suggestion))
+
+    def refuse(self, entity: str, reason: str, code: str | None = None) -> None:
+        unsupported = st.UnsupportedChange(entity, reason, code)
+        self.steps.append(PlannedStep(unsupported, codes=(code,) if code else ()))
+
+    def require(self, name: str, entity: str, reason: str, code: str) -> None:
+        """The change needs a permission that was not given."""
+        self.requires.append(name)
+        self.refuse(entity, reason, code)
+
+    def problems(self, kind: str, owner: str, found: Sequence[HintProblem]) -> None:
+        for problem in found:
+            entity = f"{kind}:{owner}{problem.name}"
+            reason = f"@rename_from({problem.source!r}): {problem.reason}"
+            self.refuse(entity, reason, RENAME_CYCLE if problem.is_cycle else None)
+
+    def has_rows(self, entity: EntityType) -> bool:
+        return self.rows is None or self.rows.get(entity.table_key, 0) > 0
+
+    # Interfaces
+
+    def interfaces(self) -> None:
+        match = match_all_interfaces(self.old.interfaces, self.new.interfaces)
+        self.problems(st.INTERFACE, "", match.problems)
+        known = {i.name: i for i in self.old.interfaces}
+        for declared in self.target.interfaces:
+            source = match.sources.get(declared.name)
+            if source is None:
+                self.add(st.AddType(st.INTERFACE, declared.name))
+                continue
+            if source != declared.name:
+                self.add(st.RenameInterface(st.INTERFACE, source, declared.name))
+            self._interface_content(known[source], declared)
+        kept = set(match.sources.values())
+        for name in known:
+            if name not in kept:
+                self.add(st.DropInterface(st.INTERFACE, name))
+
+    def _interface_content(self, before: InterfaceType, after: InterfaceType) -> None:
+        old = {p.name: p for p in before.properties}
+        new = {p.name: p for p in after.properties}
+        for name, declared in new.items():
+            if name not in old:
+                kind = PropertyType(declared.type, declared.nullable)
+                self.add(st.AddProperty(st.INTERFACE, after.name, name, kind))
+        for name in old:
+            if name not in new:
+                self.add(st.DropProperty(st.INTERFACE, after.name, name))
+        changed = any(new[n] != p and n in new for n, p in old.items() if n in new)
+        constraints = set(before.constraints) != set(after.constraints)
+        if changed or constraints or before.annotations != after.annotations:
+            self.add(st.UpdateTypeMetadata(st.INTERFACE, after.name, after.annotations))
+
+    # Types
+
+    def types(
+        self,
+        old: Sequence[NodeType] | Sequence[EdgeType],
+        new: Sequence[NodeType] | Sequence[EdgeType],
+        target: Sequence[NodeType] | Sequence[EdgeType],
+        kind: str,
+    ) -> None:
+        others = self.old.edges if kind == st.NODE else self.old.nodes
+        other_kind = "an edge type" if kind == st.NODE else "a node type"
+        elsewhere = {t.name: other_kind for t in others}
+        hints = {t.name: renamed_from(t.annotations) for t in new}
+        match = match_names([t.name for t in old], hints, elsewhere)
+        self.problems(kind, "", match.problems)
+        self.leftover(match)
+        known = {t.name: t for t in old}
+        declared = {t.name: t for t in new}
+        for after in target:
+            source = match.sources.get(after.name)
+            before = known[source] if source is not None else None
+            if before is None:
+                self.add(st.AddType(kind, after.name))
+                self.tables.append(TableChange(None, after))
+            else:
+                self._type(before, after, declared[after.name], kind)
+        kept = set(match.sources.values())
+        for gone in old:
+            if gone.name not in kept:
+                self._dropped(gone, kind, [t for t in target if t.name not in match.sources])
+
+    def leftover(self, match: NameMatch, owner: str = "") -> None:
+        for name, source in match.unused:
+            self.warnings.append(
+                f"@rename_from({source!r}) of {owner}{name} does nothing: {owner}{name} exists"
+            )
+
+    def _dropped(self, gone: EntityType, kind: str, added: Sequence[EntityType]) -> None:
+        code = DROPPED_NODE if kind == st.NODE else DROPPED_EDGE
+        entity = f"{kind}:{gone.name}"
+        if _is_protected(gone.annotations):
+            self.refuse(
+                entity, "it is @protected: remove the annotation in a change of its own first", code
+            )
+        elif not self.granted.allow_data_loss and self.has_rows(gone):
+            self.require(
+                ALLOW_DATA_LOSS,
+                entity,
+                f"dropping {gone.name} loses its entities; allow it with allow_data_loss",
+                code,
+            )
+        alike = next((t for t in added if _alike(gone, t)), None)
+        hint = None if alike is None else f'write `{alike.name} @rename_from("{gone.name}")`'
+        codes = (code, PROBABLE_RENAME) if alike else (code,)
+        self.add(
+            st.DropType(kind, gone.name),
+            StepClass.LOSSY,
+            *codes,
+            table=gone.table_key,
+            suggestion=hint,
+        )
+        self.tables.append(TableChange(gone, None))
+
+    def _type(self, before: EntityType, after: EntityType, declared: EntityType, kind: str) -> None:
+        if before.name != after.name:
+            self.add(st.RenameType(kind, before.name, after.name))
+        if _plain_notes(before.annotations) != _plain_notes(after.annotations):
+            unknown = _unknown(after.annotations)
+            codes = (UNKNOWN_ANNOTATION,) if unknown else ()
+            self.add(
+                st.UpdateTypeMetadata(kind, after.name, after.annotations),
+                StepClass.METADATA,
+                *codes,
+            )
+        rekeys = self._key(before, after, kind)
+        columns = self._properties(before, after, declared, kind)
+        self._constraints(before, after, kind)
+        if isinstance(before, EdgeType) and isinstance(after, EdgeType):
+            self._edge(before, after)
+        if isinstance(before, NodeType) and isinstance(after, NodeType):
+            self._implements(before, after)
+        self.tables.append(TableChange(before, after, columns, rekeys))
+
+    def _implements(self, before: NodeType, after: NodeType) -> None:
+        names = match_all_interfaces(self.old.interfaces, self.new.interfaces).sources
+        back = {old: new for new, old in names.items()}
+        if tuple(back.get(name, name) for name in before.implements) != after.implements:
+            step = st.ChangeImplements(st.NODE, after.name, before.implements, after.implements)
+            self.add(step)
+
+    def _key(self, before: EntityType, after: EntityType, kind: str) -> bool:
+        """Plan another key; True if ids have to be spelled anew."""
+        ids_before = {p.name: p.identity for p in before.properties}
+        ids_after = {p.name: p.identity for p in after.properties}
+        old = [ids_before.get(name, name) for name in before.key]
+        new = [ids_after.get(name, name) for name in after.key]
+        if old == new:
+            return False
+        table = after.table_key
+        if before.key:
+            self.add(
+                st.DropConstraint(kind, after.name, Key(before.key)),
+                StepClass.METADATA,
+                CONSTRAINT_REMOVED,
+            )
+        if not after.key:
+            return False
+        self.add(
+            st.AddConstraint(kind, after.name, Key(after.key)),
+            StepClass.REWRITE,
+            UNIQUE,
+            table=before.table_key,
+        )
+        spelled = f"@key({', '.join(after.key)})"
+        for name in after.key:
+            self.check(CheckKind.REQUIRED, table, (name,), NULLS, spelled)
+        self.check(CheckKind.UNIQUE, table, after.key, UNIQUE, spelled)
+        return self.has_rows(before)
+
+    def check(
+        self, kind: CheckKind, table: TableKey, columns: tuple[str, ...], code: str, constraint: str
+    ) -> None:
+        self.checks.append(DataCheck(kind, table, columns, code, constraint))
+
+    # Properties
+
+    def _properties(
+        self, before: EntityType, after: EntityType, declared: EntityType, kind: str
+    ) -> tuple[ColumnChange, ...]:
+        match = match_all(before.properties, declared.properties)
+        self.problems(kind, f"{after.name}.", match.problems)
+        self.leftover(match, f"{after.name}.")
+        hinted = {p.name: p for p in declared.properties}
+        columns = []
+        for prop in after.properties:
+            known = counterpart(prop, before.properties, match)
+            if known is None:
+                columns.append(self._added(before, after, prop, kind))
+            else:
+                columns.append(self._changed(before, after, known, prop, hinted[prop.name], kind))
+        kept = {column.before.identity for column in columns if column.before is not None}
+        new = [column.after for column in columns if column.before is None]
+        for gone in before.properties:
+            if gone.identity not in kept:
+                self._dropped_property(before, after, declared, gone, new, kind)
+        return tuple(columns)
+
+    def _dropped_property(
+        self,
+        before: EntityType,
+        after: EntityType,
+        declared: EntityType,
+        gone: Property,
+        added: Sequence[Property],
+        kind: str,
+    ) -> None:
+        code = DROPPED_VECTOR if isinstance(gone.type, VectorType) else DROPPED_PROPERTY
+        entity = f"{kind}:{after.name}.{gone.name}"
+        allowed = self.granted.allow_data_loss or code in _allowances(declared.annotations)
+        if _is_protected(gone.annotations):
+            self.refuse(
+                entity, "it is @protected: remove the annotation in a change of its own first", code
+            )
+        elif not allowed and self.has_rows(before):
+            self.require(
+                ALLOW_DATA_LOSS,
+                entity,
+                f"dropping {after.name}.{gone.name} loses its values; allow it with "
+                f'allow_data_loss, or with `@allow({code}, "reason")` on {after.name}',
+                code,
+            )
+        alike = next((p for p in added if p.type == gone.type), None)
+        hint = None if alike is None else f'write `{alike.name}: … @rename_from("{gone.name}")`'
+        codes = (code, PROBABLE_RENAME) if alike else (code,)
+        self.add(
+            st.DropProperty(kind, after.name, gone.name), StepClass.LOSSY, *codes, suggestion=hint
+        )
+
+    def _added(
+        self, before: EntityType, owner: EntityType, prop: Property, kind: str
+    ) -> ColumnChange:
+        declared = PropertyType(prop.type, prop.nullable)
+        fill = self._fill(owner, prop)
+        lacks = not prop.nullable and fill is None and self.has_rows(before)
+        codes = () if prop.nullable else (NO_DEFAULT,)
+        self.add(st.AddProperty(kind, owner.name, prop.name, declared), StepClass.METADATA, *codes)
+        if lacks:
+            self.require(
+                BACKFILL,
+                f"{kind}:{owner.name}.{prop.name}",
+                "existing entities need a value: make it nullable, give it a @default, or a "
+                f"backfill for {owner.name}.{prop.name}",
+                NO_DEFAULT,
+            )
+        if fill is None or not self.has_rows(before):
+            return ColumnChange(prop)
+        self._backfilled(before, owner, prop, fill, kind)
+        return ColumnChange(prop, fill=fill)
+
+    def _backfilled(
+        self, before: EntityType, owner: EntityType, prop: Property, fill: Fill, kind: str
+    ) -> None:
+        value = fill.value if isinstance(fill.value, str | int | float | bool) else None
+        source = FillSource.DEFAULT if fill.source is FillSource.DEFAULT else fill.source
+        shown = fill.expression
+        if shown is None and value is None:
+            shown = str(fill.value)
+        step = st.BackfillProperty(kind, owner.name, prop.name, source.value, value, shown)
+        self.add(step, StepClass.REWRITE, table=before.table_key)
+        name = f"{owner.name}.{prop.name}"
+        self.check(CheckKind.VALUES, owner.table_key, (prop.name,), TYPE_CHANGE, name)
+        if not prop.nullable:
+            self.check(CheckKind.REQUIRED, owner.table_key, (prop.name,), NULLS, name)
+        for unique in owner.constraints:
+            if isinstance(unique, Unique) and prop.name in unique.properties:
+                spelled = st.spell_constraint(unique)
+                self.check(CheckKind.UNIQUE, owner.table_key, unique.properties, UNIQUE, spelled)
+
+    def _fill(self, owner: EntityType, prop: Property) -> Fill | None:
+        name = f"{owner.name}.{prop.name}"
+        if name in self.granted.backfill:
+            self.used_backfills.add(name)
+            given = self.granted.backfill[name]
+            if isinstance(given, str):
+                return Fill(FillSource.EXPRESSION, expression=given)
+            return None if given is None else Fill(FillSource.CONSTANT, given)
+        default = default_of(prop)
+        return None if default is None else Fill(FillSource.DEFAULT, default)
+
+    def unused_backfills(self) -> None:
+        known = {f"{t.name}.{p.name}" for t in self.target.entity_types() for p in t.properties}
+        for name in self.granted.backfill:
+            if name in self.used_backfills:
+                continue
+            if name not in known:
+                self.refuse(f"backfill:{name}", f"the new schema has no property {name}")
+            else:
+                self.refuse(
+                    f"backfill:{name}",
+                    f"{name} needs no backfill: it is neither added nor made required",
+                )
+
+    def _changed(
+        self,
+        before: EntityType,
+        owner: EntityType,
+        old: Property,
+        new: Property,
+        declared: Property,
+        kind: str,
+    ) -> ColumnChange:
+        if old.name != new.name:
+            self.add(st.RenameProperty(kind, owner.name, old.name, new.name))
+        column = ColumnChange(new, old)
+        if old.type != new.type:
+            column = self._type_change(before, owner, column, declared, kind)
+        column = self._nullability(before, owner, column, kind)
+        column = self._embedding(before, owner, column, kind)
+        self._notes(owner, old, new, kind)
+        return column
+
+    def _notes(self, owner: EntityType, old: Property, new: Property, kind: str) -> None:
+        if _plain_notes(old.annotations) == _plain_notes(new.annotations):
+            return
+        codes = (UNKNOWN_ANNOTATION,) if _unknown(new.annotations) else ()
+        step = st.UpdatePropertyMetadata(kind, owner.name, new.name, new.annotations)
+        self.add(step, StepClass.METADATA, *codes)
+
+    def _nullability(
+        self, before: EntityType, owner: EntityType, column: ColumnChange, kind: str
+    ) -> ColumnChange:
+        old, new = column.before, column.after
+        assert old is not None
+        if new.nullable and not old.nullable:
+            self.add(st.SetNullable(kind, owner.name, new.name))
+        if new.nullable or not old.nullable:
+            return column
+        fill = self._fill(owner, new) if self.has_rows(before) else None
+        table = before.table_key
+        self.add(
+            st.SetRequired(kind, owner.name, new.name), StepClass.VALIDATED, NULLS, table=table
+        )
+        self.check(
+            CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, f"{owner.name}.{new.name}"
+        )
+        if fill is None:
+            return column
+        self._backfilled(before, owner, new, fill, kind)
+        return replace(column, fill=fill)
+
+    def _embedding(
+        self, before: EntityType, owner: EntityType, column: ColumnChange, kind: str
+    ) -> ColumnChange:
+        old, new = column.before, column.after
+        assert old is not None
+        made_before, made_now = embedding_of(old), embedding_of(new)
+        names = {p.name: p.identity for p in before.properties}
+        now = {p.name: p.identity for p in owner.properties}
+        same = (
+            made_before is not None
+            and made_now is not None
+            and names.get(made_before.source) == now.get(made_now.source)
+            and made_before.model == made_now.model
+        )
+        other_width = isinstance(old.type, VectorType) and old.type != new.type
+        if made_now is None or made_before is None or (same and not other_width):
+            return column
+        width = (
+            (old.type.width, new.type.width)
+            if isinstance(new.type, VectorType) and isinstance(old.type, VectorType)
+            else (0, 0)
+        )
+        self.add(
+            st.ChangeEmbedding(
+                kind,
+                owner.name,
+                new.name,
+                (("source", made_before.source), ("model", made_before.model), ("dim", width[0])),
+                (("source", made_now.source), ("model", made_now.model), ("dim", width[1])),
+            ),
+            StepClass.LOSSY,
+            VECTORS_INVALID,
+        )
+        return self._vectors(before, owner, column, kind)
+
+    def _vectors(
+        self, before: EntityType, owner: EntityType, column: ColumnChange, kind: str
+    ) -> ColumnChange:
+        """Stored vectors are removed, or made again by the model."""
+        new = column.after
+        entity = f"{kind}:{owner.name}.{new.name}"
+        if not self.has_rows(before):
+            return replace(column, before=None)
+        if self.granted.reembed and embedding_of(new) is not None:
+            return ColumnChange(new, fill=Fill(FillSource.EMBEDDING))
+        if not new.nullable:
+            self.require(
+                REEMBED,
+                entity,
+                "it is required and its vectors do not fit any more: make them again with reembed",
+                VECTORS_INVALID,
+            )
+        elif not self.granted.allow_data_loss:
+            self.require(
+                ALLOW_DATA_LOSS,
+                entity,
+                "its vectors do not fit any more: allow their loss with allow_data_loss, or make "
+                "them again with reembed",
+                VECTORS_INVALID,
+            )
+        return ColumnChange(new)
+
+    def _type_change(
+        self,
+        before: EntityType,
+        owner: EntityType,
+        column: ColumnChange,
+        declared: Property,
+        kind: str,
+    ) -> ColumnChange:
+        old, new = column.before, column.after
+        assert old is not None
+        if isinstance(old.type, EnumType) and isinstance(new.type, EnumType):
+            return self._enum(before, owner, column, declared, kind)
+        entity = f"{kind}:{owner.name}.{new.name}"
+        if isinstance(old.type, VectorType) and isinstance(new.type, VectorType):
+            if embedding_of(old) is None or embedding_of(new) is None:
+                self._type_step(owner, column, st.Conversion.REEMBED, kind, StepClass.LOSSY)
+                return self._vectors(before, owner, column, kind)
+            return column  # `_embedding` plans it
+        if any(isinstance(t, VectorType | BlobType) for t in (old.type, new.type)):
+            self.refuse(
+                entity,
+                f"{old.type} cannot become {new.type}: drop the property and add a new one",
+                TYPE_CHANGE,
+            )
+            return column
+        if new.name in owner.key and not _spells_ids_alike(old.type, new.type):
+            self.refuse(
+                entity,
+                f"it is part of the key, and {new.type} would spell the ids of existing "
+                f"{kind}s differently: change the key in a change of its own",
+                TYPE_CHANGE,
+            )
+            return column
+        other = has_other_storage(old.type, new.type)
+        if widens(old.type, new.type):
+            wide = StepClass.REWRITE if other else StepClass.METADATA
+            self._type_step(owner, column, st.Conversion.LOSSLESS, kind, wide, before)
+            return replace(column, converts=other)
+        allowed = self.granted.allow_data_loss or TYPE_CHANGE in _allowances(declared.annotations)
+        kept = StepClass.LOSSY if allowed else StepClass.VALIDATED
+        self._type_step(owner, column, st.Conversion.CAST, kind, kept, before)
+        name = f"{owner.name}.{new.name}"
+        if not allowed:
+            self.check(CheckKind.CONVERTIBLE, owner.table_key, (new.name,), TYPE_CHANGE, name)
+        elif not new.nullable:
+            self.check(CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, name)
+        return replace(column, converts=True, is_lossy=allowed)
+
+    def _type_step(
+        self,
+        owner: EntityType,
+        column: ColumnChange,
+        conversion: st.Conversion,
+        kind: str,
+        step_class: StepClass,
+        before: EntityType | None = None,
+    ) -> None:
+        old, new = column.before, column.after
+        assert old is not None
+        step = st.ChangePropertyType(
+            kind,
+            owner.name,
+            new.name,
+            PropertyType(old.type, old.nullable),
+            PropertyType(new.type, new.nullable),
+            conversion,
+        )
+        codes = (VECTORS_INVALID,) if conversion is st.Conversion.REEMBED else (TYPE_CHANGE,)
+        table = before.table_key if before is not None else None
+        self.add(step, step_class, *codes, table=table)
+
+    def _enum(
+        self,
+        before: EntityType,
+        owner: EntityType,
+        column: ColumnChange,
+        declared: Property,
+        kind: str,
+    ) -> ColumnChange:
+        old, new = column.before, column.after
+        assert old is not None
+        assert isinstance(old.type, EnumType)
+        assert isinstance(new.type, EnumType)
+        renamed = {
+            a: b for a, b in _renamed_values(declared.annotations).items() if a in old.type.values
+        }
+        added = tuple(
+            v for v in new.type.values if v not in old.type.values and v not in renamed.values()
+        )
+        removed = tuple(v for v in old.type.values if v not in new.type.values and v not in renamed)
+        if added:
+            self.add(st.ExtendEnum(kind, owner.name, new.name, added))
+        mapping = tuple(renamed.items())
+        if mapping:
+            step = st.RenameEnumValue(kind, owner.name, new.name, mapping)
+            self.add(step, StepClass.REWRITE, table=before.table_key)
+        if removed:
+            self.add(
+                st.NarrowEnum(kind, owner.name, new.name, removed),
+                StepClass.VALIDATED,
+                ENUM_NARROWING,
+                table=before.table_key,
+            )
+            name = f"{owner.name}.{new.name}"
+            self.check(CheckKind.VALUES, owner.table_key, (new.name,), ENUM_NARROWING, name)
+        return replace(column, mapping=mapping if self.has_rows(before) else ())
+
+    # Constraints
+
+    def _constraints(self, before: EntityType, after: EntityType, kind: str) -> None:
+        known = {p.identity: p.name for p in after.properties}
+        names = {p.name: known[p.identity] for p in before.properties if p.identity in known}
+        old = {_renamed(c, names): c for c in before.constraints if not isinstance(c, Key)}
+        new = [c for c in after.constraints if not isinstance(c, Key)]
+        gone = {p.name for p in before.properties} - names.keys()
+        for renamed, constraint in old.items():
+            if renamed not in new and not gone & set(_names_of(constraint)):
+                step = st.DropConstraint(kind, after.name, constraint)
+                codes = () if isinstance(constraint, Index) else (CONSTRAINT_REMOVED,)
+                self.add(step, StepClass.METADATA, *codes)
+        for constraint in new:
+            if constraint not in old:
+                self._constraint(before, after, constraint, kind)
+
+    def _constraint(
+        self, before: EntityType, after: EntityType, constraint: Constraint, kind: str
+    ) -> None:
+        step = st.AddConstraint(kind, after.name, constraint)
+        spelled = st.spell_constraint(constraint)
+        match constraint:
+            case Index():
+                self.add(step)
+            case Unique(names):
+                self.add(step, StepClass.VALIDATED, UNIQUE, table=before.table_key)
+                self.check(CheckKind.UNIQUE, after.table_key, names, UNIQUE, spelled)
+            case Range(name) | Check(name):
+                self.add(step, StepClass.VALIDATED, RANGE_OR_CHECK, table=before.table_key)
+                self.check(CheckKind.VALUES, after.table_key, (name,), RANGE_OR_CHECK, spelled)
+            case Key():
+                pass
+
+    def _edge(self, before: EdgeType, after: EdgeType) -> None:
+        ends = tuple(self.type_names.get(name, name) for name in (before.source, before.target))
+        table = before.table_key
+        if ends != (after.source, after.target):
+            step = st.ChangeEndpoints(
+                st.EDGE,
+                after.name,
+                (before.source, before.target),
+                (after.source, after.target),
+            )
+            self.add(step, StepClass.VALIDATED, ENDPOINTS, table=table)
+            spelled = f"{after.source} -> {after.target}"
+            self.check(CheckKind.ENDPOINTS, after.table_key, (), ENDPOINTS, spelled)
+        if before.cardinality == after.cardinality:
+            return
+        change = st.ChangeCardinality(st.EDGE, after.name, before.cardinality, after.cardinality)
+        if not is_tighter(before, after):
+            self.add(change)
+            return
+        self.add(change, StepClass.VALIDATED, CARDINALITY, table=table)
+        assert after.cardinality is not None
+        high = after.cardinality.maximum
+        spelled = f"@card({after.cardinality.minimum}..{'' if high is None else high})"
+        self.check(CheckKind.CARDINALITY, after.table_key, (), CARDINALITY, spelled)
+
+    def unclassified(self) -> None:
+        """Two catalogs that differ must have a step, or the change would go unnoticed."""
+        if self.steps:
+            return
+        if _in_any_order(self.old) != _in_any_order(self.target):
+            self.refuse("schema", "the change is of a kind that is not known here")
+
+
+def match_all_interfaces(old: Sequence[InterfaceType], new: Sequence[InterfaceType]) -> NameMatch:
+    hints = {i.name: renamed_from(i.annotations) for i in new}
+    return match_names([i.name for i in old], hints)
+
+
+def is_tighter(before: EdgeType, after: EdgeType) -> bool:
+    """Edges that keep the old cardinality may break the new one."""
+    new = after.cardinality
+    if new is None:
+        return False
+    old = before.cardinality
+    low, high = (0, None) if old is None else (old.minimum, old.maximum)
+    if new.minimum > low:
+        return True
+    return new.maximum is not None and (high is None or new.maximum < high)
+
+
+def _spells_ids_alike(before: ValueType, after: ValueType) -> bool:
+    """The id text of a key is the same in both types; a date changes as a DateTime."""
+    texts = (EnumType, ScalarType)
+    if not isinstance(before, texts) or not isinstance(after, texts):
+        return False
+    if not has_other_storage(before, after):
+        return True
+    is_date = isinstance(before, ScalarType) and before.kind is ScalarKind.DATE
+    to_float = isinstance(after, ScalarType) and after.kind is ScalarKind.F64
+    return widens(before, after) and not is_date and not to_float
+
+
+def _renamed(constraint: Constraint, names: Mapping[str, str]) -> Constraint:
     match constraint:
         case Range() | Check():
             return replace(constraint, property=names.get(constraint.property, constraint.property))
@@ -272,33 +931,60 @@ def _renamed(constraint: Constraint, names: dict[str, str]) -> Constraint:
             return replace(constraint, properties=renamed)
 
 
-def _edge_steps(
-    before: EdgeType, after: EdgeType, renames: dict[str, str]
-) -> Iterator[st.SchemaStep]:
-    ends = (renames.get(before.source), renames.get(before.target))
-    if ends != (after.source, after.target):
-        raise _refuse(
-            ENDPOINTS_CHANGED,
-            f"change {after.name} from {before.source} -> {before.target} "
-            f"to {after.source} -> {after.target}",
-            "existing edges would end in nodes of another type; declare a new edge",
+def _names_of(constraint: Constraint) -> tuple[str, ...]:
+    match constraint:
+        case Range() | Check():
+            return (constraint.property,)
+        case Key() | Unique() | Index():
+            return constraint.properties
+
+
+def _alike(a: EntityType, b: EntityType) -> bool:
+    """Two types of one kind with equal properties."""
+    if type(a) is not type(b) or not a.properties:
+        return False
+    mine, yours = ({(p.name, p.type) for p in t.properties} for t in (a, b))
+    return mine == yours
+
+
+def _plain_notes(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
+    return tuple(a for a in without_hints(annotations) if a.name != "embed")
+
+
+def _unknown(annotations: tuple[Annotation, ...]) -> bool:
+    return any(a.name not in KNOWN_ANNOTATIONS for a in annotations)
+
+
+def _is_protected(annotations: tuple[Annotation, ...]) -> bool:
+    return find_annotation(annotations, "protected") is not None
+
+
+def _allowances(annotations: tuple[Annotation, ...]) -> frozenset[str]:
+    return frozenset(str(a.arguments[0]) for a in annotations if a.name == "allow" and a.arguments)
+
+
+def _renamed_values(annotations: tuple[Annotation, ...]) -> dict[str, str]:
+    return {
+        str(a.arguments[0]): str(a.arguments[1])
+        for a in annotations
+        if a.name == "rename_value" and len(a.arguments) == 2
+    }
+
+
+def _in_any_order(catalog: Catalog) -> object:
+    """A catalog without the order of declarations."""
+
+    def of(entity: EntityType | InterfaceType) -> object:
+        kept = replace(
+            entity,
+            properties=tuple(sorted(entity.properties, key=lambda p: p.name)),
+            constraints=tuple(sorted(entity.constraints, key=repr)),
+            annotations=tuple(sorted(entity.annotations, key=repr)),
         )
-    if before.cardinality != after.cardinality:
-        yield st.ChangeCardinality(after.table_key, before.cardinality, after.cardinality)
+        return entity.name, kept
 
-
-def _interface_steps(
-    old: Catalog, new: Catalog, kept: list[tuple[EntityType, EntityType]]
-) -> Iterator[st.SchemaStep]:
-    if old.interfaces != new.interfaces:
-        yield st.ChangeInterfaces(None, tuple(i.name for i in new.interfaces))
-    for before, after in kept:
-        if not isinstance(before, NodeType) or not isinstance(after, NodeType):
-            continue
-        if before.implements != after.implements:
-            yield st.ChangeInterfaces(after.table_key, after.implements)
-
-
-def _notes(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-    """`@rename_from` is an instruction for one change, not a fact about the type."""
-    return tuple(a for a in annotations if a.name != "rename_from")
+    return (
+        dict(of(n) for n in catalog.nodes),  # type: ignore[misc]
+        dict(of(e) for e in catalog.edges),  # type: ignore[misc]
+        dict(of(i) for i in catalog.interfaces),  # type: ignore[misc]
+    )

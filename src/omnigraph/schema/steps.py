@@ -1,8 +1,13 @@
-"""The steps of a schema change, as data."""
+"""The steps of a schema change, as data, in the words of the JSON that plans are made of.
+
+The fields of a step are the keys of its JSON; `kind` is the name of the class. A `PlannedStep` adds
+what the planner found out about it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from omnigraph.catalog.model import (
@@ -12,150 +17,289 @@ from omnigraph.catalog.model import (
     Constraint,
     Index,
     Key,
-    Property,
     Range,
     Unique,
 )
-from omnigraph.syntax.source_text import write_literal
-from omnigraph.values.identifiers import TableKey
-from omnigraph.values.scalars import LiteralValue, ValueType
+from omnigraph.values.scalars import (
+    BlobType,
+    EnumType,
+    ListType,
+    LiteralValue,
+    ScalarType,
+    ValueType,
+    VectorType,
+)
+
+NODE, EDGE, INTERFACE = "node", "edge", "interface"
+
+
+class StepClass(StrEnum):
+    """What a step does to stored rows."""
+
+    METADATA = "metadata"
+    """No row is read or written."""
+    VALIDATED = "validated"
+    """Rows are read: the step is refused if one of them breaks it."""
+    REWRITE = "rewrite"
+    """Values of one column are written anew."""
+    LOSSY = "lossy"
+    """Values are gone afterwards, except from older commits."""
+
+
+class Conversion(StrEnum):
+    """How the values of a property get another type."""
+
+    LOSSLESS = "lossless"
+    CAST = "cast"
+    REEMBED = "reembed"
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyType:
+    """The type of a property with its nullability."""
+
+    type: ValueType
+    nullable: bool
+
+    def __str__(self) -> str:
+        return f"{self.type}{'?' if self.nullable else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddType:
-    """A new, empty table."""
+    """A new, empty type."""
 
-    table: TableKey
+    type_kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenameType:
-    """Same data, new name; the table keeps its directory."""
+    """Same entities and identity, new name."""
 
-    table: TableKey
-    new_name: str
+    type_kind: str
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
 class DropType:
-    """Soft: gone from the schema, data still reachable in older commits. Hard: data removed."""
+    """The type leaves the schema; older commits still have its entities."""
 
-    table: TableKey
-    hard: bool
+    type_kind: str
+    name: str
+    mode: str = "soft"
 
 
 @dataclass(frozen=True, slots=True)
 class AddProperty:
-    """A new column; `backfill` is the value for existing rows."""
+    """A new property; existing entities have NULL in it unless a backfill follows."""
 
-    table: TableKey
-    property: Property
-    backfill: LiteralValue
+    type_kind: str
+    type_name: str
+    property_name: str
+    property_type: PropertyType
 
 
 @dataclass(frozen=True, slots=True)
 class RenameProperty:
-    """Same data, new name."""
+    """Same values and identity, new name."""
 
-    table: TableKey
-    property: str
-    new_name: str
+    type_kind: str
+    type_name: str
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
 class DropProperty:
-    """Soft: gone from the schema, data still reachable in older commits. Hard: data removed."""
+    """The property leaves the schema; older commits still have its values."""
 
-    table: TableKey
-    property: str
-    hard: bool
+    type_kind: str
+    type_name: str
+    property_name: str
+    mode: str = "soft"
 
 
 @dataclass(frozen=True, slots=True)
-class WidenProperty:
-    """Every old value is a value of the new type."""
+class ChangePropertyType:
+    """Every value is converted."""
 
-    table: TableKey
-    property: str
-    old: ValueType
-    new: ValueType
+    type_kind: str
+    type_name: str
+    property_name: str
+    from_type: PropertyType
+    to_type: PropertyType
+    conversion: Conversion
+
+
+@dataclass(frozen=True, slots=True)
+class SetNullable:
+    """NULL becomes allowed."""
+
+    type_kind: str
+    type_name: str
+    property_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetRequired:
+    """NULL becomes forbidden."""
+
+    type_kind: str
+    type_name: str
+    property_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillProperty:
+    """Existing entities without a value get one."""
+
+    type_kind: str
+    type_name: str
+    property_name: str
+    source: str
+    value: LiteralValue = None
+    expression: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendEnum:
-    """More allowed values."""
+    """More values are allowed."""
 
-    table: TableKey
-    property: str
-    added: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShrinkEnum:
-    """Fewer allowed values; a check ensures that no row holds a removed one."""
-
-    table: TableKey
-    property: str
-    removed: tuple[str, ...]
+    type_kind: str
+    type_name: str
+    property_name: str
+    added_values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MakeNullable:
-    """NULL becomes allowed."""
+class NarrowEnum:
+    """Fewer values are allowed."""
 
-    table: TableKey
-    property: str
+    type_kind: str
+    type_name: str
+    property_name: str
+    removed_values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MakeRequired:
-    """NULL becomes forbidden; `backfill` replaces NULLs. Without it no row may hold a NULL."""
+class RenameEnumValue:
+    """Old values are replaced by new ones."""
 
-    table: TableKey
-    property: str
-    backfill: LiteralValue
+    type_kind: str
+    type_name: str
+    property_name: str
+    mapping: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """The constraint is checked against the existing rows; an index needs no check."""
+    """A constraint that existing entities must keep, or an index."""
 
-    table: TableKey
+    type_kind: str
+    type_name: str
     constraint: Constraint
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveConstraint:
-    """No longer enforced."""
+class DropConstraint:
+    """The constraint is no longer enforced."""
 
-    table: TableKey
+    type_kind: str
+    type_name: str
     constraint: Constraint
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeCardinality:
-    """A narrower cardinality is checked against the existing edges."""
+    """Another number of edges for each source."""
 
-    table: TableKey
+    type_kind: str
+    type_name: str
     old: Cardinality | None
     new: Cardinality | None
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeAnnotations:
-    """New descriptions, defaults for new rows or other annotations; no data changes."""
+class ChangeEndpoints:
+    """The edges connect other types."""
 
-    table: TableKey
-    property: str | None
+    type_kind: str
+    type_name: str
+    old: tuple[str, str]
+    new: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeImplements:
+    """A node type has other interfaces."""
+
+    type_kind: str
+    type_name: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameInterface:
+    """New name of an interface."""
+
+    type_kind: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropInterface:
+    """An interface leaves the schema; node types keep their properties or lose them themselves."""
+
+    type_kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEmbedding:
+    """Vectors come from another property or another model."""
+
+    type_kind: str
+    type_name: str
+    property_name: str
+    old: tuple[tuple[str, LiteralValue], ...]
+    new: tuple[tuple[str, LiteralValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTypeMetadata:
+    """Other annotations of a type."""
+
+    type_kind: str
+    name: str
     annotations: tuple[Annotation, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeInterfaces:
-    """New interfaces of the schema (`table` None) or of a node; properties have other steps."""
+class UpdatePropertyMetadata:
+    """Other annotations of a property."""
 
-    table: TableKey | None
-    interfaces: tuple[str, ...]
+    type_kind: str
+    type_name: str
+    property_name: str
+    annotations: tuple[Annotation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSource:
+    """Only comments, layout or the order of declarations changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedChange:
+    """A change that is refused; `reason` says why and what to do instead."""
+
+    entity: str
+    reason: str
+    code: str | None = None
 
 
 SchemaStep = (
@@ -165,73 +309,198 @@ SchemaStep = (
     | AddProperty
     | RenameProperty
     | DropProperty
-    | WidenProperty
+    | ChangePropertyType
+    | SetNullable
+    | SetRequired
+    | BackfillProperty
     | ExtendEnum
-    | ShrinkEnum
-    | MakeNullable
-    | MakeRequired
+    | NarrowEnum
+    | RenameEnumValue
     | AddConstraint
-    | RemoveConstraint
+    | DropConstraint
     | ChangeCardinality
-    | ChangeAnnotations
-    | ChangeInterfaces
+    | ChangeEndpoints
+    | ChangeImplements
+    | RenameInterface
+    | DropInterface
+    | ChangeEmbedding
+    | UpdateTypeMetadata
+    | UpdatePropertyMetadata
+    | UpdateSource
+    | UnsupportedChange
 )
 
 
-def needs_check(step: SchemaStep) -> bool:
-    """The step is possible only if the existing rows allow it."""
-    match step:
-        case AddConstraint(_, constraint):
-            return not isinstance(constraint, Index)
-        case ShrinkEnum():
-            return True
-        case MakeRequired(_, _, backfill):
-            return backfill is None
-        case ChangeCardinality(_, old, new):
-            return _is_narrower(old or _ANY, new or _ANY)
-        case _:
-            return False
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step with its class, its codes and what it costs."""
+
+    step: SchemaStep
+    step_class: StepClass = StepClass.METADATA
+    codes: tuple[str, ...] = ()
+    entities: int = 0
+    """Stored entities that the step reads or writes."""
+    bytes_estimate: int = 0
+    suggestion: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return step_kind(self.step)
+
+    @property
+    def is_supported(self) -> bool:
+        return not isinstance(self.step, UnsupportedChange)
+
+    def __str__(self) -> str:
+        return describe_step(self.step)
+
+    def to_dict(self) -> dict[str, Any]:
+        found = step_to_json(self.step) | {
+            "class": self.step_class.value,
+            "codes": list(self.codes),
+            "entities": self.entities,
+            "bytes_estimate": self.bytes_estimate,
+        }
+        return found | ({"suggestion": self.suggestion} if self.suggestion else {})
 
 
-_ANY = Cardinality(0, None)
+def step_kind(step: SchemaStep) -> str:
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(step).__name__)
+    return name.lstrip("_")
 
 
-def _is_narrower(old: Cardinality, new: Cardinality) -> bool:
-    higher = new.minimum > old.minimum
-    return higher or (
-        new.maximum is not None and (old.maximum is None or new.maximum < old.maximum)
-    )
+_KEYS = {"old": "from", "new": "to"}
 
 
 def step_to_json(step: SchemaStep) -> dict[str, Any]:
-    """The step in JSON: `{"step": "add_property", …}`."""
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(step).__name__)
-    out: dict[str, Any] = {"step": name.lstrip("_")}
+    """`{"kind": "add_property", "type_kind": "node", …}`."""
+    found: dict[str, Any] = {"kind": step_kind(step)}
     for field in fields(step):
-        out[field.name] = _spell(getattr(step, field.name))
-    return out
+        value = getattr(step, field.name)
+        if value is None and field.default is None:
+            continue
+        found[_KEYS.get(field.name, field.name)] = _spell(field.name, value)
+    return found
 
 
-def _spell(value: Any) -> Any:
+def _spell(name: str, value: Any) -> Any:
     match value:
-        case None | bool() | int() | float() | str():
-            return value
+        case PropertyType():
+            return property_type_to_json(value)
+        case Cardinality(minimum, maximum):
+            return {"min": minimum, "max": maximum}
+        case Annotation():
+            return annotation_to_json(value)
+        case Key() | Unique() | Index() | Range() | Check():
+            return constraint_to_json(value)
+        case tuple() if name in ("mapping", "old", "new") and value and isinstance(value[0], tuple):
+            return dict(value)
         case tuple():
-            return [_spell(item) for item in value]
-        case Property(name=name, type=kind, nullable=nullable):
-            return f"{name}: {kind}{'?' if nullable else ''}"
+            return [_spell(name, item) for item in value]
+        case _:
+            return value
+
+
+def property_type_to_json(declared: PropertyType) -> dict[str, Any]:
+    kind = declared.type
+    found: dict[str, Any] = {"scalar": "String", "nullable": declared.nullable, "list": False}
+    match kind:
+        case ScalarType(scalar):
+            found["scalar"] = scalar.value
+        case ListType(element):
+            found |= {"scalar": element.value, "list": True}
+        case VectorType(width):
+            found["scalar"] = {"Vector": width}
+        case EnumType(values):
+            found["enum_values"] = list(values)
+        case BlobType():
+            found["scalar"] = "Blob"
+    return found
+
+
+def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
+    match constraint:
+        case Key(names) | Unique(names) | Index(names):
+            return {type(constraint).__name__: list(names)}
+        case Range(name, minimum, maximum):
+            return {"Range": {"property": name, "min": minimum, "max": maximum}}
+        case Check(name, pattern):
+            return {"Check": {"property": name, "pattern": pattern}}
+
+
+def annotation_to_json(annotation: Annotation) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": annotation.name}
+    if annotation.arguments:
+        values = [
+            v if isinstance(v, str | int | float | bool) else str(v) for v in annotation.arguments
+        ]
+        found["value"] = values[0] if len(values) == 1 else values
+    if annotation.options:
+        found["kwargs"] = dict(annotation.options)
+    return found
+
+
+_WORDS: dict[type[SchemaStep], str] = {
+    AddType: "add {type_kind} {name}",
+    RenameType: "rename {type_kind} {old} to {new}",
+    DropType: "drop {type_kind} {name}",
+    AddProperty: "add {type_name}.{property_name}: {property_type}",
+    RenameProperty: "rename {type_name}.{old} to {type_name}.{new}",
+    DropProperty: "drop {type_name}.{property_name}",
+    ChangePropertyType: "change {type_name}.{property_name} from {from_type} to {to_type} "
+    "({conversion})",
+    SetNullable: "allow NULL in {type_name}.{property_name}",
+    SetRequired: "require {type_name}.{property_name}",
+    BackfillProperty: "fill {type_name}.{property_name} with {filled}",
+    ExtendEnum: "allow {added_values} in {type_name}.{property_name}",
+    NarrowEnum: "no longer allow {removed_values} in {type_name}.{property_name}",
+    RenameEnumValue: "rename values of {type_name}.{property_name}: {mapping}",
+    AddConstraint: "add {constraint} to {type_name}",
+    DropConstraint: "remove {constraint} from {type_name}",
+    ChangeCardinality: "change {type_name} from {old} to {new}",
+    ChangeEndpoints: "connect {type_name} from {new}, before from {old}",
+    ChangeImplements: "{type_name} implements {new}, before {old}",
+    RenameInterface: "rename interface {old} to {new}",
+    DropInterface: "drop interface {name}",
+    ChangeEmbedding: "make the vectors of {type_name}.{property_name} from {new}, before {old}",
+    UpdateTypeMetadata: "new annotations of {name}",
+    UpdatePropertyMetadata: "new annotations of {type_name}.{property_name}",
+    UpdateSource: "new text of the schema: comments, layout or order",
+    UnsupportedChange: "{entity}: {reason}",
+}
+
+
+def describe_step(step: SchemaStep) -> str:
+    """One line for people."""
+    shown = {field.name: _show(getattr(step, field.name)) for field in fields(step)}
+    if isinstance(step, BackfillProperty):
+        shown["filled"] = step.expression if step.expression is not None else repr(step.value)
+    if isinstance(step, ChangeEndpoints):
+        shown |= {"old": " to ".join(step.old), "new": " to ".join(step.new)}
+    return _WORDS[type(step)].format_map(shown)
+
+
+def _show(value: Any) -> str:
+    match value:
+        case Key() | Unique() | Index() | Range() | Check():
+            return spell_constraint(value)
         case Cardinality(minimum, maximum):
             return f"@card({minimum}..{'' if maximum is None else maximum})"
-        case Annotation(name, arguments, options):
-            given = [write_literal(argument) for argument in arguments]
-            given += [f"{option}={write_literal(setting)}" for option, setting in options]
-            return f"@{name}({', '.join(given)})" if given else f"@{name}"
-        case Key() | Unique() | Index():
-            return f"@{type(value).__name__.lower()}({', '.join(value.properties)})"
-        case Range(name, minimum, maximum):
-            low, high = ("" if b is None else write_literal(b) for b in (minimum, maximum))
-            return f"@range({name}, {low}..{high})"
-        case Check(name, pattern):
-            return f"@check({name}, {write_literal(pattern)})"
+        case tuple():
+            pairs = [f"{v[0]} to {v[1]}" if isinstance(v, tuple) else str(v) for v in value]
+            return ", ".join(pairs) or "none"
+        case None:
+            return "none"
         case _:
             return str(value)
+
+
+def spell_constraint(constraint: Constraint) -> str:
+    match constraint:
+        case Key() | Unique() | Index():
+            return f"@{type(constraint).__name__.lower()}({', '.join(constraint.properties)})"
+        case Range(name, minimum, maximum):
+            low, high = ("" if bound is None else bound for bound in (minimum, maximum))
+            return f"@range({name}, {low}..{high})"
+        case Check(name, pattern):
+            return f"@check({name}, {pattern!r})"
