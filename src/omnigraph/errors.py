@@ -161,9 +161,15 @@ class TypeCheckError(LanguageError):
 
 
 class SchemaRefused(OmnigraphError):
-    """A schema change is not possible as asked; `step` and `reason` say why."""
+    """A schema change is not possible as asked; `step` and `reason` say why.
+
+    `refusals` has all reasons. `requires` names what the caller can grant to make it possible.
+    """
 
     code = "schema_refused"
+
+    refusals: Sequence[Mapping[str, Any]] | None = None
+    requires: Sequence[str] | None = None
 
     refusal: str | None = None
     step: str | None = None

@@ -20,7 +20,6 @@ from omnigraph.diff.snapshot_diff import (
     take,
 )
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, SnapshotReclaimed
-from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
@@ -164,7 +163,7 @@ class _Feed:
         self._lineage = Lineage(reader, (state,))
         self.head = state.head_commit_id
         request.wanted.check_types(reader.snapshot(ref, state).catalog)
-        self.scope = _FeedScope(_graph_id(reader, state), ref.incarnation, request.wanted)
+        self.scope = _FeedScope(reader.graph_id(state), ref.incarnation, request.wanted)
 
     def begin(self, start: str) -> _FeedPosition:
         if start == NOW:
@@ -260,8 +259,3 @@ def _moved(position: _FeedPosition, commit_id: str, block: FeedBlock) -> _FeedPo
     if block.complete:
         return _FeedPosition(commit_id)
     return replace(position, inside=ChangePosition.of(block.changes[-1]))
-
-
-def _graph_id(reader: ManifestReader, state: BranchState) -> str:
-    """The first commit: every branch has it, no other graph does."""
-    return reader.history.oldest(state.history) or state.commits[0].commit_id

@@ -28,6 +28,7 @@ from omnigraph.catalog.serialize import catalog_to_json
 from omnigraph.values.identifiers import fnv1a64_hex
 
 _T = TypeVar("_T", NodeType, EdgeType, Property)
+_E = TypeVar("_E", NodeType, EdgeType)
 _FINGERPRINT = "_fingerprint"
 
 
@@ -49,6 +50,21 @@ def fingerprint(catalog: Catalog) -> str:
         known = hashlib.sha256(canonical.encode()).hexdigest()
         catalog.__dict__[_FINGERPRINT] = known
     return known
+
+
+def shape_hash(catalog: Catalog) -> str:
+    """A hash of what users declared: two graphs with the same schema have the same hash."""
+    bare = replace(
+        catalog,
+        nodes=tuple(_anonymous(node) for node in catalog.nodes),
+        edges=tuple(_anonymous(edge) for edge in catalog.edges),
+    )
+    return fingerprint(bare)
+
+
+def _anonymous(entity: _E) -> _E:
+    properties = tuple(replace(p, identity="") for p in entity.properties)
+    return replace(entity, identity="", properties=properties)
 
 
 def _identify_node(node: NodeType) -> NodeType:
@@ -165,6 +181,15 @@ def match_all(old: Sequence[_T], new: Sequence[_T], elsewhere: Mapping[str, str]
     return match_names([item.name for item in old], hints, elsewhere)
 
 
+def match_identities(
+    old: Sequence[_T], new: Sequence[_T], elsewhere: Mapping[str, str] = {}
+) -> NameMatch:
+    """Match the parts of two accepted catalogs."""
+    del elsewhere
+    names = {item.identity: item.name for item in old}
+    return NameMatch({item.name: names[item.identity] for item in new if item.identity in names})
+
+
 def carry_identities(
     old: Catalog, new: Catalog, new_identity: Callable[[str], str] | None = None
 ) -> Catalog:
@@ -198,9 +223,6 @@ def without_hints(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]
 
 
 HINTS = frozenset({"rename_from", "rename_value", "allow"})
-
-
-_E = TypeVar("_E", NodeType, EdgeType)
 
 
 def _carry(new: _E, before: _E | None, fresh: Callable[[str], str]) -> _E:

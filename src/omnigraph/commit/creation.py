@@ -6,7 +6,7 @@ once the manifest names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -103,6 +103,7 @@ def accept_schema(
     reader: ManifestReader,
     changes: ChangeSet,
     publication: Publication,
+    tables: Mapping[TableKey, TablePin],
     *,
     ref: BranchRef,
     commit_id: str,
@@ -116,7 +117,7 @@ def accept_schema(
     store = reader.store
     rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
     schema_id = clock.new_ulid()
-    reader.schemas.write(schema_id, change.catalog, change.source)
+    reader.schemas.write(schema_id, change.catalog, change.source, change.steps)
     created = tuple(
         create_table(store, entity, ref, commit_id, clock, rows.get(entity.table_key))
         for entity in change.added
@@ -126,14 +127,34 @@ def accept_schema(
         for pin in created
         if pin.row_count
     )
-    draft = replace(draft, changes=(*draft.changes, *first))
+    names = dict(change.renamed)
+    changed = tuple(replace(c, key=names.get(c.key, c.key)) for c in draft.changes)
+    draft = replace(draft, changes=(*changed, *first))
     return replace(
         publication,
         commit=draft,
         schema_id=schema_id,
         created=created,
-        dropped=change.replaced,
+        dropped=change.dropped,
+        moves=renamed_moves(publication.moves, change.renamed, tables),
     )
+
+
+def renamed_moves(
+    moves: tuple[TableMove, ...],
+    renamed: tuple[tuple[TableKey, TableKey], ...],
+    tables: Mapping[TableKey, TablePin],
+) -> tuple[TableMove, ...]:
+    """The moves with the new names of types; a table that does not move is renamed in its place."""
+    names = dict(renamed)
+    moved = {move.expected.key for move in moves}
+    found = [
+        replace(m, after=replace(m.after, key=names.get(m.after.key, m.after.key))) for m in moves
+    ]
+    for old, new in renamed:
+        if old not in moved:
+            found.append(TableMove(tables[old], replace(tables[old], key=new)))
+    return tuple(found)
 
 
 def fork_unowned(

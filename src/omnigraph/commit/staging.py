@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.staging.columns import stage_columns
 from omnigraph.lance_store.staging.compaction import stage_compaction
 from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_without_inherited
 from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
@@ -35,6 +36,7 @@ from omnigraph.writes.changeset import (
     LeaveInheritedIndexes,
     PhysicalEffect,
     ReplaceRows,
+    ReshapeTable,
 )
 from omnigraph.writes.row_compare import differing_rows
 
@@ -50,12 +52,19 @@ _TableContent = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class EveryRow:
+    """All rows may have changed, and no list of their ids is made."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagedTable:
     """One table's part of a write, ready to advance."""
 
     pin: TablePin
     write: StagedWrite
-    changed: ChangedIds | ChangeList | None
+    changed: ChangedIds | ChangeList | EveryRow | None
 
     def move(self, commit_id: str) -> TableMove:
         version = self.write.result_version
@@ -85,6 +94,8 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
             return _stage_compaction(store, pin, effect)
         case AdoptIndexes():
             return _stage_indexes(store, pin, effect)
+        case ReshapeTable():
+            return _stage_reshape(store, pin, effect)
         case LeaveInheritedIndexes():
             _require_unmoved(pin, effect)
             return _if_any(pin, stage_without_inherited(store, pin.at))
@@ -104,6 +115,8 @@ def record_changes(
     """The ids for the commit row; None when the staged write changes no row."""
     if staged.changed is None:
         return None
+    if isinstance(staged.changed, EveryRow):
+        return TableChanges(staged.pin.key, 0, staged.changed.count, 0, ids=None)
     return record_ids(staged.pin.key, staged.changed, store.files, settings, clock)
 
 
@@ -148,6 +161,15 @@ def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTab
     return StagedTable(pin, stage_overwrite(store, pin.at, rows), changed)
 
 
+def _stage_reshape(store: Store, pin: TablePin, effect: ReshapeTable) -> StagedTable:
+    """The rows stay, so the content is the same unless values were written."""
+    if effect.changes_values:
+        _require_unmoved(pin, effect)
+    write = stage_columns(store, pin.at, effect.columns, effect.written)
+    changed = EveryRow(pin.row_count) if effect.changes_values and pin.row_count else None
+    return StagedTable(pin, write, changed)
+
+
 def _stage_compaction(store: Store, pin: TablePin, effect: AdoptCompaction) -> StagedTable:
     _require_unmoved(pin, effect)
     return StagedTable(pin, stage_compaction(store, pin.at, effect.results), None)
@@ -162,10 +184,10 @@ def _if_any(pin: TablePin, staged: StagedWrite | None) -> StagedTable | None:
     return StagedTable(pin, staged, None) if staged else None
 
 
-def _require_unmoved(pin: TablePin, effect: PhysicalEffect) -> None:
+def _require_unmoved(pin: TablePin, effect: PhysicalEffect | ReshapeTable) -> None:
     if (pin.location, pin.branch, pin.version) != (effect.location, effect.branch, effect.version):
         raise ExpectedVersionMismatch(
-            f"{pin.key} moved while it was compacted or indexed",
+            f"{pin.key} moved while it was compacted, indexed or rewritten",
             table=str(pin.key),
             expected=effect.version,
             actual=pin.version,

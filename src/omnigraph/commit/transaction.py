@@ -230,6 +230,7 @@ class Transaction:
                 self._reader,
                 changes,
                 publication,
+                state.tables,
                 ref=ref,
                 commit_id=operation_id,
                 settings=self._settings.history,
@@ -414,7 +415,7 @@ class Transaction:
         return receipt_of(request.branch, earlier.commit, repeated=isinstance(earlier, Repeated))
 
     def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
-        for staged, move in zip(prepared.staged, publication.moves, strict=True):
+        for staged, move in zip(prepared.staged, publication.moves, strict=False):
             if isinstance(staged.changed, ChangedIds):
                 self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
 

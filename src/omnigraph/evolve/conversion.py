@@ -52,10 +52,10 @@ def convert(values: pa.Array, before: ValueType, after: ValueType) -> Converted:
             return _items(values, item, wanted)
         case ListType(item), (ScalarType() | EnumType()):
             return _first(values, item, _kind(after))
-        case (ScalarType() | EnumType()), ListType(wanted):
+        case ((ScalarType() | EnumType()), ListType(wanted)):
             inner = _scalars(values, _kind(before), wanted)
             return Converted(_as_lists(inner.values, wanted), inner.failed)
-        case (ScalarType() | EnumType()), (ScalarType() | EnumType()):
+        case ((ScalarType() | EnumType()), (ScalarType() | EnumType())):
             return _scalars(values, _kind(before), _kind(after))
         case _:
             raise InvalidArgument(f"{before} cannot be converted to {after}")
@@ -162,9 +162,7 @@ def _items(values: pa.Array, before: ScalarKind, after: ScalarKind) -> Converted
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     kind = pa.list_(pa.field("item", inner.values.type, nullable=False))
     null = _mask(values.is_null()) | failed
-    made = pa.ListArray.from_arrays(
-        pa.array(offsets), inner.values, type=kind, mask=pa.array(null)
-    )
+    made = pa.ListArray.from_arrays(pa.array(offsets), inner.values, type=kind, mask=pa.array(null))
     return Converted(made, failed)
 
 

@@ -6,9 +6,9 @@ same `NewColumns`, which is plain data, so that tasks of other processes can use
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,17 +25,16 @@ from omnigraph.catalog.model import (
     Property,
     embedding_of,
 )
-from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument, LanguageError
 from omnigraph.evolve.conversion import Converted, Mask, convert
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.evaluation.row_expressions import RowExpression, over_rows
+from omnigraph.execute.evaluation.row_expressions import RowExpression, one_chunk, over_rows
 from omnigraph.ir.writes import Update
 from omnigraph.lance_store.staging.columns import ColumnShape
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.evolve import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
-from omnigraph.values.clock import Clock
 from omnigraph.values.coercion import coerce
 
 
@@ -128,9 +127,95 @@ class NewColumns:
             rows = pa.table(inputs) if inputs else _rows_without_columns(batch.num_rows)
             return expression.values(rows, Evaluator({}, self.now_millis)).cast(current.type)
         if isinstance(fill.value, GeneratedDefault):
-            return generated_values(fill.value, batch.num_rows, self.now_millis, current.type)
+            return _generated(fill.value, batch.num_rows, self.now_millis, current.type)
         value = coerce(fill.value, column.after.type)
         return pa.repeat(pa.scalar(value, current.type), batch.num_rows)
 
     def _embedded(self, batch: pa.RecordBatch, column: ColumnChange) -> pa.Array:
-        raise NotImplementedError
+        made = embedding_of(column.after)
+        assert made is not None
+        assert self.provider is not None
+        texts = pa.chunked_array([self._array(batch, made.source).values])
+        kind = arrow_field(column.after.name, column.after.type, nullable=True).type
+        vectors = pa.chunked_array([pa.nulls(batch.num_rows, kind)])
+        return one_chunk(fill_vectors(self.provider, texts, vectors, made.model))
+
+
+def _generated(wanted: GeneratedDefault, rows: int, now_millis: int, kind: pa.DataType) -> pa.Array:
+    """A moment for all rows, or a text of its own for each."""
+    if wanted.function == "uuid":
+        return pa.array([str(uuid.uuid4()) for _ in range(rows)], kind)
+    return pa.repeat(pa.scalar(now_millis, pa.timestamp("ms")).cast(kind, safe=False), rows)
+
+
+def _mapped(values: pa.Array, mapping: Mapping[str, str]) -> pa.Array:
+    place = pc.index_in(values, value_set=pa.array(list(mapping), values.type))
+    renamed = pa.array(list(mapping.values()), values.type).take(place)
+    return pc.coalesce(renamed, values)
+
+
+def _rows_without_columns(count: int) -> pa.Table:
+    return pa.table({ID: pa.nulls(count)})
+
+
+def new_columns(
+    change: TableChange, target: Catalog, now_millis: int, provider: EmbeddingProvider | None
+) -> NewColumns:
+    """Compiles the backfills of a type; raises `InvalidArgument` where an expression is wrong."""
+    assert change.after is not None
+    expressions = {
+        column.after.name: _compiled(change.after, column.after, column.fill.expression, target)
+        for column in change.columns
+        if column.fill is not None and column.fill.expression is not None
+    }
+    return NewColumns(change, expressions, now_millis, provider)
+
+
+def _compiled(entity: EntityType, declared: Property, text: str, target: Catalog) -> RowExpression:
+    """An expression in the words of `update … set { property: expression }`.
+
+    The type is compiled without its constraints, because a key may be filled, too.
+    """
+    name = f"{entity.name}.{declared.name}"
+    catalog = replace(
+        target,
+        nodes=tuple(replace(n, constraints=()) if n is entity else n for n in target.nodes),
+        edges=tuple(replace(e, constraints=()) if e is entity else e for e in target.edges),
+    )
+    update = f"update {entity.name} set {{ {declared.name}: {text} }} where id = id"
+    try:
+        compiled = compile_query(update, catalog)
+    except LanguageError as error:
+        first = error.diagnostics[0] if error.diagnostics else None
+        reason = first["message"] if first else error.message
+        raise InvalidArgument(f"backfill of {name}: {reason} in `{text}`") from error
+    (statement,) = compiled.statements
+    if not isinstance(statement, Update) or len(statement.assignments) != 1:
+        raise InvalidArgument(f"backfill of {name}: `{text}` is not one expression")
+    return over_rows(statement.assignments[0].value)
+
+
+def new_shape(
+    change: TableChange, *, keeps_nullable: frozenset[str] = frozenset()
+) -> list[ColumnShape]:
+    """The columns of the table after the change.
+
+    `keeps_nullable` are required properties whose stored column holds NULLs in deleted rows: Lance
+    could not read them as required.
+    """
+    assert change.after is not None
+    system = [ID, SOURCE, TARGET] if isinstance(change.after, EdgeType) else [ID]
+    found = [
+        ColumnShape(pa.field(name, pa.string(), nullable=False), source=name) for name in system
+    ]
+    for column in change.columns:
+        declared = column.after
+        nullable = declared.nullable or declared.name in keeps_nullable
+        shape = ColumnShape(
+            arrow_field(declared.name, declared.type, nullable=nullable),
+            declared.identity,
+            column.before.name if column.before is not None else None,
+            column.is_written,
+        )
+        found.append(shape)
+    return found

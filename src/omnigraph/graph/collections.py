@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
 from omnigraph.graph.engine import Access
@@ -16,10 +17,14 @@ from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.scalars import LiteralValue
 from omnigraph.values.temporal import moment_of, write_micros
 
 if TYPE_CHECKING:
     from omnigraph.diff.change import ChangePage
+    from omnigraph.evolve.apply import SchemaResult
+    from omnigraph.evolve.plan import SchemaPlan
+    from omnigraph.graph.schema_changes import SchemaDiff, SchemaSource, SchemaVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +168,79 @@ class Commits:
 
 
 class Schema:
-    """Read the schema in force."""
+    """Read and change the schema of a branch."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     def show(self, branch: str = MAIN, *, at: CommitName | None = None) -> AcceptedSchema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
-        snapshot = reads.snapshot(self._access.engine, branch, at)
-        accepted = self._access.engine.reader.schemas.read(snapshot.schema_id)
-        if accepted.source:
-            return accepted
-        # A catalog made in Python may have been accepted without a text.
-        from omnigraph.schema.catalog_text import catalog_text
+        from omnigraph.graph.schema_changes import accepted_schema
 
-        return replace(accepted, source=catalog_text(accepted.catalog))
+        engine = self._access.engine
+        return accepted_schema(engine, reads.snapshot(engine, branch, at))
+
+    def plan(
+        self,
+        schema: SchemaSource,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, LiteralValue] | None = None,
+        reembed: bool = False,
+    ) -> SchemaPlan:
+        """What `apply` would do with the same arguments; nothing is written.
+
+        Example:
+            >>> plan = graph.schema.plan(Path("people.pg"))
+            >>> print(plan)
+            >>> plan.supported
+        """
+        from omnigraph.graph.schema_changes import plan_schema
+        from omnigraph.schema.evolve import Granted
+
+        granted = Granted(allow_data_loss, dict(backfill or {}), reembed)
+        return plan_schema(self._access.engine, schema, granted, branch)
+
+    def apply(
+        self,
+        schema: SchemaSource | None = None,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, LiteralValue] | None = None,
+        reembed: bool = False,
+        plan: SchemaPlan | Mapping[str, Any] | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SchemaResult:
+        """Change the schema of a branch to this text, `.pg` file or catalog, as one commit.
+
+        `backfill` gives values for stored entities: `{"Person.full": 'first + " " + last'}`, an
+        expression over the entity's own properties, or a constant that is no text. `plan` is a
+        saved plan; it is refused if the schema has changed since. A schema that is in force already
+        makes no commit.
+
+        Example:
+            >>> graph.schema.apply(Path("people.pg"), message="people have an email")
+        """
+        from omnigraph.graph.schema_changes import apply_schema
+        from omnigraph.schema.evolve import Granted
+
+        granted = Granted(allow_data_loss, dict(backfill or {}), reembed)
+        terms = CommitTerms(branch, self._access.actor, message, if_commit, idempotency_key)
+        return apply_schema(self._access.writable(), schema, granted, terms, plan)
+
+    def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:
+        """The steps from the schema of state `a` to that of state `b`."""
+        from omnigraph.graph.schema_changes import diff_schemas
+
+        commits = self._access.engine.commits
+        return diff_schemas(commits.snapshot_at(a), commits.snapshot_at(b))
+
+    def history(self, branch: str = MAIN, limit: int | None = None) -> Sequence[SchemaVersion]:
+        """The commits that changed the schema of a branch, newest first."""
+        from omnigraph.graph.schema_changes import schema_history
+
+        return schema_history(self._access.engine, branch, limit)

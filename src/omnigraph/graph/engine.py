@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.intents import IntentBoard
     from omnigraph.commit.recovery.sweep import Recovery
     from omnigraph.commit.transaction import Transaction
+    from omnigraph.evolve.plan import PlanContext
     from omnigraph.execute.query_runner import QueryRunner
     from omnigraph.load.local_load import LocalLoader
     from omnigraph.maintain.backup import Backup
@@ -289,6 +290,13 @@ class Engine:
         from omnigraph.spark.merge.spark_merge import SparkMerger
 
         return SparkMerger(self.settings.pipeline)
+
+    @built_once
+    def schema_context(self) -> PlanContext:
+        from omnigraph.evolve.plan import PlanContext
+
+        memory = self.settings.load.memory_bytes
+        return PlanContext(self.store, self.clock, lambda: self.provider, memory)
 
     @built_once
     def spark_frame_of(self) -> Callable[[pa.Table], Any]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
     from omnigraph.graph.reads import QuerySource
-    from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.load.options import LoadReceipt
     from omnigraph.maintain.backup import BackupReport
@@ -429,12 +428,6 @@ class Graph:
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message, engine)
         return self._access.writable().embedder.run(request)
-
-    def extend_schema(self, schema: SchemaSource, branch: str = MAIN) -> WriteReceipt:
-        """Add types: `schema` (text, `.pg` file or catalog) holds the present ones unchanged."""
-        from omnigraph.graph.schema_changes import extend_schema
-
-        return extend_schema(self._access.writable(), schema, branch, self.actor)
 
     def _expected(self, name: str | None, branch: str) -> str | None:
         """The id that `if_commit` means. A name of no commit is left to fail as a precondition."""

@@ -1,21 +1,29 @@
-"""Schemas as callers give them (text, a `.pg` file, a catalog), and `Graph.extend_schema`."""
+"""The operations of `graph.schema`, on schemas as callers give them: text, `.pg` file, catalog."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.catalog.identity import with_identities
-from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.commit.request import WriteReceipt, WriteRequest
-from omnigraph.errors import InvalidArgument, SchemaRefused
+from omnigraph.catalog.identity import shape_hash
+from omnigraph.catalog.model import Catalog
+from omnigraph.commit.request import CommitTerms
+from omnigraph.errors import InvalidArgument, PreconditionFailed
+from omnigraph.manifest.records import Commit
+from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.catalog_text import catalog_text
-from omnigraph.writes.changeset import ChangeSet, SchemaChange
+from omnigraph.schema.evolve import Granted
+from omnigraph.schema.steps import PlannedStep
+from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.evolve.apply import SchemaResult
+    from omnigraph.evolve.plan import NewSchema, SavedPlan, SchemaPlan
     from omnigraph.graph.engine import Engine
 
 SchemaSource = Catalog | str | os.PathLike[str]
@@ -36,30 +44,153 @@ def read_schema(schema: SchemaSource) -> tuple[Catalog, str]:
     return catalog_from_text(text, str(path)), text
 
 
-def extend_schema(
-    engine: Engine, schema: SchemaSource, branch: str, actor: str | None
-) -> WriteReceipt:
-    """Accept a schema that only adds types to the one in force."""
-    catalog, text = read_schema(schema)
+def plan_schema(engine: Engine, schema: SchemaSource, granted: Granted, branch: str) -> SchemaPlan:
+    """What applying the schema to a branch would do now; nothing is written."""
+    from omnigraph.evolve.plan import prepare_change
 
-    def build(snapshot: Snapshot) -> ChangeSet:
-        extended = with_identities(catalog)
-        changed = [t.name for t in snapshot.catalog.entity_types() if not _has(extended, t)]
-        if changed:
-            raise SchemaRefused(
-                f"extend_schema only adds types, but the new schema changes {', '.join(changed)}",
-                types=changed,
-            )
-        added = tuple(t for t in extended.entity_types() if t.table_key not in snapshot.tables)
-        if not added:
-            return ChangeSet(())
-        return ChangeSet((), schema=SchemaChange(extended, text, added))
+    snapshot = engine.reader.snapshot(*engine.reader.branch(branch))
+    new, graph_id = _new_schema(schema), graph_id_of(engine)
+    source = _accepted_source(engine)(snapshot)
+    context = engine.schema_context
+    return prepare_change(context, snapshot, new, granted, graph_id, source).plan
 
-    request = WriteRequest(
-        branch=branch, operation="schema_apply", tables=(), actor_id=actor, changes_schema=True
+
+def apply_schema(
+    engine: Engine,
+    schema: SchemaSource | None,
+    granted: Granted,
+    terms: CommitTerms,
+    saved: SchemaPlan | Mapping[str, Any] | None,
+) -> SchemaResult:
+    """Apply a schema, or the schema of a saved plan."""
+    from omnigraph.evolve import apply
+    from omnigraph.evolve.plan import SavedPlan
+
+    plan = SavedPlan.of(saved) if saved is not None else None
+    if (schema is None) == (plan is None):
+        raise InvalidArgument("give either a schema or a saved plan")
+    snapshot = engine.reader.snapshot(*engine.reader.branch(terms.branch))
+    if plan is not None:
+        _require_same_base(plan, snapshot, graph_id_of(engine))
+        granted = plan.granted
+    request = apply.SchemaRequest(
+        new=_new_schema(schema if plan is None else f"{plan.schema_source}\n"),
+        granted=granted,
+        terms=terms,
+        graph_id=graph_id_of(engine),
+        accepted_source=_accepted_source(engine),
     )
-    return engine.transaction.run(request, build)
+    return apply.apply_schema(engine.schema_context, engine.transaction, request, snapshot)
 
 
-def _has(catalog: Catalog, entity: EntityType) -> bool:
-    return any(entity == other for other in catalog.entity_types())
+def _require_same_base(plan: SavedPlan, snapshot: Snapshot, graph_id: str) -> None:
+    if plan.graph_id != graph_id:
+        raise PreconditionFailed(
+            "this plan was made for another graph: plan again",
+            expected=plan.graph_id,
+            actual=graph_id,
+        )
+    if plan.graph_branch != snapshot.graph_branch:
+        raise PreconditionFailed(
+            f"this plan was made for branch {plan.graph_branch!r}, not {snapshot.graph_branch!r}",
+            branch=snapshot.graph_branch,
+            expected=plan.graph_branch,
+            actual=snapshot.graph_branch,
+        )
+    found = shape_hash(snapshot.catalog)
+    if plan.base_schema_hash != found:
+        raise PreconditionFailed(
+            f"the schema of branch {snapshot.graph_branch!r} changed after this plan was made: "
+            "plan again",
+            branch=snapshot.graph_branch,
+            expected=plan.base_schema_hash,
+            actual=found,
+        )
+
+
+def _new_schema(schema: SchemaSource | None) -> NewSchema:
+    from omnigraph.evolve.plan import NewSchema
+
+    assert schema is not None
+    catalog, text = read_schema(schema)
+    return NewSchema(catalog, text)
+
+
+def _accepted_source(engine: Engine) -> Callable[[Snapshot], str]:
+    return lambda snapshot: accepted_schema(engine, snapshot).source
+
+
+def accepted_schema(engine: Engine, snapshot: Snapshot) -> AcceptedSchema:
+    """The schema of a state. The text of one that was made in Python is generated."""
+    accepted = engine.reader.schemas.read(snapshot.schema_id)
+    if accepted.source:
+        return accepted
+    return replace(accepted, source=catalog_text(accepted.catalog))
+
+
+def graph_id_of(engine: Engine) -> str:
+    return engine.reader.graph_id(engine.reader.branch(MAIN)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDiff:
+    """The steps from the schema of one state to that of another."""
+
+    before: str
+    after: str
+    steps: tuple[PlannedStep, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(str(step) for step in self.steps) or "no difference"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "from_commit_id": self.before,
+            "to_commit_id": self.after,
+            "step_count": len(self.steps),
+            "steps": [step.to_dict() for step in self.steps],
+        }
+
+
+def diff_schemas(before: Snapshot, after: Snapshot) -> SchemaDiff:
+    from omnigraph.evolve.apply import changes_between
+
+    steps = changes_between(before.catalog, after.catalog).steps
+    return SchemaDiff(before.graph_commit_id, after.graph_commit_id, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A commit that changed the schema, and the steps that it made."""
+
+    commit: Commit
+    schema_hash: str
+    steps: tuple[Mapping[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit.to_dict(),
+            "schema_hash": self.schema_hash,
+            "steps": [dict(step) for step in self.steps],
+        }
+
+
+def schema_history(engine: Engine, branch: str, limit: int | None) -> list[SchemaVersion]:
+    """Commits of a branch that changed its schema, newest first, down to the first commit."""
+    _, state = engine.reader.branch(branch)
+    found: list[SchemaVersion] = []
+    pending: Commit | None = None
+    for stored in engine.commits.walk(state):
+        if pending is not None and stored.commit.schema_id != pending.schema_id:
+            found.append(_version(engine, pending))
+            if limit is not None and len(found) >= limit:
+                return found
+        pending = stored.commit
+    if pending is not None:
+        found.append(_version(engine, pending))
+    return found
+
+
+def _version(engine: Engine, commit: Commit) -> SchemaVersion:
+    accepted = engine.reader.schemas.read(commit.schema_id)
+    return SchemaVersion(commit, shape_hash(accepted.catalog), accepted.steps)

@@ -46,6 +46,11 @@ class TableMove:
     after: TablePin
     transaction_uuid: str | None = None
 
+    @property
+    def only_renames(self) -> bool:
+        """The type gets another name; its dataset stays as it is."""
+        return self.expected.at == self.after.at
+
     def to_json(self) -> Json:
         return {
             "expected": self.expected.to_json(),

@@ -223,6 +223,10 @@ class ManifestReader:
             if cached is None or cached[1].version < state.version:
                 self._states.put(ref.incarnation, (handle, state))
 
+    def graph_id(self, state: BranchState) -> str:
+        """The first commit: every branch has it, no other graph does."""
+        return self.history.oldest(state.history) or state.commits[0].commit_id
+
     def snapshot(self, ref: BranchRef, state: BranchState) -> Snapshot:
         """The snapshot of a state. The same state gives the same object."""
         latest = self._snapshots.get(ref.incarnation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,8 @@ class AcceptedSchema:
     source: str
     catalog: Catalog
     fingerprint: str
+    steps: tuple[Mapping[str, Any], ...] = ()
+    """How it came about from the schema before it, as JSON; empty for the first one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The `schema show` object of the CLI and HTTP."""
@@ -41,11 +44,18 @@ class SchemaStore:
         self._files = files
         self._load = lru_cache(maxsize=64)(self._read)
 
-    def write(self, schema_id: str, catalog: Catalog, source: str) -> AcceptedSchema:
+    def write(
+        self,
+        schema_id: str,
+        catalog: Catalog,
+        source: str,
+        steps: Sequence[Mapping[str, Any]] = (),
+    ) -> AcceptedSchema:
         body = {
             "source": source,
             "fingerprint": fingerprint(catalog),
             "catalog": catalog_to_json(catalog),
+            "steps": list(steps),
         }
         self._files.put(schema_object(schema_id), json.dumps(body, ensure_ascii=False).encode())
         return self.read(schema_id)
@@ -64,4 +74,6 @@ class SchemaStore:
             raise FormatUnknown(
                 f"schema object {schema_id} cannot be read: {error}", schema=schema_id
             ) from error
-        return AcceptedSchema(schema_id, body["source"], catalog, body["fingerprint"])
+        return AcceptedSchema(
+            schema_id, body["source"], catalog, body["fingerprint"], tuple(body.get("steps", ()))
+        )

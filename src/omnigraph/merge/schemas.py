@@ -26,7 +26,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.diff.entity_rows import TypeIdentity, identity_of
 from omnigraph.errors import SchemaRefused
-from omnigraph.schema.evolve import plan_evolution, widens
+from omnigraph.schema.evolve import plan_changes, widens
 from omnigraph.values.scalars import EnumType, ValueType
 
 _T = TypeVar("_T")
@@ -85,13 +85,14 @@ def merge_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatal
 
 def _require_path(side: Catalog, merged: Catalog, name: str) -> None:
     """Refuse a schema that the rows of this side cannot follow, by the rules of schema changes."""
-    try:
-        plan_evolution(side, merged)
-    except SchemaRefused as refused:
+    for refused in plan_changes(side, merged, by_identity=True).refusals:
         raise SchemaRefused(
-            f"the rows of the {name} do not fit the merged schema: {refused.message}",
-            **refused.fields,
-        ) from refused
+            f"the rows of the {name} do not fit the merged schema: "
+            f"{refused.entity}: {refused.reason}",
+            refusal=refused.code,
+            step=refused.entity,
+            reason=refused.reason,
+        )
 
 
 def _refuse_drops(

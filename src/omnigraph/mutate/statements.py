@@ -14,6 +14,7 @@ from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
 from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.rules import Required
 from omnigraph.integrity.violations import Report, Violation
@@ -25,7 +26,7 @@ from omnigraph.lance_store.staging.stage import RowEdit, drop_preview, preview_e
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.pending import PendingTable
-from omnigraph.mutate.row_search import matching_rows, one_chunk, over_rows
+from omnigraph.mutate.row_search import matching_rows
 from omnigraph.values.arrow_types import is_blob
 from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id

@@ -16,6 +16,7 @@ from omnigraph.catalog.identity import (
     carry_identities,
     counterpart,
     match_all,
+    match_identities,
     match_names,
     without_hints,
 )
@@ -219,13 +220,17 @@ def plan_changes(
     *,
     rows: Mapping[TableKey, int] | None = None,
     new_identity: Callable[[str], str] | None = None,
+    by_identity: bool = False,
 ) -> SchemaChanges:
     """Plan the change from `old` to `new`.
 
     `rows` are the numbers of stored rows; an empty type needs no backfill. Without it every type is
-    taken to hold rows.
+    taken to hold rows. `new` has names and hints, and `new_identity` makes the identities of new
+    types and properties. With `by_identity` both are accepted catalogs, and identities decide.
     """
-    plan = _Planner(old, new, granted or Granted(), rows, new_identity)
+    match = match_identities if by_identity else match_all
+    target = new if by_identity else carry_identities(old, new, new_identity)
+    plan = _Planner(old, new, target, granted or Granted(), rows, match)
     plan.interfaces()
     plan.types(old.nodes, new.nodes, plan.target.nodes, st.NODE)
     plan.types(old.edges, new.edges, plan.target.edges, st.EDGE)
@@ -267,31 +272,34 @@ def _shape(entity: EntityType) -> list[tuple[str, ValueType | None, bool, str]]:
     ]
 
 
+Matcher = Callable[..., NameMatch]
+"""Finds out which of the new declarations is which of the old ones."""
+
+
 class _Planner:
     def __init__(
         self,
         old: Catalog,
         new: Catalog,
+        target: Catalog,
         granted: Granted,
         rows: Mapping[TableKey, int] | None,
-        new_identity: Callable[[str], str] | None,
+        match: Matcher,
     ) -> None:
         self.old = old
         self.new = new
         self.granted = granted
         self.rows = rows
-        self.target = carry_identities(old, new, new_identity)
+        self.target = target
+        self.match = match
         self.steps: list[PlannedStep] = []
         self.tables: list[TableChange] = []
         self.checks: list[DataCheck] = []
         self.requires: list[str] = []
         self.warnings: list[str] = []
         self.used_backfills: set[str] = set()
-        self.type_names = {
-            old_name: new_name
-            for old_types, new_types in ((old.nodes, new.nodes), (old.edges, new.edges))
-            for new_name, old_name in match_all(old_types, new_types).sources.items()
-        }
+        nodes, edges = match(old.nodes, new.nodes), match(old.edges, new.edges)
+        self.type_names = {o: n for m in (nodes, edges) for n, o in m.sources.items()}
 
     def result(self) -> SchemaChanges:
         return SchemaChanges(
@@ -379,8 +387,7 @@ class _Planner:
         others = self.old.edges if kind == st.NODE else self.old.nodes
         other_kind = "an edge type" if kind == st.NODE else "a node type"
         elsewhere = {t.name: other_kind for t in others}
-        hints = {t.name: renamed_from(t.annotations) for t in new}
-        match = match_names([t.name for t in old], hints, elsewhere)
+        match = self.match(old, new, elsewhere)
         self.problems(kind, "", match.problems)
         self.leftover(match)
         known = {t.name: t for t in old}
@@ -496,7 +503,7 @@ class _Planner:
     def _properties(
         self, before: EntityType, after: EntityType, declared: EntityType, kind: str
     ) -> tuple[ColumnChange, ...]:
-        match = match_all(before.properties, declared.properties)
+        match = self.match(before.properties, declared.properties)
         self.problems(kind, f"{after.name}.", match.problems)
         self.leftover(match, f"{after.name}.")
         hinted = {p.name: p for p in declared.properties}
@@ -973,18 +980,15 @@ def _renamed_values(annotations: tuple[Annotation, ...]) -> dict[str, str]:
 
 def _in_any_order(catalog: Catalog) -> object:
     """A catalog without the order of declarations."""
+    return [{t.name: _unordered(t) for t in ts} for ts in (catalog.nodes, catalog.edges)] + [
+        {i.name: _unordered(i) for i in catalog.interfaces}
+    ]
 
-    def of(entity: EntityType | InterfaceType) -> object:
-        kept = replace(
-            entity,
-            properties=tuple(sorted(entity.properties, key=lambda p: p.name)),
-            constraints=tuple(sorted(entity.constraints, key=repr)),
-            annotations=tuple(sorted(entity.annotations, key=repr)),
-        )
-        return entity.name, kept
 
-    return (
-        dict(of(n) for n in catalog.nodes),  # type: ignore[misc]
-        dict(of(e) for e in catalog.edges),  # type: ignore[misc]
-        dict(of(i) for i in catalog.interfaces),  # type: ignore[misc]
+def _unordered(entity: EntityType | InterfaceType) -> object:
+    return replace(
+        entity,
+        properties=tuple(sorted(entity.properties, key=lambda p: p.name)),
+        constraints=tuple(sorted(entity.constraints, key=repr)),
+        annotations=tuple(sorted(entity.annotations, key=repr)),
     )

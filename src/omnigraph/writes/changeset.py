@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.staging.columns import ColumnShape
 from omnigraph.manifest.changed_ids import ChangeList
 from omnigraph.manifest.records import TableChanges
 from omnigraph.values.identifiers import TableKey
@@ -99,22 +102,45 @@ class LeaveInheritedIndexes:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReshapeTable:
+    """Give a table other columns.
+
+    `written` are new values of columns, as `lance_store.staging.columns.write_columns` returned
+    them for every fragment of exactly this version. Without them no value changes.
+    """
+
+    key: TableKey
+    location: str
+    branch: str | None
+    version: int
+    columns: tuple[ColumnShape, ...]
+    written: tuple[str, ...] = ()
+
+    @property
+    def changes_values(self) -> bool:
+        return any(column.is_written for column in self.columns)
+
+
 ContentEffect = EditRows | ReplaceRows | AdoptRows
 PhysicalEffect = AdoptCompaction | AdoptIndexes | LeaveInheritedIndexes
-Effect = ContentEffect | PhysicalEffect
+Effect = ContentEffect | PhysicalEffect | ReshapeTable
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The catalog to accept with the effects, its text, and the types that it adds.
-
-    `replaced` are types of `added` that exist with other columns: new tables replace theirs.
-    """
+    """The catalog to accept with the effects, its text, and the types that come and go."""
 
     catalog: Catalog
     source: str
-    added: tuple[EntityType, ...]
-    replaced: tuple[TableKey, ...] = ()
+    added: tuple[EntityType, ...] = ()
+    """Types that get a new table."""
+    dropped: tuple[TableKey, ...] = ()
+    """Tables that leave the graph; a type of `added` may have the same name."""
+    renamed: tuple[tuple[TableKey, TableKey], ...] = ()
+    """Old and new names of types that keep their table."""
+    steps: tuple[Mapping[str, Any], ...] = ()
+    """The steps of the change as JSON, kept with the schema."""
 
 
 @dataclass(frozen=True, slots=True)

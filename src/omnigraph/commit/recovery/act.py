@@ -122,6 +122,8 @@ class RecoveryActions:
         failpoints.hit("recovery.after_cancel")
         moves = []
         for move in publication.moves:
+            if move.only_renames:
+                continue  # the dataset may belong to another branch
             # Restore unmoved tables, too: that makes a later commit of a stalled owner fail.
             moves.append(restore_pin(self._store, state.tables[move.expected.key]))
             failpoints.hit("recovery.after_restore_first")

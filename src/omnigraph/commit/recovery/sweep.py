@@ -97,6 +97,8 @@ class Recovery:
     def _classify(self, intent: Intent, state: BranchState) -> TableStates:
         states = {}
         for move in intent.publication.moves if intent.publication else ():
+            if move.only_renames:
+                continue
             head = self._head(move.after)
             found = None
             if head >= move.after.version and move.transaction_uuid is not None:

@@ -96,9 +96,7 @@ def write_columns(
 
     def renamed(batch: pa.RecordBatch) -> pa.RecordBatch:
         made = values(batch)
-        arrays = [
-            made.column(field.name).cast(field.type) for field in columns
-        ]
+        arrays = [made.column(field.name).cast(field.type) for field in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=staged)
 
     with storage_errors(f"writing columns for {target.uri}"):
@@ -216,3 +214,16 @@ def _tagged(message: bytes, key: str, value: str) -> bytes:
 
 def _entry_key(entry: bytes | None) -> bytes | None:
     return next((body for found, _, body in fields(entry or b"") if found == 1), None)
+
+
+def holds_null(dataset: Dataset, column: str) -> bool:
+    """Whether a NULL is stored in the column, also in a row that is deleted.
+
+    Lance reads the values of deleted rows in some calls, and fails on a NULL in a required column.
+    """
+    with storage_errors("reading stored NULLs"):
+        for fragment in dataset.get_fragments():
+            scan = fragment.scanner(columns=[column], include_deleted_rows=True, with_row_id=True)
+            if any(batch.column(column).null_count for batch in scan.to_batches()):
+                return True
+    return False

@@ -1,0 +1,219 @@
+"""Apply a schema change: one commit through the one write path.
+
+Metadata steps only name other columns of the same files. Rewritten columns are written beside live
+data, one fragment at a time, and no other writer waits for that. If a writer of the same type was
+faster, the change is prepared once more, and this time other writers wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph import failpoints
+from omnigraph.catalog.model import Catalog
+from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt, WriteRequest
+from omnigraph.commit.transaction import Transaction
+from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.evolve.checks import tables_read
+from omnigraph.evolve.new_columns import NewColumns, new_shape
+from omnigraph.evolve.plan import (
+    NewSchema,
+    PlanContext,
+    PreparedChange,
+    SchemaPlan,
+    prepare_change,
+)
+from omnigraph.lance_store.staging.columns import fragment_ids, holds_null, write_columns
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.records import Commit, TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
+from omnigraph.writes.changeset import ChangeSet, Effect, ReshapeTable, SchemaChange
+
+OPERATION = "schema_apply"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaResult:
+    """What `schema apply` did. Without `commit` the schema was in force already."""
+
+    plan: SchemaPlan
+    commit: Commit | None
+    repeated: bool = False
+
+    @property
+    def applied(self) -> bool:
+        return self.commit is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        version = self.commit.graph_manifest_version if self.commit else None
+        return {
+            "supported": True,
+            "applied": self.applied,
+            "graph_branch": self.plan.graph_branch,
+            "step_count": len(self.plan.steps),
+            "steps": [step.to_dict() for step in self.plan.steps],
+            "warnings": list(self.plan.warnings),
+            "graph_manifest_version": version,
+            "commit": self.commit.to_dict() if self.commit else None,
+            "repeated": self.repeated,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRequest:
+    """A schema change as a caller asks for it."""
+
+    new: NewSchema
+    granted: Granted
+    terms: CommitTerms
+    graph_id: str
+    accepted_source: Callable[[Snapshot], str]
+    """The text of the schema of a state."""
+    on_schema_hash: str | None = None
+    """Of a saved plan: the schema that it was made for."""
+
+
+def apply_schema(
+    context: PlanContext, transaction: Transaction, request: SchemaRequest, current: Snapshot
+) -> SchemaResult:
+    """Commit the change, or raise without any effect."""
+    work = _Application(context, request)
+    claims = work.claims(current.catalog)
+    write = replace(
+        request.terms.request(OPERATION, claims, repreparable=True, claims_by=work.claims),
+        changes_schema=True,
+    )
+    reads_rows = bool(claims.tables) or bool(claims.reads)
+    receipt = _run(transaction, write, work, beside_others=reads_rows)
+    assert work.prepared is not None or receipt.repeated
+    plan = work.prepared.plan if work.prepared is not None else work.plan_only(current)
+    return SchemaResult(plan, receipt.commit, receipt.repeated)
+
+
+def _run(
+    transaction: Transaction, write: WriteRequest, work: _Application, *, beside_others: bool
+) -> WriteReceipt:
+    if beside_others:
+        first = replace(write, long_build=True, repreparable=False)
+        try:
+            return transaction.run(first, work.build)
+        except ExpectedVersionMismatch:
+            write = replace(write, long_build=True, in_turn=True)
+    return transaction.run(write, work.build)
+
+
+class _Application:
+    """One change; it is planned again whenever the transaction prepares it again."""
+
+    def __init__(self, context: PlanContext, request: SchemaRequest) -> None:
+        self._context = context
+        self._request = request
+        self.prepared: PreparedChange | None = None
+
+    def claims(self, catalog: Catalog) -> Claims:
+        """The tables whose columns change, and those that checks read or that change their name."""
+        changes = plan_changes(catalog, self._request.new.catalog, self._request.granted)
+        old = {c.after.table_key: c.before for c in changes.tables if c.after and c.before}
+        tables = {c.before.table_key for c in changes.tables if c.before and c.moves_columns}
+        read = {
+            before.table_key for key in tables_read(changes) if (before := old.get(key)) is not None
+        }
+        read |= {
+            c.before.table_key
+            for c in changes.tables
+            if c.before and (c.after is None or c.after.name != c.before.name)
+        }
+        return Claims(tuple(sorted(tables)), tuple(sorted(read - tables)))
+
+    def plan_only(self, snapshot: Snapshot) -> SchemaPlan:
+        return self._prepare(snapshot).plan
+
+    def _prepare(self, snapshot: Snapshot) -> PreparedChange:
+        request = self._request
+        return prepare_change(
+            self._context,
+            snapshot,
+            request.new,
+            request.granted,
+            request.graph_id,
+            request.accepted_source(snapshot),
+        )
+
+    def build(self, snapshot: Snapshot) -> ChangeSet:
+        failpoints.hit("schema_apply.before_validate")
+        prepared = self.prepared = self._prepare(snapshot)
+        prepared.require_supported()
+        if not prepared.plan.steps:
+            return ChangeSet(())
+        failpoints.hit("schema_apply.before_effects")
+        return ChangeSet(
+            tuple(_effects(self._context.store, snapshot, prepared)),
+            schema=_schema_change(prepared, self._request.new.source),
+        )
+
+
+def _schema_change(prepared: PreparedChange, source: str) -> SchemaChange:
+    tables = prepared.changes.tables
+    return SchemaChange(
+        prepared.changes.target,
+        source,
+        added=tuple(c.after for c in tables if c.before is None and c.after is not None),
+        dropped=tuple(c.before.table_key for c in tables if c.after is None and c.before),
+        renamed=tuple(
+            (c.before.table_key, c.after.table_key)
+            for c in tables
+            if c.before and c.after and c.before.name != c.after.name
+        ),
+        steps=tuple(step.to_dict() for step in prepared.plan.steps),
+    )
+
+
+def _effects(store: Store, snapshot: Snapshot, prepared: PreparedChange) -> list[Effect]:
+    found: list[Effect] = []
+    for columns in prepared.columns.values():
+        change = columns.change
+        assert change.before is not None
+        if change.moves_columns:
+            found.append(reshape(store, snapshot.pin(change.before.table_key), columns))
+    return found
+
+
+def reshape(store: Store, pin: TablePin, columns: NewColumns) -> ReshapeTable:
+    """Write the new values of one table; the effect that puts them in place."""
+    change = columns.change
+    dataset = store.open(pin.at)
+    loose = frozenset(
+        c.after.name
+        for c in change.columns
+        if c.before is not None
+        and c.before.nullable
+        and not (c.after.nullable or c.is_written)
+        and holds_null(dataset, c.before.name)
+    )
+    shape = tuple(new_shape(change, keeps_nullable=loose))
+    written = tuple(_write(store, pin, columns)) if change.is_written else ()
+    return ReshapeTable(pin.key, pin.location, pin.branch, pin.version, shape, written)
+
+
+def _write(store: Store, pin: TablePin, columns: NewColumns) -> list[str]:
+    names = [c.after.name for c in columns.change.columns if c.is_written]
+    fields = {shape.field.name: shape.field for shape in new_shape(columns.change)}
+    schema = pa.schema([fields[name] for name in names])
+    reads = columns.reads(names)
+    made = []
+    for fragment in fragment_ids(store.open(pin.at)):
+        make = partial(columns.make, names=names)
+        made.append(write_columns(store.address(pin.at), fragment, schema, reads, make))
+        failpoints.hit("schema_apply.after_backfill_batch")
+    return made
+
+
+def changes_between(old: Catalog, new: Catalog) -> SchemaChanges:
+    """The change from one accepted schema to another, by identity."""
+    return plan_changes(old, new, Granted(allow_data_loss=True, reembed=True), by_identity=True)

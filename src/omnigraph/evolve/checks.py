@@ -1,0 +1,342 @@
+"""Ask the stored rows whether a schema change is possible.
+
+Each check reads only the columns that it judges, a batch at a time, in the form that they will have
+after the change. The first pass counts. Only if rows break a rule, a second pass finds out which.
+Comparisons over all rows (unique values, edges of a source, endpoints) are joins in DuckDB, which
+keeps to a memory limit and spills to disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import (
+    ID,
+    SOURCE,
+    TARGET,
+    Catalog,
+    Check,
+    EdgeType,
+    EntityType,
+    Range,
+)
+from omnigraph.evolve.new_columns import NewColumns
+from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.violations import Report
+from omnigraph.lance_store.reads.scan import read_batches
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.schema.evolve import CheckKind, DataCheck, SchemaChanges, TableChange
+from omnigraph.values.identifiers import TableKey, node_table
+
+MOST_SAMPLES = 20
+_BATCH_ROWS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaViolation:
+    """Stored entities that break one rule of the new schema."""
+
+    type_name: str
+    property: str | None
+    constraint: str
+    code: str
+    count: int
+    sample_ids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(repr, self.sample_ids[:3]))
+        more = ", …" if self.count > 3 else ""
+        return f"{self.type_name}: {self.count:,} break {self.constraint} ({shown}{more})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "type_name": self.type_name,
+            "property": self.property,
+            "constraint": self.constraint,
+            "code": self.code,
+            "count": self.count,
+            "sample_ids": list(self.sample_ids),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTables:
+    """Where the rows of a change are read from."""
+
+    store: Store
+    snapshot: Snapshot
+    changes: SchemaChanges
+    columns: dict[TableKey, NewColumns]
+    """By the new key of each type that exists already."""
+    memory_bytes: int
+
+    def before(self, after: TableKey) -> TableKey:
+        entity = self.columns[after].change.before
+        assert entity is not None
+        return entity.table_key
+
+    def batches(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """New columns of the stored rows."""
+        new = self.columns[after]
+        for batch in self.stored(after, new.reads(names)):
+            yield new.make(batch, names)
+
+    def stored(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        dataset = self.store.open(self.snapshot.pin(self.before(after)).at)
+        yield from read_batches(dataset, names or [ID], batch_rows=_BATCH_ROWS)
+
+    def holds_rows(self, after: TableKey) -> bool:
+        return after in self.columns and self.snapshot.pin(self.before(after)).row_count > 0
+
+
+def run_checks(
+    tables: CheckedTables, progress: Callable[[DataCheck], None] | None = None
+) -> list[SchemaViolation]:
+    """All violations of all checks."""
+    found = []
+    for check in tables.changes.checks:
+        if not tables.holds_rows(check.table) and check.kind is not CheckKind.CARDINALITY:
+            continue
+        if check.table not in tables.columns:
+            continue
+        if progress is not None:
+            progress(check)
+        broken = _CHECKS[check.kind](tables, check)
+        if broken is not None:
+            found.append(broken)
+    return found
+
+
+def tables_read(changes: SchemaChanges) -> frozenset[TableKey]:
+    """Types, by their new keys, whose rows the checks read."""
+    found = set()
+    edges = {edge.table_key: edge for edge in changes.target.edges}
+    for check in changes.checks:
+        found.add(check.table)
+        if check.kind in (CheckKind.CARDINALITY, CheckKind.ENDPOINTS):
+            edge = edges[check.table]
+            found |= {node_table(edge.source), node_table(edge.target)}
+    return frozenset(found)
+
+
+Bad = Callable[[pa.RecordBatch], Any]
+"""Numbers of the rows of a batch that break the rule."""
+
+
+def _required(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    (name,) = check.columns
+
+    def bad(batch: pa.RecordBatch) -> Any:
+        column = batch.column(name)
+        return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+
+    return _by_row(tables, check, (name,), bad, name)
+
+
+def _convertible(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    (name,) = check.columns
+    new = tables.columns[check.table]
+    before = new.column(name).before
+    assert before is not None
+    total, samples = 0, list[str]()
+    for batch in tables.stored(check.table, [before.name]):
+        total += int(new.failed(batch, name).sum())
+    if not total:
+        return None
+    for batch in tables.stored(check.table, [ID, before.name]):
+        rows = np.flatnonzero(new.failed(batch, name))
+        samples += batch.column(ID).take(pa.array(rows)).to_pylist()
+        if len(samples) >= MOST_SAMPLES:
+            break
+    return _violation(check, total, samples, name)
+
+
+def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    (name,) = check.columns
+    entity = _only(_entity(tables.changes.target, check.table), name)
+
+    def bad(batch: pa.RecordBatch) -> Any:
+        report = Report(batch.num_rows)
+        numbered = pa.table({ID: _numbers(batch.num_rows), name: batch.column(name)})
+        check_rows(entity, numbered, report)
+        return sorted({int(v.entity_id or 0) for v in report.violations})
+
+    return _by_row(tables, check, (name,), bad, name)
+
+
+def _numbers(count: int) -> pa.Array:
+    return pa.array(np.arange(count)).cast(pa.string())
+
+
+def _only(entity: EntityType, name: str) -> EntityType:
+    """The type with one property and the rules of single rows about it."""
+    kept = tuple(p for p in entity.properties if p.name == name)
+    rules = tuple(
+        c for c in entity.constraints if isinstance(c, Range | Check) and c.property == name
+    )
+    loose = tuple(replace(p, nullable=True) for p in kept)
+    return replace(entity, properties=loose, constraints=rules)
+
+
+def _by_row(
+    tables: CheckedTables, check: DataCheck, names: tuple[str, ...], bad: Bad, about: str
+) -> SchemaViolation | None:
+    total = sum(len(bad(batch)) for batch in tables.batches(check.table, names))
+    if not total:
+        return None
+    samples: list[str] = []
+    for batch in tables.batches(check.table, (ID, *names)):
+        rows = bad(batch)
+        if len(rows):
+            samples += batch.column(ID).take(pa.array(rows)).to_pylist()
+        if len(samples) >= MOST_SAMPLES:
+            break
+    return _violation(check, total, samples, about)
+
+
+def _unique(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    names = list(check.columns)
+    columns = ", ".join(_quoted(name) for name in names)
+    whole = " AND ".join(f"{_quoted(name)} IS NOT NULL" for name in names)
+    with _database(tables) as database:
+        database.register("t", _reader(tables, check.table, names))
+        twice = database.sql(
+            f"SELECT {columns}, count(*) AS __n FROM t WHERE {whole} GROUP BY {columns} "
+            "HAVING count(*) > 1"
+        ).to_arrow_table()
+        if not twice.num_rows:
+            return None
+        database.register("g", twice)
+        database.register("u", _reader(tables, check.table, [ID, *names]))
+        same = " AND ".join(f"u.{_quoted(n)} = g.{_quoted(n)}" for n in names)
+        shown = database.sql(
+            f"SELECT u.{ID} FROM u JOIN g ON {same} ORDER BY 1 LIMIT {MOST_SAMPLES}"
+        )
+        samples = [row[0] for row in shown.fetchall()]
+        total = int(database.sql("SELECT sum(__n) FROM g").fetchall()[0][0])
+    return _violation(check, total, samples, names[0] if len(names) == 1 else None)
+
+
+def _cardinality(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    edge = _edge(tables, check)
+    bounds = edge.cardinality
+    assert bounds is not None
+    with _database(tables) as database:
+        database.register("e", _reader(tables, check.table, [SOURCE]))
+        counted = f"SELECT {SOURCE} AS id, count(*) AS n FROM e GROUP BY 1"
+        nodes = node_table(edge.source)
+        if bounds.minimum > 0 and nodes in tables.columns:
+            database.register("v", _reader(tables, nodes, [ID]))
+            counted = (
+                f"SELECT v.{ID} AS id, count(e.{SOURCE}) AS n FROM v LEFT JOIN e "
+                f"ON e.{SOURCE} = v.{ID} GROUP BY 1"
+            )
+        high = f" OR n > {bounds.maximum}" if bounds.maximum is not None else ""
+        return _listed(
+            database, check, f"SELECT id FROM ({counted}) WHERE n < {bounds.minimum}{high}"
+        )
+
+
+def _endpoints(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+    edge = _edge(tables, check)
+    with _database(tables) as database:
+        lost = []
+        for number, (column, name) in enumerate(((SOURCE, edge.source), (TARGET, edge.target))):
+            nodes = node_table(name)
+            if nodes in tables.columns:
+                ids = pa.Table.from_batches(
+                    tables.batches(nodes, [ID]), pa.schema([pa.field(ID, pa.string())])
+                )
+            else:
+                ids = pa.table({ID: pa.array([], pa.string())})
+            database.register(f"v{number}", ids)
+            lost.append(f"e.{column} NOT IN (SELECT {ID} FROM v{number})")
+        database.register("e", _reader(tables, check.table, [ID, SOURCE, TARGET]))
+        return _listed(database, check, f"SELECT {ID} AS id FROM e WHERE {' OR '.join(lost)}")
+
+
+def _listed(database: Any, check: DataCheck, query: str) -> SchemaViolation | None:
+    found = database.sql(query).to_arrow_table().column("id")
+    if not len(found):
+        return None
+    return _violation(check, len(found), sorted(found.to_pylist())[:MOST_SAMPLES], None)
+
+
+_CHECKS: dict[CheckKind, Callable[[CheckedTables, DataCheck], SchemaViolation | None]] = {
+    CheckKind.REQUIRED: _required,
+    CheckKind.CONVERTIBLE: _convertible,
+    CheckKind.VALUES: _values,
+    CheckKind.UNIQUE: _unique,
+    CheckKind.CARDINALITY: _cardinality,
+    CheckKind.ENDPOINTS: _endpoints,
+}
+
+
+def _violation(
+    check: DataCheck, total: int, samples: Sequence[str], about: str | None
+) -> SchemaViolation:
+    return SchemaViolation(
+        check.table.type_name,
+        about,
+        check.constraint,
+        check.code,
+        total,
+        tuple(samples[:MOST_SAMPLES]),
+    )
+
+
+def _reader(tables: CheckedTables, after: TableKey, names: Sequence[str]) -> pa.RecordBatchReader:
+    batches = tables.batches(after, names)
+    first = next(batches, None)
+    if first is None:
+        kinds = pa.schema([pa.field(name, pa.string()) for name in names])
+        return pa.RecordBatchReader.from_batches(kinds, [])
+
+    def all_of() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    return pa.RecordBatchReader.from_batches(first.schema, all_of())
+
+
+@contextmanager
+def _database(tables: CheckedTables) -> Iterator[Any]:
+    with tempfile.TemporaryDirectory(prefix="omnigraph-checks-") as folder:
+        database = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{max(tables.memory_bytes // (1 << 20), 64)}MiB",
+                "temp_directory": folder,
+                "preserve_insertion_order": "false",
+            },
+        )
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _entity(catalog: Catalog, key: TableKey) -> EntityType:
+    return catalog.entity_type(key)
+
+
+def _edge(tables: CheckedTables, check: DataCheck) -> EdgeType:
+    return tables.changes.target.edge_types[check.table.type_name]
+
+
+def changes_by_key(changes: Sequence[TableChange]) -> dict[TableKey, TableChange]:
+    """The types that exist before and after, by their new key."""
+    return {c.after.table_key: c for c in changes if c.before is not None and c.after is not None}

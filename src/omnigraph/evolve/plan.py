@@ -1,0 +1,309 @@
+"""A schema change as it would be applied now: steps, cost, and what stands in its way.
+
+`plan_schema` reads the stored rows where a step depends on them, and writes nothing. `evolve.apply`
+plans in the same way before it writes, so a plan that is supported is applied unless the graph has
+changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.catalog.identity import shape_hash
+from omnigraph.catalog.model import Catalog
+from omnigraph.embed.provider import EmbeddingProvider
+from omnigraph.errors import InvalidArgument, SchemaRefused, ValidationFailed
+from omnigraph.evolve.checks import (
+    CheckedTables,
+    SchemaViolation,
+    changes_by_key,
+    run_checks,
+)
+from omnigraph.evolve.new_columns import NewColumns, new_columns
+from omnigraph.lance_store.reads.scan import bytes_per_row
+from omnigraph.lance_store.store import Store
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.schema import evolve as ev
+from omnigraph.schema import steps as st
+from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
+from omnigraph.schema.steps import PlannedStep, StepClass
+from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import TableKey
+from omnigraph.values.plurals import counted
+
+LARGE_BYTES = 1 << 30
+"""A rewrite of more bytes gets the code `OG-LK-101`."""
+
+PLAN_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema text as its reader understood it."""
+
+    catalog: Catalog
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """The parts of the engine that plan a schema change."""
+
+    store: Store
+    clock: Clock
+    provider: Callable[[], EmbeddingProvider]
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What applying a schema text would do. `supported` is False if it would be refused."""
+
+    graph_id: str
+    graph_branch: str
+    base_commit_id: str
+    base_schema_hash: str
+    target_schema_hash: str
+    schema_source: str
+    granted: Granted
+    steps: tuple[PlannedStep, ...]
+    requires: tuple[str, ...] = ()
+    violations: tuple[SchemaViolation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def supported(self) -> bool:
+        return not self.violations and all(step.is_supported for step in self.steps)
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def refusals(self) -> tuple[st.UnsupportedChange, ...]:
+        return tuple(s.step for s in self.steps if isinstance(s.step, st.UnsupportedChange))
+
+    @property
+    def is_lossy(self) -> bool:
+        return any(step.step_class is StepClass.LOSSY for step in self.steps)
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """The entities that are read and written, and the most expensive class of a step."""
+        order = list(StepClass)
+        classes = [step.step_class for step in self.steps if step.is_supported]
+        written = [s for s in self.steps if s.step_class is StepClass.REWRITE]
+        return {
+            "class": max(classes, key=order.index).value if classes else None,
+            "entities_read": sum(step.entities for step in self.steps),
+            "entities_written": sum(step.entities for step in written),
+            "bytes_estimate": sum(step.bytes_estimate for step in written),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `schema plan` object of the command line and HTTP; `from_dict` reads it back."""
+        return {
+            "format": PLAN_FORMAT,
+            "graph_id": self.graph_id,
+            "graph_branch": self.graph_branch,
+            "supported": self.supported,
+            "step_count": len(self.steps),
+            "steps": [step.to_dict() for step in self.steps],
+            "requires": list(self.requires),
+            "violations": [violation.to_dict() for violation in self.violations],
+            "warnings": list(self.warnings),
+            "base_commit_id": self.base_commit_id,
+            "base_schema_hash": self.base_schema_hash,
+            "target_schema_hash": self.target_schema_hash,
+            "cost": self.cost,
+            "schema_source": self.schema_source,
+            "allow_data_loss": self.granted.allow_data_loss,
+            "backfill": dict(self.granted.backfill),
+            "reembed": self.granted.reembed,
+        }
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return "no change"
+        lines = [_line(step) for step in self.steps]
+        lines += [f"! {violation}" for violation in self.violations]
+        lines += [f"note: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+
+_MARKS = {
+    StepClass.METADATA: " ",
+    StepClass.VALIDATED: "?",
+    StepClass.REWRITE: "~",
+    StepClass.LOSSY: "-",
+}
+
+
+def _line(step: PlannedStep) -> str:
+    mark = _MARKS[step.step_class] if step.is_supported else "x"
+    notes = [step.step_class.value] if step.is_supported else ["refused"]
+    notes += [f"{step.entities:,} {'entity' if step.entities == 1 else 'entities'}"] * bool(
+        step.entities
+    )
+    notes += step.codes
+    hint = f"\n    {step.suggestion}" if step.suggestion else ""
+    return f"{mark} {step}  [{', '.join(notes)}]{hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """The part of a saved plan that an apply needs."""
+
+    graph_id: str
+    graph_branch: str
+    base_commit_id: str
+    base_schema_hash: str
+    target_schema_hash: str
+    schema_source: str
+    granted: Granted
+
+    @staticmethod
+    def of(data: SchemaPlan | Mapping[str, Any]) -> SavedPlan:
+        body = data.to_dict() if isinstance(data, SchemaPlan) else data
+        try:
+            if body["format"] != PLAN_FORMAT:
+                raise InvalidArgument(
+                    f"this plan has format {body['format']!r}, this release reads {PLAN_FORMAT}: "
+                    "plan again"
+                )
+            granted = Granted(
+                bool(body["allow_data_loss"]), dict(body["backfill"]), bool(body["reembed"])
+            )
+            return SavedPlan(
+                graph_id=str(body["graph_id"]),
+                graph_branch=str(body["graph_branch"]),
+                base_commit_id=str(body["base_commit_id"]),
+                base_schema_hash=str(body["base_schema_hash"]),
+                target_schema_hash=str(body["target_schema_hash"]),
+                schema_source=str(body["schema_source"]),
+                granted=granted,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(
+                f"this is no plan that `schema plan --out` wrote: {error!r}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChange:
+    """A plan with everything that applying it needs."""
+
+    plan: SchemaPlan
+    changes: SchemaChanges
+    columns: Mapping[TableKey, NewColumns]
+    """By the new key of each type that exists already."""
+
+    def require_supported(self) -> None:
+        """Raise what stands in the way: refused steps first, then violations of stored rows."""
+        refusals, violations = self.plan.refusals, self.plan.violations
+        if refusals:
+            first = refusals[0]
+            more = f" ({counted(len(refusals) - 1, 'more refusal')})" if len(refusals) > 1 else ""
+            raise SchemaRefused(
+                f"{first.entity}: {first.reason}{more}",
+                refusal=first.code,
+                step=first.entity,
+                reason=first.reason,
+                refusals=[st.step_to_json(refused) for refused in refusals],
+                requires=list(self.plan.requires),
+            )
+        if violations:
+            total = sum(violation.count for violation in violations)
+            raise ValidationFailed(
+                "stored entities break the new schema; nothing changed. "
+                + "; ".join(str(violation) for violation in violations),
+                violations=[violation.to_dict() for violation in violations],
+                total=total,
+            )
+
+
+def row_counts(snapshot: Snapshot) -> dict[TableKey, int]:
+    return {key: pin.row_count for key, pin in snapshot.tables.items()}
+
+
+def changes_of(snapshot: Snapshot, new: NewSchema, granted: Granted, clock: Clock) -> SchemaChanges:
+    """The change without a look at the stored rows."""
+    return plan_changes(
+        snapshot.catalog,
+        new.catalog,
+        granted,
+        rows=row_counts(snapshot),
+        new_identity=lambda _: clock.new_ulid(),
+    )
+
+
+def prepare_change(
+    context: PlanContext,
+    snapshot: Snapshot,
+    new: NewSchema,
+    granted: Granted,
+    graph_id: str,
+    accepted_source: str,
+) -> PreparedChange:
+    """Plan the change of one state, with the answers of the stored rows."""
+    changes = changes_of(snapshot, new, granted, context.clock)
+    steps = changes.steps
+    if not steps and new.source != accepted_source:
+        steps = (PlannedStep(st.UpdateSource()),)
+    columns, problems = _columns(context, changes)
+    steps = (*steps, *problems)
+    violations: list[SchemaViolation] = []
+    if all(step.is_supported for step in steps):
+        tables = CheckedTables(context.store, snapshot, changes, columns, context.memory_bytes)
+        violations = run_checks(tables)
+    plan = SchemaPlan(
+        graph_id=graph_id,
+        graph_branch=snapshot.graph_branch,
+        base_commit_id=snapshot.graph_commit_id,
+        base_schema_hash=shape_hash(snapshot.catalog),
+        target_schema_hash=shape_hash(changes.target),
+        schema_source=new.source,
+        granted=granted,
+        steps=tuple(_with_cost(context.store, snapshot, step, changes) for step in steps),
+        requires=changes.requires,
+        violations=tuple(violations),
+        warnings=changes.warnings,
+    )
+    return PreparedChange(plan, changes, columns)
+
+
+def _columns(
+    context: PlanContext, changes: SchemaChanges
+) -> tuple[dict[TableKey, NewColumns], Sequence[PlannedStep]]:
+    found: dict[TableKey, NewColumns] = {}
+    problems: list[PlannedStep] = []
+    now = context.clock.now_micros() // 1000
+    for key, change in changes_by_key(changes.tables).items():
+        embeds = any(
+            c.fill is not None and c.fill.source is ev.FillSource.EMBEDDING for c in change.columns
+        )
+        provider = context.provider() if embeds else None
+        try:
+            found[key] = new_columns(change, changes.target, now, provider)
+        except InvalidArgument as error:
+            unsupported = st.UnsupportedChange(f"{key.kind.value}:{key.type_name}", error.message)
+            problems.append(PlannedStep(unsupported))
+    return found, problems
+
+
+def _with_cost(
+    store: Store, snapshot: Snapshot, step: PlannedStep, changes: SchemaChanges
+) -> PlannedStep:
+    """The step with the bytes that it writes: the share of its column in the rows."""
+    if step.step_class is not StepClass.REWRITE or not step.entities:
+        return step
+    owner = getattr(step.step, "type_name", None)
+    change = next((c for c in changes.tables if c.after and c.after.name == owner), None)
+    if change is None or change.before is None:
+        return step
+    width = bytes_per_row(store.open(snapshot.pin(change.before.table_key).at))
+    estimate = step.entities * max(1, width // max(1, len(change.before.properties) + 1))
+    codes = (*step.codes, ev.LARGE_REWRITE) if estimate > LARGE_BYTES else step.codes
+    return replace(step, bytes_estimate=estimate, codes=codes)
