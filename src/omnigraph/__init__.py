@@ -68,6 +68,9 @@ if TYPE_CHECKING:
         ValidationFailed,
         WriterFenced,
     )
+    from omnigraph.evolve.apply import SchemaResult
+    from omnigraph.evolve.checks import SchemaViolation
+    from omnigraph.evolve.plan import SchemaPlan
     from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import (
         ExportedType,
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.open import init
     from omnigraph.graph.open import open_graph as open
     from omnigraph.graph.open import restore_graph as restore
+    from omnigraph.graph.schema_changes import SchemaDiff, SchemaVersion
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.lance_store.store import DatasetVersion
     from omnigraph.load.options import LoadReceipt, TypeCounts
@@ -135,6 +139,8 @@ if TYPE_CHECKING:
         PlanOperator,
         QueryPlan,
     )
+    from omnigraph.schema.evolve import Granted
+    from omnigraph.schema.steps import PlannedStep, StepClass
     from omnigraph.settings.models import (
         EmbeddingSettings,
         HistorySettings,
@@ -216,6 +222,18 @@ _CLASSES = {
         "TablePin",
     ),
     "omnigraph.manifest.refs": ("Tag",),
+    "omnigraph.evolve.apply": ("SchemaResult",),
+    "omnigraph.evolve.checks": ("SchemaViolation",),
+    "omnigraph.evolve.plan": ("SchemaPlan",),
+    "omnigraph.graph.schema_changes": (
+        "SchemaDiff",
+        "SchemaVersion",
+    ),
+    "omnigraph.schema.evolve": ("Granted",),
+    "omnigraph.schema.steps": (
+        "PlannedStep",
+        "StepClass",
+    ),
     "omnigraph.manifest.schemas": ("AcceptedSchema",),
     "omnigraph.manifest.snapshot": (
         "Snapshot",
@@ -304,6 +322,7 @@ __all__ = [
     "FormatTooNew",
     "FormatUnknown",
     "GeneratedDefault",
+    "Granted",
     "Graph",
     "GraphClosed",
     "GraphMoved",
@@ -334,6 +353,7 @@ __all__ = [
     "PinChange",
     "PipelineSettings",
     "PlanOperator",
+    "PlannedStep",
     "PolicyDenied",
     "PreconditionFailed",
     "Property",
@@ -348,7 +368,12 @@ __all__ = [
     "Resolution",
     "ResourceLimit",
     "Schema",
+    "SchemaDiff",
+    "SchemaPlan",
     "SchemaRefused",
+    "SchemaResult",
+    "SchemaVersion",
+    "SchemaViolation",
     "Settings",
     "Side",
     "Snapshot",
@@ -356,6 +381,7 @@ __all__ = [
     "SnapshotReclaimed",
     "SparkFailed",
     "SparkUnavailable",
+    "StepClass",
     "StorageFailure",
     "StorageFull",
     "StorageUnsafe",

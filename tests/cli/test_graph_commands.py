@@ -119,7 +119,7 @@ def test_schema_show_of_what_nobody_wrote(cli, people, tmp_path, monkeypatch) ->
     assert shown.startswith("node Person {\n  name: String @key\n")
     assert catalog_from_text(shown) == catalog
     wider = catalog_from_text(shown + "\nnode City { name: String @key }\n")
-    graph.extend_schema(wider)
+    graph.schema.apply(wider)
     assert catalog_from_text(graph.schema.show().source) == wider
     with monkeypatch.context() as earlier:
         earlier.setattr(schema_texts, "catalog_text", lambda _: "")

@@ -370,7 +370,7 @@ def test_two_branches_adding_one_type(graph: Graph) -> None:
     graph.branches.create("a")
     graph.branches.create("b")
     for branch in ("a", "b"):
-        assert graph.extend_schema(wider, branch).commit is not None
+        assert graph.schema.apply(wider, branch=branch).commit is not None
         graph.apply({"Extra0": {"insert": [{"id": branch, "text": "x"}]}}, branch)
     locations = {state(graph, b).tables[node_table("Extra0")].location for b in ("a", "b")}
     assert len(locations) == 2
@@ -387,7 +387,7 @@ def test_a_schema_change_under_a_staged_write(
     """The write was made for the old schema; it is prepared again for the new one."""
     rival = rival_of(graph)
     wider = workloads.small_catalog(extra_types=1)
-    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.extend_schema(wider))
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.schema.apply(wider))
     assert graph.apply(NEW_NOTE).commit is not None
     assert graph.read("Extra0").num_rows == 0
     assert set(content(graph)["Note"]) == {"n0", "new"}

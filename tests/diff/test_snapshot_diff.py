@@ -109,7 +109,7 @@ def test_types_that_exist_on_one_side_only(graph: Graph) -> None:
     catalog = graph.snapshot().catalog
     city = NodeType("City", (Property("name", ScalarType(ScalarKind.STRING)),))
     wider = Catalog(nodes=(*catalog.nodes, city), edges=catalog.edges)
-    graph.extend_schema(wider, "wider")
+    graph.schema.apply(wider, branch="wider")
     graph.apply({"City": {"insert": [{"id": "c", "name": "Bern"}]}}, "wider")
     assert described(graph.diff("main", "wider")) == [("City", "insert", "c")]
     assert described(graph.diff("wider", "main", types=["City"])) == [("City", "delete", "c")]

@@ -148,7 +148,7 @@ LATER = "edge Likes: Person -> Person\n"
 def outdated(graph: Graph) -> Graph:
     """It has not seen yet that somebody else added a type of edges."""
     graph.read("Person")
-    rival_of(graph).extend_schema(catalog_from_text(SCHEMA_PLAIN + LATER))
+    rival_of(graph).schema.apply(catalog_from_text(SCHEMA_PLAIN + LATER))
     return graph
 
 
@@ -194,7 +194,7 @@ def test_a_minimum_that_was_added_elsewhere_is_heeded(outdated) -> None:
     rival = rival_of(outdated)
     wants = catalog_from_text(SCHEMA_PLAIN + LATER + "edge Needs: Person -> Person @card(1..)\n")
     rival.apply({"Person": {"delete": list("abcd")}})
-    rival.extend_schema(wants)
+    rival.schema.apply(wants)
     with pytest.raises(ValidationFailed):
         outdated.apply({"Person": {"insert": [{"name": "z"}]}})
 
@@ -207,7 +207,7 @@ def test_a_schema_that_never_stops_changing_is_a_conflict_in_the_end(graph, monk
 
     def after_a_change(*arguments):
         text.append(f"edge Later{len(text)}: Person -> Person\n")
-        rival.extend_schema(catalog_from_text("".join(text)))
+        rival.schema.apply(catalog_from_text("".join(text)))
         return attempt(*arguments)
 
     monkeypatch.setattr(transaction, "_attempt", after_a_change)

@@ -172,7 +172,7 @@ def test_rules_about_several_rows_are_checked_again(
 
 def test_another_schema_meanwhile(graph: Graph, tmp_path: Path, when_written: Arrange) -> None:
     wider = small_catalog(extra_types=1)
-    when_written(lambda: rival_of(graph).extend_schema(wider))
+    when_written(lambda: rival_of(graph).schema.apply(wider))
     with pytest.raises(ExpectedVersionMismatch, match="schema changed while this load"):
         load(graph, tmp_path, EVE)
     assert set(content(graph)["Person"]) == {"ada", "bob"}

@@ -46,7 +46,7 @@ def add(graph: Graph, branch: str, *types: NodeType | EdgeType) -> None:
     nodes = tuple(t for t in types if isinstance(t, NodeType))
     edges = tuple(t for t in types if isinstance(t, EdgeType))
     catalog = Catalog((*known.nodes, *nodes), (*known.edges, *edges))
-    graph.extend_schema(catalog, branch)
+    graph.schema.apply(catalog, branch=branch)
 
 
 def rows(graph: Graph, branch: str = "main", type_name: str = "City") -> dict[str, dict[str, Any]]:

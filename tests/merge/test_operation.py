@@ -65,7 +65,7 @@ def test_a_type_added_on_the_source_comes_with_its_rows(graph: Graph) -> None:
     graph.branches.create("wider")
     catalog = graph.snapshot().catalog
     city = NodeType("City", (Property("name", ScalarType(ScalarKind.STRING)),))
-    graph.extend_schema(Catalog(nodes=(*catalog.nodes, city), edges=catalog.edges), "wider")
+    graph.schema.apply(Catalog(nodes=(*catalog.nodes, city), edges=catalog.edges), branch="wider")
     graph.apply({"City": {"insert": [{"id": "c", "name": "Bern"}]}}, "wider")
     set_age(graph, "main", "ada", 3)
     result = graph.merge("wider")

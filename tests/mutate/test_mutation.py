@@ -114,7 +114,7 @@ def test_a_read_only_handle_and_a_missing_branch(graph: Graph) -> None:
 def test_a_schema_that_grew_is_noticed(graph: Graph) -> None:
     other = omnigraph.open(graph.uri)
 
-    other.extend_schema(catalog_from_text(SCHEMA + "node Note { text: String }"))
+    other.schema.apply(catalog_from_text(SCHEMA + "node Note { text: String }"))
     assert graph.mutate('query q() { insert Note { text: "x" } }').affected_nodes == 1
 
 

@@ -6,7 +6,7 @@ from omnigraph.catalog.identity import fingerprint
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.evolve import plan_evolution
+from omnigraph.schema.evolve import plan_changes
 
 OLD = """
 node Person { b: String  a: String  note: String?  @key(b, a) }
@@ -27,7 +27,7 @@ def _node(catalog: Catalog) -> dict[str, str]:
 
 def test_renames_keep_identities_and_the_order_of_the_key() -> None:
     old = catalog_from_text(OLD)
-    new = plan_evolution(old, catalog_from_text(NEW)).catalog
+    new = plan_changes(old, catalog_from_text(NEW)).target
     assert new.nodes[0].identity == old.nodes[0].identity
     assert _node(new)["z"] == _node(old)["a"]
     assert _node(new)["memo"] == _node(old)["note"]
@@ -36,19 +36,19 @@ def test_renames_keep_identities_and_the_order_of_the_key() -> None:
 
 
 def test_the_same_text_again_changes_nothing() -> None:
-    first = plan_evolution(catalog_from_text(OLD), catalog_from_text(NEW)).catalog
+    first = plan_changes(catalog_from_text(OLD), catalog_from_text(NEW)).target
     stored = catalog_from_json(catalog_to_json(first))
-    again = plan_evolution(stored, catalog_from_text(NEW))
+    again = plan_changes(stored, catalog_from_text(NEW))
     assert again.steps == ()
-    assert again.catalog == first
-    assert fingerprint(again.catalog) == fingerprint(first)
+    assert again.target == first
+    assert fingerprint(again.target) == fingerprint(first)
 
 
 def test_a_new_thing_under_an_old_name_has_its_own_identity() -> None:
     old = catalog_from_text("node P { a: I32? }")
-    renamed = plan_evolution(old, catalog_from_text("node P { b: I32? @rename_from(a) }")).catalog
+    renamed = plan_changes(old, catalog_from_text("node P { b: I32? @rename_from(a) }")).target
     text = "node P { b: I32? @rename_from(a)  a: String? }"
-    both = plan_evolution(renamed, catalog_from_text(text)).catalog
+    both = plan_changes(renamed, catalog_from_text(text)).target
     identities = _node(both)
     assert identities["b"] == _node(old)["a"]
     assert identities["a"] != identities["b"]
@@ -57,5 +57,5 @@ def test_a_new_thing_under_an_old_name_has_its_own_identity() -> None:
 def test_planning_does_not_touch_its_inputs() -> None:
     old, new = catalog_from_text(OLD), catalog_from_text(NEW)
     before = (catalog_to_json(old), catalog_to_json(new))
-    plan_evolution(old, new)
+    plan_changes(old, new)
     assert (catalog_to_json(old), catalog_to_json(new)) == before

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
-from omnigraph.errors import LanguageError, SchemaRefused
+from omnigraph.errors import LanguageError
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.evolve import plan_evolution
+from omnigraph.schema.evolve import Granted, plan_changes
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.schema.steps import needs_check, step_to_json
+from omnigraph.schema.steps import step_to_json
 from omnigraph.syntax.source_text import SourceText
 from omnigraph_testing.golden_cases import GoldenCase, check_case, read_cases
 
@@ -42,16 +42,18 @@ def evolved(text: str) -> str:
     """Two schemas with a line `=>` (or `=> lose data`) between them."""
     hard = "\n=> lose data\n" in text
     old, _, new = text.partition("\n=> lose data\n" if hard else "\n=>\n")
-    try:
-        plan = plan_evolution(catalog_from_text(old), catalog_from_text(new), hard)
-    except SchemaRefused as refused:
-        return f"refused {refused.message}"
+    granted = Granted(allow_data_loss=hard)
+    plan = plan_changes(catalog_from_text(old), catalog_from_text(new), granted)
     lines = []
     for step in plan.steps:
-        values = step_to_json(step)
-        name = values.pop("step")
+        values = step_to_json(step.step)
+        name = values.pop("kind")
         details = " ".join(f"{key}={value}" for key, value in values.items())
-        lines.append(f"{name} {details}{' (checked)' if needs_check(step) else ''}")
+        lines.append(f"{name} {details} [{', '.join([step.step_class.value, *step.codes])}]")
+        lines += [f"  {step.suggestion}"] if step.suggestion else []
+    lines += [f"check {c.kind.value} {c.table} {','.join(c.columns)} {c.code}" for c in plan.checks]
+    lines += [f"requires {name}" for name in plan.requires]
+    lines += [f"warning {text}" for text in plan.warnings]
     return "\n".join(lines) or "nothing to do"
 
 

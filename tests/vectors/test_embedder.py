@@ -159,7 +159,7 @@ def test_a_type_that_another_process_added_meanwhile_is_embedded_too(
 
     def after_a_change(*arguments):
         other = omnigraph.open(docs.uri)
-        other.extend_schema(catalog_from_text(more))
+        other.schema.apply(catalog_from_text(more))
         insert_without_vectors(other, [{"name": "m", "text": "memo"}], "Memo")
         return run(*arguments)
 

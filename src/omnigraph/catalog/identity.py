@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from omnigraph.catalog.model import (
@@ -63,8 +64,8 @@ def shape_hash(catalog: Catalog) -> str:
 
 
 def _anonymous(entity: _E) -> _E:
-    properties = tuple(replace(p, identity="") for p in entity.properties)
-    return replace(entity, identity="", properties=properties)
+    properties = tuple(replace(p, identity="", also=()) for p in entity.properties)
+    return replace(entity, identity="", also=(), properties=properties)
 
 
 def _identify_node(node: NodeType) -> NodeType:
@@ -198,7 +199,8 @@ def carry_identities(
     `new_identity` makes the identity of a new type or property from its name. Without it, names are
     hashed; then two branches may give one identity to two properties.
     """
-    fresh = new_identity or fnv1a64_hex
+    taken = {x.identity for t in old.entity_types() for x in (t, *t.properties)}
+    fresh = new_identity or partial(_hashed, taken)
     nodes, edges = match_all(old.nodes, new.nodes), match_all(old.edges, new.edges)
     return replace(
         new,
@@ -217,6 +219,15 @@ def carry_identities(
     )
 
 
+def _hashed(taken: set[str], name: str) -> str:
+    """A hash of the name that no part of the old catalog has."""
+    identity, attempt = fnv1a64_hex(name), 1
+    while identity in taken:
+        attempt += 1
+        identity = fnv1a64_hex(f"{name}#{attempt}")
+    return identity
+
+
 def without_hints(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
     """Without annotations that are instructions for one change and no fact about the type."""
     return tuple(a for a in annotations if a.name not in HINTS)
@@ -233,10 +244,12 @@ def _carry(new: _E, before: _E | None, fresh: Callable[[str], str]) -> _E:
         known = counterpart(declared, old, match)
         identity = known.identity if known else fresh(declared.name)
         notes = without_hints(declared.annotations)
-        properties.append(replace(declared, identity=identity, annotations=notes))
+        also = known.also if known else ()
+        properties.append(replace(declared, identity=identity, annotations=notes, also=also))
     return replace(
         new,
         identity=before.identity if before else fresh(f"{new.table_key.kind.value}:{new.name}"),
+        also=before.also if before else (),
         properties=tuple(properties),
         constraints=_keep_key_order(new, before, tuple(properties)),
         annotations=without_hints(new.annotations),

@@ -115,6 +115,8 @@ class Property:
     nullable: bool = False
     identity: str = ""
     annotations: tuple[Annotation, ...] = ()
+    also: tuple[str, ...] = ()
+    """Identities that it has on branches that added it on their own, before they were merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class NodeType:
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     identity: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def table_key(self) -> TableKey:
@@ -160,6 +163,7 @@ class EdgeType:
     cardinality: Cardinality | None = None
     annotations: tuple[Annotation, ...] = ()
     identity: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def table_key(self) -> TableKey:

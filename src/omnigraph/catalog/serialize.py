@@ -39,7 +39,12 @@ def catalog_to_json(catalog: Catalog) -> Json:
     return {
         "interfaces": [_common_to_json(i) for i in catalog.interfaces],
         "nodes": [
-            {**_common_to_json(n), "implements": list(n.implements), "identity": n.identity}
+            {
+                **_common_to_json(n),
+                "implements": list(n.implements),
+                "identity": n.identity,
+                **_also_to_json(n),
+            }
             for n in catalog.nodes
         ],
         "edges": [
@@ -51,6 +56,7 @@ def catalog_to_json(catalog: Catalog) -> Json:
                 if e.cardinality
                 else None,
                 "identity": e.identity,
+                **_also_to_json(e),
             }
             for e in catalog.edges
         ],
@@ -61,7 +67,10 @@ def catalog_from_json(data: Json) -> Catalog:
     return Catalog(
         nodes=tuple(
             NodeType(
-                **_common_from_json(n), implements=tuple(n["implements"]), identity=n["identity"]
+                **_common_from_json(n),
+                implements=tuple(n["implements"]),
+                identity=n["identity"],
+                also=tuple(n.get("also", ())),
             )
             for n in data["nodes"]
         ),
@@ -72,6 +81,7 @@ def catalog_from_json(data: Json) -> Catalog:
                 target=e["target"],
                 cardinality=Cardinality(*e["cardinality"]) if e["cardinality"] else None,
                 identity=e["identity"],
+                also=tuple(e.get("also", ())),
             )
             for e in data["edges"]
         ),
@@ -104,7 +114,13 @@ def _property_to_json(p: Property) -> Json:
         "nullable": p.nullable,
         "identity": p.identity,
         "annotations": [_annotation_to_json(a) for a in p.annotations],
+        **_also_to_json(p),
     }
+
+
+def _also_to_json(item: NodeType | EdgeType | Property) -> Json:
+    """Only where there is something, so that the hash of every other catalog stays."""
+    return {"also": list(item.also)} if item.also else {}
 
 
 def _property_from_json(data: Json) -> Property:
@@ -114,6 +130,7 @@ def _property_from_json(data: Json) -> Property:
         nullable=data["nullable"],
         identity=data["identity"],
         annotations=tuple(_annotation_from_json(a) for a in data["annotations"]),
+        also=tuple(data.get("also", ())),
     )
 
 

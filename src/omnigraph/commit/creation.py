@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.identity import with_identities
+from omnigraph.catalog.identity import carry_identities
 from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
 from omnigraph.commit.staging import record_first_rows
 from omnigraph.errors import AlreadyExists
@@ -42,7 +42,7 @@ def create_graph(
     """
     if store.exists(MANIFEST, None):
         raise _taken(store)
-    catalog = with_identities(catalog)
+    catalog = carry_identities(Catalog(), catalog)
     commit_id = clock.new_ulid()
     pins = tuple(create_table(store, t, MAIN_REF, commit_id, clock) for t in catalog.entity_types())
     failpoints.hit("init.after_tables")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
+from omnigraph.errors import SchemaRefused
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
@@ -39,14 +40,28 @@ _FEWEST_IDS = 64
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """One type's table at one snapshot."""
+    """One type's table at one snapshot, with the names that its reader gives to its columns."""
 
     entity: EntityType
     pin: TablePin
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are stored under another name."""
 
     @property
     def columns(self) -> list[str]:
         return list(table_schema(self.entity).names)
+
+    def stored_name(self, column: str) -> str:
+        return self.stored.get(column, column)
+
+    def named_like(self, other: EntityType) -> TableAt:
+        """The properties that `other` has, too, under the names that they have there."""
+        names = {p.identity: p.name for p in other.properties}
+        shared = [p for p in self.entity.properties if p.identity in names]
+        renamed = tuple(replace(p, name=names[p.identity]) for p in shared)
+        stored = {names[p.identity]: self.stored_name(p.name) for p in shared}
+        kept = {new: old for new, old in stored.items() if new != old}
+        return TableAt(replace(self.entity, properties=renamed), self.pin, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +112,16 @@ def rows_of(
     if table is None:
         return AlignedRows(_nothing(len(ids), schema), np.zeros(len(ids), dtype=bool))
     columns = [name for name in table.columns if name in schema.names]
+    stored = [table.stored_name(name) for name in columns]
     comparable = since is not None and since.pin.location == table.pin.location
     older = store.open(since.pin.at) if since is not None and comparable else None
-    return align(find_sorted(store.open(table.pin.at), ids, columns, older), ids, schema)
+    if older is not None and not set(stored) <= set(older.schema.names):
+        older = None  # its columns have other names
+    found = find_sorted(store.open(table.pin.at), ids, stored, older)
+    if stored != columns:
+        names = dict(zip(stored, columns, strict=True))
+        found = found.rename_columns([names.get(name, name) for name in found.column_names])
+    return align(found, ids, schema)
 
 
 def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
@@ -107,7 +129,7 @@ def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
     position = pc.index_in(ids, value_set=found.column("id").combine_chunks())
     present = np.asarray(position.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
     arrays = [
-        found.column(field.name).take(position).cast(field.type)
+        _cast(found.column(field.name).take(position), field)
         if field.name in found.column_names
         else pa.chunked_array([pa.nulls(len(ids), field.type)])
         for field in schema
@@ -115,6 +137,16 @@ def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
     rows = pa.table(dict(zip(schema.names, arrays, strict=True)))
     has_places = ROW_ADDRESS in found.column_names
     return AlignedRows(rows, present, found.select(PLACE).take(position) if has_places else None)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaRefused(
+            f"a value of {field.name!r} does not convert to its new type {field.type}: {error}",
+            reason=str(error),
+        ) from error
 
 
 def images(rows: pa.Table) -> list[dict[str, Any]]:

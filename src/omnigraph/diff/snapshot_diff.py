@@ -157,9 +157,11 @@ def _is_wanted(pair: TablePair, wanted: ChangeFilter, last_read: ChangePosition 
 def _table_changes(
     store: Store, pair: TablePair, ids: pa.Array, wanted: ChangeFilter, size: ChunkSize
 ) -> Iterator[Change]:
-    schema = common_schema(*(t.entity if t else None for t in (pair.before, pair.after)))
-    before = rows_of(store, pair.before, ids, schema)
-    after = rows_of(store, pair.after, ids, schema, since=pair.before)
+    # A property that was dropped or renamed makes no change of its entities.
+    old = pair.before.named_like(pair.after.entity) if pair.before and pair.after else pair.before
+    schema = common_schema(*(t.entity if t else None for t in (old, pair.after)))
+    before = rows_of(store, old, ids, schema)
+    after = rows_of(store, pair.after, ids, schema, since=old)
     size.learn(before, after)
     both = before.present & after.present
     changed = (before.present ^ after.present) | (both & differing_rows(before.rows, after.rows))
@@ -176,13 +178,13 @@ def _table_changes(
     type_ref = ChangedType(known.entity.identity, known.entity.name)
     found = zip(
         ids.take(where).to_pylist(),
-        _images(pair.before, before, where),
+        _images(old, before, where),
         _images(pair.after, after, where),
         strict=True,
     )
-    for entity_id, old, new in found:
-        op = ChangeOp.INSERT if old is None else ChangeOp.DELETE if new is None else ChangeOp.UPDATE
-        yield Change(pair.key.kind.value, type_ref, entity_id, op.value, old, new)
+    for entity_id, was, now in found:
+        op = ChangeOp.INSERT if was is None else ChangeOp.DELETE if now is None else ChangeOp.UPDATE
+        yield Change(pair.key.kind.value, type_ref, entity_id, op.value, was, now)
 
 
 def _images(

@@ -32,14 +32,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedValues:
     """Values of the new type; NULL where `failed`."""
 
     values: pa.Array
     failed: Mask
 
 
-def convert(values: pa.Array, before: ValueType, after: ValueType) -> Converted:
+def convert(values: pa.Array, before: ValueType, after: ValueType) -> ConvertedValues:
     """Every value in its new type. Of a list that becomes one value, the first item is taken.
 
     A list of several items fails, but its first item is in `values`, for a change that may lose
@@ -54,7 +54,7 @@ def convert(values: pa.Array, before: ValueType, after: ValueType) -> Converted:
             return _first(values, item, _kind(after))
         case ((ScalarType() | EnumType()), ListType(wanted)):
             inner = _scalars(values, _kind(before), wanted)
-            return Converted(_as_lists(inner.values, wanted), inner.failed)
+            return ConvertedValues(_as_lists(inner.values, wanted), inner.failed)
         case ((ScalarType() | EnumType()), (ScalarType() | EnumType())):
             return _scalars(values, _kind(before), _kind(after))
         case _:
@@ -66,18 +66,18 @@ def _kind(value_type: ValueType) -> ScalarKind:
     return value_type.kind if isinstance(value_type, ScalarType) else ScalarKind.STRING
 
 
-def _scalars(values: pa.Array, before: ScalarKind, after: ScalarKind) -> Converted:
+def _scalars(values: pa.Array, before: ScalarKind, after: ScalarKind) -> ConvertedValues:
     wanted = arrow_type(ScalarType(after))
     if before == after:
-        return Converted(values, np.zeros(len(values), bool))
+        return ConvertedValues(values, np.zeros(len(values), bool))
     if before in NUMERIC_KINDS and after in NUMERIC_KINDS:
         return _numbers(values, wanted)
     if before is ScalarKind.DATE and after is ScalarKind.DATETIME:
-        return Converted(values.cast(wanted), np.zeros(len(values), bool))
+        return ConvertedValues(values.cast(wanted), np.zeros(len(values), bool))
     return _by_value(values, after, wanted)
 
 
-def _numbers(values: pa.Array, wanted: pa.DataType) -> Converted:
+def _numbers(values: pa.Array, wanted: pa.DataType) -> ConvertedValues:
     """A number that changes on the way there and back is not held by the new type."""
     there = values.cast(wanted, safe=False)
     back = there.cast(values.type, safe=False)
@@ -88,7 +88,7 @@ def _numbers(values: pa.Array, wanted: pa.DataType) -> Converted:
     elif pa.types.is_integer(wanted):
         same = pc.and_(same, pc.equal(_is_negative(values), _is_negative(there)))
     failed = _mask(pc.and_(pc.invert(same), values.is_valid()))
-    return Converted(_without(there, failed), failed)
+    return ConvertedValues(_without(there, failed), failed)
 
 
 def _is_negative(values: pa.Array) -> pa.Array:
@@ -108,7 +108,7 @@ def _in_integer_range(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pc.fill_null(inside, False)
 
 
-def _by_value(values: pa.Array, after: ScalarKind, wanted: pa.DataType) -> Converted:
+def _by_value(values: pa.Array, after: ScalarKind, wanted: pa.DataType) -> ConvertedValues:
     """Each distinct value is converted once, in Python."""
     encoded = values.dictionary_encode()
     made: list[Any] = []
@@ -122,7 +122,7 @@ def _by_value(values: pa.Array, after: ScalarKind, wanted: pa.DataType) -> Conve
             good.append(False)
     found = pa.array(made, wanted).take(encoded.indices)
     fine = pa.array(good, pa.bool_()).take(encoded.indices)
-    return Converted(found, _mask(pc.invert(pc.fill_null(fine, True))))
+    return ConvertedValues(found, _mask(pc.invert(pc.fill_null(fine, True))))
 
 
 def _one(value: Any, after: ScalarKind) -> Any:
@@ -153,7 +153,7 @@ def _as_bool(value: Any) -> bool:
     return known[text] if text in known else coerce_scalar(value, ScalarKind.BOOL)
 
 
-def _items(values: pa.Array, before: ScalarKind, after: ScalarKind) -> Converted:
+def _items(values: pa.Array, before: ScalarKind, after: ScalarKind) -> ConvertedValues:
     inner = _scalars(values.flatten(), before, after)
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     owners = np.repeat(np.arange(len(values)), lengths)
@@ -163,16 +163,16 @@ def _items(values: pa.Array, before: ScalarKind, after: ScalarKind) -> Converted
     kind = pa.list_(pa.field("item", inner.values.type, nullable=False))
     null = _mask(values.is_null()) | failed
     made = pa.ListArray.from_arrays(pa.array(offsets), inner.values, type=kind, mask=pa.array(null))
-    return Converted(made, failed)
+    return ConvertedValues(made, failed)
 
 
-def _first(values: pa.Array, before: ScalarKind, after: ScalarKind) -> Converted:
+def _first(values: pa.Array, before: ScalarKind, after: ScalarKind) -> ConvertedValues:
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(values) else lengths
     flat = values.flatten()
     place = pa.array(np.where(lengths > 0, starts, 0), mask=lengths == 0)
     inner = _scalars(flat.take(place), before, after)
-    return Converted(inner.values, inner.failed | (lengths > 1))
+    return ConvertedValues(inner.values, inner.failed | (lengths > 1))
 
 
 def _as_lists(values: pa.Array, kind: ScalarKind) -> pa.Array:

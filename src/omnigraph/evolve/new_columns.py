@@ -27,7 +27,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument, LanguageError
-from omnigraph.evolve.conversion import Converted, Mask, convert
+from omnigraph.evolve.conversion import ConvertedValues, Mask, convert
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import RowExpression, one_chunk, over_rows
 from omnigraph.ir.writes import Update
@@ -87,9 +87,9 @@ class NewColumns:
         expression = self.expressions.get(name)
         return [c for c in expression.columns if c != name] if expression is not None else ()
 
-    def _array(self, batch: pa.RecordBatch, name: str) -> Converted:
+    def _array(self, batch: pa.RecordBatch, name: str) -> ConvertedValues:
         if name in (ID, SOURCE, TARGET):
-            return Converted(batch.column(name), np.zeros(batch.num_rows, bool))
+            return ConvertedValues(batch.column(name), np.zeros(batch.num_rows, bool))
         column = self.column(name)
         found = self._kept(batch, column)
         if column.fill is None:
@@ -100,17 +100,17 @@ class NewColumns:
         fill = self._fill(batch, column, found.values)
         return replace(found, values=pc.if_else(missing, fill, found.values))
 
-    def _kept(self, batch: pa.RecordBatch, column: ColumnChange) -> Converted:
+    def _kept(self, batch: pa.RecordBatch, column: ColumnChange) -> ConvertedValues:
         """The stored values in their new form; NULL for a new property."""
         kind = arrow_field(column.after.name, column.after.type, nullable=True).type
         nothing = np.zeros(batch.num_rows, bool)
         if column.before is None:
-            return Converted(pa.nulls(batch.num_rows, kind), nothing)
+            return ConvertedValues(pa.nulls(batch.num_rows, kind), nothing)
         values = batch.column(column.before.name)
         if column.mapping:
             values = _mapped(values, dict(column.mapping))
         if not column.converts:
-            return Converted(values, nothing)
+            return ConvertedValues(values, nothing)
         return convert(values, column.before.type, column.after.type)
 
     def _fill(self, batch: pa.RecordBatch, column: ColumnChange, current: pa.Array) -> pa.Array:

@@ -87,6 +87,7 @@ def _require_same_base(plan: SavedPlan, snapshot: Snapshot, graph_id: str) -> No
     if plan.graph_id != graph_id:
         raise PreconditionFailed(
             "this plan was made for another graph: plan again",
+            branch=snapshot.graph_branch,
             expected=plan.graph_id,
             actual=graph_id,
         )

@@ -312,6 +312,8 @@ def _disagreement(
     """How the recorded changes differ from those between the snapshots; None when they agree."""
     assert pins.before is not None
     assert pins.after is not None
+    if changes is not None and not changes.is_listed:
+        return None
     ids = recorded_ids(reader.store.files, changes) if changes else _NO_CHANGES
     if changes is not None and ids is None:
         return f"its change list {changes.file} is missing"

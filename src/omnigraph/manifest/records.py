@@ -95,6 +95,11 @@ class TableChanges:
     ids: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None
     file: str | None = None
 
+    @property
+    def is_listed(self) -> bool:
+        """False for a rewritten column: the changes of all rows are not listed by id."""
+        return self.ids is not None or self.file is not None
+
     def to_json(self) -> Json:
         return {
             "key": str(self.key),

@@ -17,6 +17,7 @@ from omnigraph.merge.tables import (
     SideContent,
     Sides,
     tables_to_merge,
+    unified,
     write_overlay,
 )
 
@@ -40,6 +41,7 @@ def _ancestor(storage: MergeStorage, ours: tuple[str, ...], theirs: str) -> Side
 
 def _merged(storage: MergeStorage, sides: Sides) -> SideContent:
     """Ours with overlays of what theirs changed."""
+    sides = unified(sides)
     base, ours, theirs = (side.snapshot.catalog for side in sides.all)
     try:
         catalog = MergedCatalog(merge_catalogs(base, ours, theirs).catalog)

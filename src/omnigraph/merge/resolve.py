@@ -29,7 +29,7 @@ from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take
 from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
-from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge
+from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge, unified
 from omnigraph.merge.three_way import Forced
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.writes.changeset import Effect, SchemaChange
@@ -106,6 +106,7 @@ def merge_sides(
     Every round starts from the rows, because bringing a node back or dropping an edge can break
     the next rule.
     """
+    sides = unified(sides)
     base, ours, theirs = (side.snapshot.catalog for side in sides.all)
     catalog = merge_catalogs(base, ours, theirs)
     forced, stalled = ForcedTables(), 0

@@ -48,6 +48,96 @@ class MergedCatalog:
         return (*self.added, *self.reshaped)
 
 
+@dataclass(frozen=True, slots=True)
+class UnifiedCatalogs:
+    """Three catalogs in which one type and one property have one identity."""
+
+    base: Catalog
+    ours: Catalog
+    theirs: Catalog
+
+
+def unify(base: Catalog, ours: Catalog, theirs: Catalog) -> UnifiedCatalogs:
+    """Give the same identity to what both sides added under one name, and to known synonyms.
+
+    Ours decides. Its types and properties remember the identities that they stand for (`also`), so
+    a later merge of the same branch knows them.
+    """
+    for catalogs in ((ours, theirs, base), (theirs, ours, base)):
+        known = _synonyms(catalogs[0])
+        base, ours, theirs = (_translated(c, known) for c in (base, ours, theirs))
+    types = _added_on_both(
+        *({t.identity: (t.table_key, t) for t in c.entity_types()} for c in (base, ours, theirs))
+    )
+    theirs, ours = _translated(theirs, types), _remembering(ours, types)
+    properties: dict[str, str] = {}
+    for identity, mine in _types(ours).items():
+        yours, before = _types(theirs).get(identity), _types(base).get(identity)
+        if yours is not None:
+            sides = (before.properties if before else (), mine.properties, yours.properties)
+            properties |= _added_on_both(*({p.identity: (p.name, p) for p in s} for s in sides))
+    return UnifiedCatalogs(base, _remembering(ours, properties), _translated(theirs, properties))
+
+
+def _synonyms(catalog: Catalog) -> dict[str, str]:
+    items = [x for t in catalog.entity_types() for x in (t, *t.properties)]
+    return {other: item.identity for item in items for other in item.also}
+
+
+def _added_on_both(
+    base: Mapping[str, tuple[object, object]],
+    ours: Mapping[str, tuple[object, object]],
+    theirs: Mapping[str, tuple[object, object]],
+) -> dict[str, str]:
+    """Identities of theirs -> identities of ours that were added under the same name."""
+    mine = {name: i for i, (name, _) in ours.items() if i not in base and i not in theirs}
+    return {
+        i: mine[name]
+        for i, (name, _) in theirs.items()
+        if i not in base and i not in ours and name in mine
+    }
+
+
+def _translated(catalog: Catalog, known: Mapping[str, str]) -> Catalog:
+    if not known:
+        return catalog
+
+    def named(entity: EntityType) -> Any:
+        properties = tuple(
+            replace(p, identity=known.get(p.identity, p.identity)) for p in entity.properties
+        )
+        identity = known.get(entity.identity, entity.identity)
+        return replace(entity, identity=identity, properties=properties)
+
+    return replace(
+        catalog,
+        nodes=tuple(named(n) for n in catalog.nodes),
+        edges=tuple(named(e) for e in catalog.edges),
+    )
+
+
+def _remembering(catalog: Catalog, known: Mapping[str, str]) -> Catalog:
+    """The catalog whose types and properties remember what else they are called."""
+    if not known:
+        return catalog
+    others: dict[str, tuple[str, ...]] = {}
+    for theirs, mine in known.items():
+        others[mine] = (*others.get(mine, ()), theirs)
+
+    def also(item: Any) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*item.also, *others.get(item.identity, ())]))
+
+    def told(entity: EntityType) -> Any:
+        properties = tuple(replace(p, also=also(p)) for p in entity.properties)
+        return replace(entity, also=also(entity), properties=properties)
+
+    return replace(
+        catalog,
+        nodes=tuple(told(n) for n in catalog.nodes),
+        edges=tuple(told(e) for e in catalog.edges),
+    )
+
+
 def merge_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatalog:
     """Our schema with what theirs added and changed; refused where they contradict."""
     if theirs == ours:

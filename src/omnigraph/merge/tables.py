@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
-from omnigraph.catalog.model import ID, EntityType
+from omnigraph.catalog.model import ID, Catalog, EntityType
 from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
@@ -37,7 +37,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.schemas import MergedCatalog
+from omnigraph.merge.schemas import MergedCatalog, unify
 from omnigraph.merge.three_way import Disputed, Forced, MergedRows, ThreeSides, merge_rows
 from omnigraph.values.identifiers import TableKey
 
@@ -86,8 +86,11 @@ class SideContent:
     overlays: Mapping[TypeIdentity, tuple[Overlay, ...]] = field(default_factory=dict)
     """By type, the lowest first."""
 
-    def of(self, identity: TypeIdentity) -> SideTable:
+    def of(self, identity: TypeIdentity, like: EntityType | None = None) -> SideTable:
+        """One type; with `like`, its columns have the names of that declaration."""
         table = tables_by_identity(self.snapshot).get(identity)
+        if table is not None and like is not None:
+            table = table.named_like(like)
         return SideTable(table, tuple(self.overlays.get(identity, ())))
 
     def has_rows_of(self, other: SideContent, identity: TypeIdentity) -> bool:
@@ -115,6 +118,25 @@ class Sides:
             for overlay in side.overlays.get(identity, ()):
                 for ids in overlay.ids():
                     runs.add(ids)
+
+
+def unified(sides: Sides) -> Sides:
+    """The sides with one identity for what both added under one name (`merge.schemas.unify`)."""
+    found = unify(*(side.snapshot.catalog for side in sides.all))
+    return Sides(
+        _with_catalog(sides.base, found.base),
+        _with_catalog(sides.ours, found.ours),
+        _with_catalog(sides.theirs, found.theirs),
+    )
+
+
+def _with_catalog(side: SideContent, catalog: Catalog) -> SideContent:
+    if catalog is side.snapshot.catalog:
+        return side
+    pairs = zip(side.snapshot.catalog.entity_types(), catalog.entity_types(), strict=True)
+    names = {identity_of(old): identity_of(new) for old, new in pairs}
+    overlays = {names.get(i, i): found for i, found in side.overlays.items()}
+    return SideContent(replace(side.snapshot, catalog=catalog), overlays)
 
 
 def differing_types(a: SideContent, b: SideContent) -> Iterator[TablePair]:
@@ -200,9 +222,9 @@ def tables_to_merge(
             continue
         table = TableMerge(
             known,
-            base=sides.base.of(identity),
-            ours=sides.ours.of(identity),
-            theirs=sides.theirs.of(identity),
+            base=sides.base.of(identity, known),
+            ours=sides.ours.of(identity, known),
+            theirs=sides.theirs.of(identity, known),
             forced=forced.get(known.table_key, _NOTHING_FORCED),
             untouched=sides.ours.has_rows_of(sides.base, identity),
             whole=identity in reshaped,

@@ -56,7 +56,8 @@ def catalog_text(catalog: Catalog) -> str:
         understood = catalog_from_text(text)
     except LanguageError:
         return ""
-    return text if carry_identities(catalog, understood) == catalog else ""
+    plain = carry_identities(catalog, catalog)
+    return text if carry_identities(catalog, understood) == plain else ""
 
 
 def _interface(interface: InterfaceType) -> ast.InterfaceDecl:

@@ -40,7 +40,7 @@ from omnigraph.catalog.model import (
     renamed_from,
 )
 from omnigraph.schema import steps as st
-from omnigraph.schema.steps import PlannedStep, PropertyType, StepClass
+from omnigraph.schema.steps import DeclaredType, PlannedStep, StepClass
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import (
     BlobType,
@@ -365,7 +365,7 @@ class _Planner:
         new = {p.name: p for p in after.properties}
         for name, declared in new.items():
             if name not in old:
-                kind = PropertyType(declared.type, declared.nullable)
+                kind = DeclaredType(declared.type, declared.nullable)
                 self.add(st.AddProperty(st.INTERFACE, after.name, name, kind))
         for name in old:
             if name not in new:
@@ -555,7 +555,7 @@ class _Planner:
     def _added(
         self, before: EntityType, owner: EntityType, prop: Property, kind: str
     ) -> ColumnChange:
-        declared = PropertyType(prop.type, prop.nullable)
+        declared = DeclaredType(prop.type, prop.nullable)
         fill = self._fill(owner, prop)
         lacks = not prop.nullable and fill is None and self.has_rows(before)
         codes = () if prop.nullable else (NO_DEFAULT,)
@@ -630,6 +630,8 @@ class _Planner:
         column = ColumnChange(new, old)
         if old.type != new.type:
             column = self._type_change(before, owner, column, declared, kind)
+            if column.before is None:
+                return column  # its vectors are gone or made anew
         column = self._nullability(before, owner, column, kind)
         column = self._embedding(before, owner, column, kind)
         self._notes(owner, old, new, kind)
@@ -764,13 +766,19 @@ class _Planner:
             wide = StepClass.REWRITE if other else StepClass.METADATA
             self._type_step(owner, column, st.Conversion.LOSSLESS, kind, wide, before)
             return replace(column, converts=other)
+        if not other:
+            name = f"{owner.name}.{new.name}"
+            self._type_step(owner, column, st.Conversion.CAST, kind, StepClass.VALIDATED, before)
+            self.check(CheckKind.VALUES, owner.table_key, (new.name,), TYPE_CHANGE, name)
+            return column
         allowed = self.granted.allow_data_loss or TYPE_CHANGE in _allowances(declared.annotations)
         kept = StepClass.LOSSY if allowed else StepClass.VALIDATED
         self._type_step(owner, column, st.Conversion.CAST, kind, kept, before)
         name = f"{owner.name}.{new.name}"
         if not allowed:
             self.check(CheckKind.CONVERTIBLE, owner.table_key, (new.name,), TYPE_CHANGE, name)
-        elif not new.nullable:
+        if not new.nullable:
+            # A value that does not convert becomes NULL, and so does an empty list.
             self.check(CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, name)
         return replace(column, converts=True, is_lossy=allowed)
 
@@ -789,8 +797,8 @@ class _Planner:
             kind,
             owner.name,
             new.name,
-            PropertyType(old.type, old.nullable),
-            PropertyType(new.type, new.nullable),
+            DeclaredType(old.type, old.nullable),
+            DeclaredType(new.type, new.nullable),
             conversion,
         )
         codes = (VECTORS_INVALID,) if conversion is st.Conversion.REEMBED else (TYPE_CHANGE,)
@@ -986,9 +994,13 @@ def _in_any_order(catalog: Catalog) -> object:
 
 
 def _unordered(entity: EntityType | InterfaceType) -> object:
+    if not isinstance(entity, InterfaceType):
+        entity = replace(entity, also=())
     return replace(
         entity,
-        properties=tuple(sorted(entity.properties, key=lambda p: p.name)),
+        properties=tuple(
+            replace(p, also=()) for p in sorted(entity.properties, key=lambda p: p.name)
+        ),
         constraints=tuple(sorted(entity.constraints, key=repr)),
         annotations=tuple(sorted(entity.annotations, key=repr)),
     )

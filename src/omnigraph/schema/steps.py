@@ -55,7 +55,7 @@ class Conversion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyType:
+class DeclaredType:
     """The type of a property with its nullability."""
 
     type: ValueType
@@ -98,7 +98,7 @@ class AddProperty:
     type_kind: str
     type_name: str
     property_name: str
-    property_type: PropertyType
+    property_type: DeclaredType
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class ChangePropertyType:
     type_kind: str
     type_name: str
     property_name: str
-    from_type: PropertyType
-    to_type: PropertyType
+    from_type: DeclaredType
+    to_type: DeclaredType
     conversion: Conversion
 
 
@@ -385,7 +385,7 @@ def step_to_json(step: SchemaStep) -> dict[str, Any]:
 
 def _spell(name: str, value: Any) -> Any:
     match value:
-        case PropertyType():
+        case DeclaredType():
             return property_type_to_json(value)
         case Cardinality(minimum, maximum):
             return {"min": minimum, "max": maximum}
@@ -401,7 +401,7 @@ def _spell(name: str, value: Any) -> Any:
             return value
 
 
-def property_type_to_json(declared: PropertyType) -> dict[str, Any]:
+def property_type_to_json(declared: DeclaredType) -> dict[str, Any]:
     kind = declared.type
     found: dict[str, Any] = {"scalar": "String", "nullable": declared.nullable, "list": False}
     match kind:
