@@ -190,7 +190,7 @@ def test_a_query_may_be_a_path(graph: Graph, tmp_path: Path, kind: type) -> None
     assert graph.profile(path, "names").actual_rows == 2
     assert graph.mutate(path, "add").affected_nodes == 1
     file.write_text("query q() { match { $p: Person } return { $p.nam } }")
-    with pytest.raises(TypeCheckError, match=r"people\.gq:1:44"):
+    with pytest.raises(TypeCheckError, match=r"people\.gq:1:46"):
         graph.query(path)
     with pytest.raises(NotFound, match=r"there is no file .*none\.gq"):
         graph.query(kind(tmp_path / "none.gq"))
