@@ -123,6 +123,20 @@ SKIPPED_INPUTS = (
         unchanged=1,
     ),
     SkippedInput(
+        "patches",
+        (
+            '{"type":"Person","data":{"name":"ada","age":"old"}}',
+            '{"type":"Person","data":{"name":"bob","age":200}}',
+            '{"type":"Task","data":{"title":"t","state":"done","points":1,"due":"2030-01-01"}}',
+            '{"edge":"Knows","from":"bob","to":"zoe"}',
+            '{"type":"Person","data":{"name":"ada","age":36}}',
+        ),
+        {1: ("type",), 2: ("range",), 4: ("endpoint",)},
+        (3,),
+        "patch",
+        unchanged=1,
+    ),
+    SkippedInput(
         "overwrite",
         (
             '{"type":"Note","data":{"id":"n1","text":"a"}}',

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ ROWS = """{"type":"Person","data":{"name":"Dan","age":5}}
 {"type":"Note","data":{"id":"n1","text":"hello","photo":"base64:%s"}}
 {"edge":"Knows","from":"Dan","to":"Ada"}
 """
+DIRTY = Path(__file__).parents[1] / "fixtures" / "dirty"
 PHOTO = bytes(range(256)) * 10
 
 
@@ -41,6 +43,33 @@ def test_load(cli, people, rows) -> None:
     assert refused.code == 1
     assert f"{rows}:1: Person 'Dan'" in refused.err
     assert f"{rows}:2: Note 'n1'" in refused.err
+
+
+def test_a_mess_is_cleaned_in_one_round(cli, tmp_path) -> None:
+    store, bad = tmp_path / "g.omni", tmp_path / "bad.ndjson"
+    assert cli("init", "--schema", DIRTY / "schema.pg", store).code == 0
+    words = ("load", "--data", DIRTY, store, "--rejects", bad)
+    refused = cli(*words)
+    assert refused.code == 1
+    assert f"{bad} lists the rejected rows" in refused.err
+    assert len(bad.read_text().splitlines()) == 17  # without edges that only have a bad node
+    few = cli(*words, "--on-error", "skip", "--max-errors", 23)
+    assert few.code == 1
+    assert "24 rows would be rejected, more than max_errors=23 allows" in few.err
+    done = cli(*words, "--on-error", "skip")
+    assert done.code == 0
+    assert f"24 rows rejected, listed in {bad}\n" in done.out
+    assert "12 entities loaded into main" in done.out
+    again = cli(*words, "--on-error", "skip", "--json").json
+    assert (again["rejected"], again["total_entities"], again["commit"]) == (36, 0, None)
+
+
+def test_no_rows(cli, people, tmp_path) -> None:
+    file = tmp_path / "Person.csv"
+    file.write_text("name,age\n")
+    assert cli("load", "--data", file, people.uri).out == "no rows in the data, main is unchanged\n"
+    missing = cli("load", "--data", tmp_path / "none.csv", people.uri)
+    assert (missing.code, "no such file" in missing.err) == (1, True)
 
 
 def test_load_from_stdin(cli, people, rows) -> None:

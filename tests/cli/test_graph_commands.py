@@ -9,6 +9,7 @@ import pytest
 import omnigraph
 from omnigraph import Edit
 from omnigraph.catalog.model import Catalog, NodeType, Property
+from omnigraph.errors import AlreadyExists
 from omnigraph.manifest.branch_state import CURRENT_FORMAT
 from omnigraph.schema import catalog_text as schema_texts
 from omnigraph.schema.build import catalog_from_text
@@ -29,6 +30,24 @@ def test_init(cli, tmp_path) -> None:
     from_stdin = cli("init", "-s", "-", "--store", tmp_path / "h.omni", input=schema.read_text())
     assert from_stdin.code == 0
     assert "1 node type, 1 edge type" in from_stdin.out
+
+
+def test_init_in_a_directory_with_other_files(cli, tmp_path) -> None:
+    schema = tmp_path / "s.pg"
+    schema.write_text("node P { name: String @key }\n")
+    refused = cli("init", "--schema", schema, tmp_path)
+    assert refused.code == 1
+    assert f"{tmp_path} is not empty: it holds home, s.pg" in refused.err
+    assert "--allow-non-empty" in refused.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "s.pg"]
+    with pytest.raises(AlreadyExists) as caught:
+        omnigraph.init(tmp_path, schema)
+    assert list(caught.value.files) == ["home", "s.pg"]
+    (tmp_path / "empty").mkdir()
+    assert cli("init", "--schema", schema, tmp_path / "empty").code == 0
+    assert cli("init", "--schema", schema, tmp_path, "--allow-non-empty").code == 0
+    assert omnigraph.open(tmp_path).read("P").num_rows == 0
+    assert "already" in cli("init", "--schema", schema, tmp_path, "--allow-non-empty").err
 
 
 def test_a_wrong_schema_is_shown_in_its_file_and_leaves_nothing(cli, tmp_path) -> None:

@@ -400,10 +400,10 @@ def _format(path: DataFile) -> str | None:
 
 
 def _file(path: DataFile, type_name: str | None) -> Source:
+    if isinstance(path, Path) and not path.exists():
+        raise NotFound(f"{path}: no such file", file=str(path))
     kind = _format(path)
     if kind is None:
-        if isinstance(path, Path) and not path.exists():
-            raise NotFound(f"{path}: no such file", file=str(path))
         raise InvalidArgument(
             f"{path}: unknown kind of file; use .ndjson .jsonl .json .csv .tsv (also .gz and .zst) "
             "or .parquet .arrow .feather",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,21 @@ def test_a_batch_is_committed_once(spark: Any, people: Graph) -> None:
         "stream orders, batch 4",
         "stream orders, batch 3",
     ]
+
+
+def test_bad_rows_of_frames(spark: Any, people: Graph, tmp_path: Path) -> None:
+    bad, letters = tmp_path / "bad.ndjson", tmp_path / "letters"
+    writer = GraphWriter(people.uri, on_error="skip", rejects=bad, max_errors=5)
+    writer.add("Person", persons(spark, "a", "b"))
+    receipt = writer.add("Knows", friends(spark, ("a", "b"), ("a", "zoe")).coalesce(1)).commit()
+    assert (receipt.rejected, receipt.total_entities) == (1, 3)
+    (listed,) = map(json.loads, bad.read_text().splitlines())
+    assert (listed["file"], listed["line"], listed["rule"]) == ("<Knows>", 2, "endpoint")
+    assert listed["row"]["to"] == "zoe"
+    batch = GraphWriter(people.uri).add("Person", persons(spark, "b", "c"))
+    assert batch.commit_batch("orders", 0, dead_letter=letters).rejected == 1
+    assert [file.name for file in letters.iterdir()] == ["orders-000000.ndjson"]
+    again = GraphWriter(people.uri).add("Person", persons(spark, "b", "c"))
+    assert again.commit_batch("orders", 0, dead_letter=letters).repeated
+    assert sorted(people.read("Person")["id"].to_pylist()) == ["a", "b", "c"]
+    assert_at_rest(people)

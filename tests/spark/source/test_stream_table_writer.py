@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,28 @@ def test_a_bad_batch_stops_the_stream_and_leaves_nothing(
     assert ages(people) == {"a": 1}
 
 
+def test_bad_rows_of_a_batch_go_to_a_folder_and_the_stream_goes_on(
+    spark: Any, people: Graph, tmp_path: Path
+) -> None:
+    letters = tmp_path / "letters"
+    put(tmp_path, 1, "a", "a", "b")
+    put(tmp_path, 2, "c")
+    drain(spark, people, tmp_path, dead_letter=str(letters))
+    assert ages(people) == {"a": 1, "b": 1, "c": 2}
+    (file,) = letters.iterdir()
+    assert file.name.endswith("-000000.ndjson")
+    (row,) = map(json.loads, file.read_text().splitlines())
+    assert row["row"] == {"type": "Person", "data": {"name": "a", "age": 1}}
+    assert (row["rule"], row["type"]) == ("duplicate_id", "Person")
+    put(tmp_path, 3, "d", "a", "b")
+    with pytest.raises(ValidationFailed, match="more than max_errors=1 allows"):
+        drain(spark, people, tmp_path, dead_letter=str(letters), max_errors="1")
+    assert len(list(letters.iterdir())) == 2
+    drain(spark, people, tmp_path, dead_letter=str(letters), max_errors="2")
+    assert ages(people) == {"a": 1, "b": 1, "c": 2, "d": 3}
+    assert_at_rest(people)
+
+
 def test_sink_options() -> None:
     options = {"path": "g", "type": "T", "checkpointlocation": "c"}
     assert sink_request(options, overwrite=False).mode == "append"
@@ -82,3 +105,11 @@ def test_sink_options() -> None:
         sink_request({**options, "idempotency_key": "k"}, overwrite=False)
     with pytest.raises(InvalidArgument, match="contradicts write_mode"):
         sink_request({**options, "write_mode": "merge"}, overwrite=True)
+    with pytest.raises(InvalidArgument, match="no option 'rejects'"):
+        sink_request({**options, "rejects": "f"}, overwrite=False)
+    letters = sink_request({**options, "dead_letter": "d", "max_errors": "7"}, overwrite=False)
+    assert (letters.on_error, letters.max_errors, letters.dead_letter) == ("skip", 7, "d")
+    with pytest.raises(InvalidArgument, match="'many' is not a number"):
+        sink_request({**options, "dead_letter": "d", "max_errors": "many"}, overwrite=False)
+    with pytest.raises(InvalidArgument, match="give dead_letter"):
+        sink_request({**options, "max_errors": "7"}, overwrite=False)

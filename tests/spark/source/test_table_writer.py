@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import pickle
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +56,23 @@ def test_append_merge_overwrite(spark: Any, people: Graph) -> None:
     assert len(ids(people, "Knows")) == 2
     save(people_frame(spark), people, mode="overwrite")
     assert ids(people) == [] == ids(people, "Knows")
+    assert_at_rest(people)
+
+
+def test_a_frame_without_its_bad_rows(spark: Any, people: Graph, tmp_path: Path) -> None:
+    save(people_frame(spark, "a"), people)
+    bad = tmp_path / "bad.ndjson"
+    rows = people_frame(spark, "b", "a", "c").coalesce(1)
+    with pytest.raises(KeyConflict):
+        save(rows, people, rejects=str(bad))
+    (listed,) = map(json.loads, bad.read_text().splitlines())
+    assert (listed["line"], listed["rule"]) == (2, "duplicate_id")
+    bad.unlink()
+    save(rows, people, on_error="skip", rejects=str(bad))
+    assert ids(people) == ["a", "b", "c"]
+    assert json.loads(bad.read_text()) == listed
+    with pytest.raises(InvalidArgument, match="on_error"):
+        save(rows, people, on_error="ignore")
     assert_at_rest(people)
 
 

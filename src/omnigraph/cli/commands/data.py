@@ -27,6 +27,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
+from omnigraph.errors import KeyConflict, ValidationFailed
 from omnigraph.progress import hidden
 from omnigraph.values.plurals import counted
 
@@ -217,27 +218,32 @@ def load(
     """
     mapping = _mapping(map or [])
     graph = open_to_write(session, address(session, uri, store), on_branch(branch))
-    receipt = graph.load(
-        _inputs(data),
-        mode.value,
-        branch,
-        from_branch=source,
-        engine=engine.value,
-        type=type,
-        map=mapping or None,
-        delimiter=delimiter,
-        quote=quote,
-        encoding=encoding,
-        on_error=on_error.value,
-        max_errors=max_errors,
-        rejects=rejects,
-        progress=False if session.quiet or session.json else None,
-        message=message,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-        dry_run=dry_run,
-        before_commit=partial(_ask_before_removing, session),
-    )
+    try:
+        receipt = graph.load(
+            _inputs(data),
+            mode.value,
+            branch,
+            from_branch=source,
+            engine=engine.value,
+            type=type,
+            map=mapping or None,
+            delimiter=delimiter,
+            quote=quote,
+            encoding=encoding,
+            on_error=on_error.value,
+            max_errors=max_errors,
+            rejects=rejects,
+            progress=False if session.quiet or session.json else None,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            dry_run=dry_run,
+            before_commit=partial(_ask_before_removing, session),
+        )
+    except (ValidationFailed, KeyConflict):
+        if rejects and not session.json:
+            session.note(f"{rejects} lists the rejected rows")
+        raise
     if session.json:
         print_json(receipt.to_dict())
         return

@@ -130,6 +130,11 @@ def sink_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
     """
     check_names(options, (*_WRITE, *_WRITE_STREAM, *_SPARKS_OWN))
     folder = options.get("dead_letter") or None
+    if folder is None and "max_errors" in options:
+        raise InvalidArgument(
+            "max_errors limits the rows that go to a folder; give dead_letter, too",
+            option="max_errors",
+        )
     return replace(
         _save_request(options, overwrite=overwrite),
         on_error="skip" if folder else "fail",
