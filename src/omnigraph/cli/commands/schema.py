@@ -1,17 +1,41 @@
-"""`schema show|fmt`."""
+"""`schema show|plan|apply|diff|history|fmt`."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.options import At, Branch, Store, Uri
-from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session, address, on_branch, open_to_read
-from omnigraph.cli.source_files import Check, Files, Stdout, format_files
+from omnigraph.cli.options import (
+    At,
+    Branch,
+    BranchPlace,
+    IdempotencyKey,
+    IfCommit,
+    Message,
+    Page,
+    Store,
+    Uri,
+)
+from omnigraph.cli.output import WrongUsage, print_json, print_result
+from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
+from omnigraph.cli.source_files import Check, Files, Stdout, format_files, read_source
+from omnigraph.errors import InvalidArgument
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.plurals import counted
 
-group = typer.Typer(help="Show and format schemas.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from omnigraph.evolve.plan import SchemaPlan
+
+SchemaFile = Annotated[
+    str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")
+]
+
+group = typer.Typer(help="Show, change and format schemas.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +67,226 @@ def show(
     else:
         session.note("this schema was made in Python and has no text; here is its catalog")
         print_json(found.to_dict()["catalog"])
+
+
+@dataclass(frozen=True)
+class Grants:
+    """What a schema change may do to stored entities."""
+
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-data-loss", help="Allow steps that lose values, such as dropping a property."
+        ),
+    ] = False
+    backfill: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--backfill",
+            metavar="TYPE.PROPERTY=EXPRESSION",
+            help="Values for stored entities, from their own properties; repeatable.",
+        ),
+    ] = None
+    reembed: Annotated[
+        bool, typer.Option("--reembed", help="Make vectors again that do not fit any more.")
+    ] = False
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `graph.schema.plan` and `apply`."""
+        found: dict[str, str] = {}
+        for given in self.backfill or ():
+            name, equals, expression = given.partition("=")
+            if not equals or "." not in name:
+                raise WrongUsage(
+                    f"--backfill {given!r} is not TYPE.PROPERTY=EXPRESSION, "
+                    """for example 'Person.full=first + " " + last'"""
+                )
+            found[name.strip()] = expression.strip()
+        return {
+            "allow_data_loss": self.allow_data_loss,
+            "backfill": found,
+            "reembed": self.reembed,
+        }
+
+
+@command(group, "plan")
+def plan(
+    session: Session,
+    schema: SchemaFile,
+    place: BranchPlace,
+    grants: Grants,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Save the plan for `apply --plan`.")
+    ] = None,
+    detailed_exitcode: Annotated[
+        bool,
+        typer.Option("--detailed-exitcode", help="Exit 0 without changes, 6 with changes."),
+    ] = False,
+) -> None:
+    """Show what a new schema would change; nothing is written.
+
+    Stored entities are read where a step depends on them. The exit code is 1 when the change would
+    be refused. A line starts with its class: ` ` metadata, `?` validated, `~` rewrite, `-` lossy,
+    `x` refused.
+
+    For example:
+
+    \b
+      omnigraph schema plan --schema people.pg people.omni
+      omnigraph schema plan --schema people.pg people.omni --backfill 'Person.full=first + last'
+      omnigraph schema plan --schema people.pg people.omni --out plan.json --detailed-exitcode
+    """
+    uri = address(session, place.uri, place.store)
+    graph = open_to_read(session, uri, on_branch(place.branch, None))
+    found = graph.schema.plan(_schema_text(schema), branch=place.branch, **grants.options())
+    told = {"uri": uri, **found.to_dict()}
+    if out is not None:
+        Path(out).write_text(
+            json.dumps(told, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        )
+    if session.json:
+        print_json(told)
+    else:
+        print_result(str(found))
+        _explain_refusal(session, found)
+    if not found.supported:
+        raise typer.Exit(1)
+    if detailed_exitcode and found.has_changes:
+        raise typer.Exit(6)
+
+
+def _explain_refusal(session: Session, found: SchemaPlan) -> None:
+    flags = {
+        "allow_data_loss": "--allow-data-loss",
+        "backfill": "--backfill",
+        "reembed": "--reembed",
+    }
+    needed = [flags[name] for name in found.requires]
+    if needed:
+        session.note(f"this change is refused without {', '.join(needed)}")
+
+
+@command(group, "apply")
+def apply(
+    session: Session,
+    place: BranchPlace,
+    grants: Grants,
+    schema: SchemaFile | None = None,
+    saved: Annotated[
+        str | None, typer.Option("--plan", metavar="FILE", help="A plan that `plan --out` saved.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan, and fail as the change would fail.")
+    ] = False,
+    message: Message = None,
+    if_commit: IfCommit = None,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Change the schema of a branch, as one commit.
+
+    Other branches keep their schema until they are merged. A schema that is in force already makes
+    no commit. If the change is refused, nothing has changed, and all reasons are named.
+
+    For example:
+
+    \b
+      omnigraph schema apply --schema people.pg people.omni -m "people have an email"
+      omnigraph schema apply --schema people.pg people.omni --branch review/schema
+      omnigraph schema apply --plan plan.json people.omni
+    """
+    if (schema is None) == (saved is None):
+        raise WrongUsage("give either --schema FILE or --plan FILE")
+    uri = address(session, place.uri, place.store)
+    if dry_run:
+        if saved is not None:
+            raise WrongUsage("--dry-run needs --schema: a saved plan was a dry run already")
+        assert schema is not None
+        plan(session, schema, place, grants)
+        return
+    graph = open_to_write(session, uri)
+    result = graph.schema.apply(
+        None if schema is None else _schema_text(schema),
+        branch=place.branch,
+        plan=None if saved is None else _saved_plan(saved),
+        message=message,
+        if_commit=if_commit,
+        idempotency_key=idempotency_key,
+        **({} if saved is not None else grants.options()),
+    )
+    if session.json:
+        print_json({"uri": uri, **result.to_dict()})
+        return
+    if result.commit is None:
+        print_result("the schema is in force already")
+        return
+    print_result(str(result.plan))
+    print_result(f"applied as commit {result.commit.graph_commit_id}")
+
+
+def _schema_text(file: str) -> str:
+    # The line break tells a text from a path.
+    return f"{read_source(file).text}\n"
+
+
+def _saved_plan(file: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read_source(file).text)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"{file} is no plan that `schema plan --out` wrote: {error}"
+        ) from error
+    if not isinstance(found, dict):
+        raise InvalidArgument(f"{file} is no plan that `schema plan --out` wrote")
+    return found
+
+
+From = Annotated[str, typer.Argument(metavar="A", help="A commit, tag, branch or time.")]
+To = Annotated[str, typer.Argument(metavar="B", help="A commit, tag, branch or time.")]
+
+
+@command(group, "diff")
+def diff(session: Session, a: From, b: To = "main", store: Store = None) -> None:
+    """Show the steps from the schema of one state to that of another.
+
+    For example:
+
+    \b
+      omnigraph schema diff v1 main --store people.omni
+      omnigraph schema diff main review/schema --store people.omni --json
+    """
+    graph = open_to_read(session, address(session, None, store))
+    found = graph.schema.diff(a, b)
+    if session.json:
+        print_json(found.to_dict())
+    else:
+        print_result(str(found))
+
+
+@command(group, "history")
+def history(
+    session: Session,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    limit: Page = None,
+) -> None:
+    """List the commits that changed the schema of a branch, newest first.
+
+    For example:
+
+    \b
+      omnigraph schema history people.omni
+    """
+    graph = open_to_read(session, address(session, uri, store), on_branch(branch, None))
+    found = graph.schema.history(branch, limit)
+    if session.json:
+        print_json({"schemas": [version.to_dict() for version in found]})
+        return
+    for version in found:
+        commit = version.commit
+        steps = counted(len(version.steps), "step") if version.steps else "the first schema"
+        told = f": {commit.message}" if commit.message else ""
+        print_result(f"{commit.graph_commit_id}  {commit.created_at_rfc3339}  {steps}{told}")
 
 
 @command(group, "fmt")
