@@ -193,3 +193,17 @@ def test_a_run_command_can_join_the_query_group() -> None:
 def test_the_library_does_not_import_the_terminal() -> None:
     code = "import sys, omnigraph; sys.exit(bool({'typer', 'rich', 'click'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_lint_at_the_severity_that_is_asked_for(files: dict[str, Path]) -> None:
+    text = files["s.pg"].read_text()
+    files["s.pg"].write_text(text + "\nnode Odd @owner(me) {}\n")
+    assert "OG-NM-101" in lint(files, "good.gq")[1]
+    assert "OG-NM-101" not in lint(files, "good.gq", "--severity", "OG-NM-101=off")[1]
+    code, out, _ = lint(files, "good.gq", "--severity", "OG-NM-101=error", "--json")
+    body = json.loads(out)
+    assert (code, body["code"], body["errors"]) == (1, "type_check_error", 1)
+    assert body["diagnostics"][0]["file"] == str(files["s.pg"])
+    code, _, err = lint(files, "good.gq", "--severity", "OG-NM-101=never")
+    assert code != 0
+    assert "error, warn, off" in err

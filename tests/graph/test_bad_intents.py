@@ -258,7 +258,7 @@ def test_delete_fails_does_not_hide_why_a_write_was_refused(
 
     def build(snapshot: Snapshot) -> ChangeSet:
         other.apply({"Note": {"insert": [{"text": "between"}]}})
-        return shape_edits(snapshot.catalog, {"Note": Edit(delete=["n0"])}, lambda: "")
+        return shape_edits(snapshot.catalog, {"Note": Edit(delete=["n0"])}, lambda: "", 0)
 
     request = WriteRequest("main", "apply", (key,), repreparable=False, long_build=True)
     mine: list[str] = []

@@ -222,7 +222,7 @@ def test_a_stale_writer_is_told_what_moved(any_graph: Graph, any_uri: str) -> No
     pin = any_graph.snapshot().pin(key)
 
     def build(snapshot: Snapshot) -> ChangeSet:
-        changes = shape_edits(snapshot.catalog, {"Note": Edit(delete=["n0"])}, lambda: "")
+        changes = shape_edits(snapshot.catalog, {"Note": Edit(delete=["n0"])}, lambda: "", 0)
         other.apply(insert("between"))
         return changes
 
@@ -248,7 +248,7 @@ def test_an_insert_that_lost_is_prepared_again(any_graph: Graph, any_uri: str) -
         if len(builds) < 2:
             other.apply(insert(f"between-{len(builds)}"))
         builds.append(snapshot.pin(key).row_count)
-        rows = shape_edits(snapshot.catalog, insert("mine"), lambda: "").effects
+        rows = shape_edits(snapshot.catalog, insert("mine"), lambda: "", 0).effects
         assert isinstance(rows[0], EditRows)
         return ChangeSet(rows)
 

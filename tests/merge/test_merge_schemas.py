@@ -12,6 +12,7 @@ from omnigraph.catalog.model import (
     Annotation,
     Catalog,
     EdgeType,
+    GeneratedDefault,
     Key,
     NodeType,
     Property,
@@ -23,6 +24,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.merge.schemas import merge_catalogs
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
+from omnigraph_testing.generated_suite import is_uuid
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.workloads import small_catalog
 
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 TEXT = ScalarType(ScalarKind.STRING)
 I32, I64 = ScalarType(ScalarKind.I32), ScalarType(ScalarKind.I64)
 NAME = Property("name", TEXT)
+UUID, NOW = GeneratedDefault("uuid"), GeneratedDefault("now")
 
 
 def city(*more: Property, constraints: tuple[Any, ...] = ()) -> NodeType:
@@ -169,6 +172,7 @@ def test_edges_of_a_type_with_new_columns_stay(graph: Graph) -> None:
     [
         (Property("people", TEXT), Property("people", I64), ["'people: String'", "'people: I64'"]),
         (defaulted("zone", "UTC"), defaulted("zone", "CET"), ["UTC", "CET"]),
+        (defaulted("zone", "UTC"), defaulted("zone", UUID), ["UTC", "uuid"]),
     ],
 )
 def test_what_does_not_go_together_is_named_on_both_sides(
@@ -185,6 +189,25 @@ def test_a_required_property_needs_a_default(graph: Graph) -> None:
     two_sides(graph, city(), city(Property("people", I64)))
     with pytest.raises(SchemaRefused, match=r"target.*City.people.*@default"):
         graph.merge("r")
+
+
+def test_rows_without_a_property_get_its_generated_default_if_it_is_required(graph: Graph) -> None:
+    moment = ScalarType(ScalarKind.DATETIME)
+    seen = replace(defaulted("seen", NOW, moment), nullable=True)
+    there = city(defaulted("token", UUID), defaulted("made", NOW, moment), seen)
+    two_sides(graph, city(), there)
+    graph.apply({"City": {"insert": [{"name": "Ulm"}, {"name": "Bonn"}, {"name": "Rom"}]}})
+    graph.apply({"City": {"insert": [{"name": "Rom"}, {"name": "Oslo"}]}}, "r")
+    theirs = rows(graph, "r")
+    graph.merge("r")
+    merged = rows(graph)
+    assert merged["Rom"] == theirs["Rom"]
+    assert merged["Oslo"] == theirs["Oslo"]
+    assert len({row["token"] for row in merged.values()}) == 4
+    assert all(is_uuid(row["token"]) for row in merged.values())
+    assert merged["Ulm"]["made"] == merged["Bonn"]["made"] > theirs["Rom"]["made"]
+    assert merged["Ulm"]["seen"] is None
+    assert_at_rest(graph)
 
 
 def test_declarations_merge_three_ways() -> None:

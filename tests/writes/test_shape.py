@@ -28,6 +28,7 @@ DAY = NodeType(
 )
 KNOWS = EdgeType("Knows", "Person", "Person", (Property("since", NUMBER, nullable=True),))
 CATALOG = Catalog((PERSON, NOTE, DAY), (KNOWS,))
+NOW = 1_700_000_000_123
 
 
 def counter():
@@ -36,7 +37,7 @@ def counter():
 
 
 def test_dicts_become_exactly_the_table() -> None:
-    rows = shape_rows(PERSON, [{"age": 3, "name": "ada"}, {"name": "bob"}], counter())
+    rows = shape_rows(PERSON, [{"age": 3, "name": "ada"}, {"name": "bob"}], counter(), NOW)
     assert rows.schema == table_schema(PERSON)
     assert rows.to_pylist() == [
         {"id": "ada", "name": "ada", "age": 3},
@@ -46,35 +47,35 @@ def test_dicts_become_exactly_the_table() -> None:
 
 def test_a_table_with_other_order_and_width_is_cast() -> None:
     table = pa.table({"age": pa.array([3], pa.int64()), "name": pa.array(["a"], pa.large_string())})
-    rows = shape_rows(PERSON, table, counter())
+    rows = shape_rows(PERSON, table, counter(), NOW)
     assert rows.schema == table_schema(PERSON)
     assert rows.to_pylist() == [{"id": "a", "name": "a", "age": 3}]
 
 
 @pytest.mark.parametrize("rows", [None, [], pa.table({"name": pa.array([], pa.string())})])
 def test_no_rows_is_none(rows: object) -> None:
-    assert shape_rows(PERSON, rows, counter()) is None
+    assert shape_rows(PERSON, rows, counter(), NOW) is None
 
 
 def test_edges_take_both_spellings_of_their_ends() -> None:
-    by_words = shape_rows(KNOWS, [{"from": "a", "to": "b"}], counter())
-    by_columns = shape_rows(KNOWS, [{"src": "a", "dst": "b"}], counter())
+    by_words = shape_rows(KNOWS, [{"from": "a", "to": "b"}], counter(), NOW)
+    by_columns = shape_rows(KNOWS, [{"src": "a", "dst": "b"}], counter(), NOW)
     assert by_words.to_pylist() == by_columns.to_pylist()
     assert by_words.to_pylist() == [{"id": "fresh-0", "src": "a", "dst": "b", "since": None}]
 
 
 def test_ids_of_unkeyed_types_are_given_or_fresh() -> None:
-    assert shape_rows(NOTE, [{"text": "x"}] * 2, counter())["id"].to_pylist() == [
+    assert shape_rows(NOTE, [{"text": "x"}] * 2, counter(), NOW)["id"].to_pylist() == [
         "fresh-0",
         "fresh-1",
     ]
-    assert shape_rows(NOTE, [{"id": "n", "text": "x"}], counter())["id"].to_pylist() == ["n"]
+    assert shape_rows(NOTE, [{"id": "n", "text": "x"}], counter(), NOW)["id"].to_pylist() == ["n"]
 
 
 def test_ids_of_keyed_types_are_the_key() -> None:
-    rows = shape_rows(DAY, [{"on": dt.date(1970, 1, 3), "n": 4}], counter())
+    rows = shape_rows(DAY, [{"on": dt.date(1970, 1, 3), "n": 4}], counter(), NOW)
     assert rows["id"].to_pylist() == ['["2","4"]']
-    given = shape_rows(PERSON, [{"id": "ada", "name": "ada"}], counter())
+    given = shape_rows(PERSON, [{"id": "ada", "name": "ada"}], counter(), NOW)
     assert given["id"].to_pylist() == ["ada"]
 
 
@@ -106,7 +107,7 @@ def test_ids_of_keyed_types_are_the_key() -> None:
 )
 def test_what_does_not_fit_is_refused_by_name(entity, rows, message: str) -> None:
     with pytest.raises(ValidationFailed, match=message) as caught:
-        shape_rows(entity, rows, counter())
+        shape_rows(entity, rows, counter(), NOW)
     assert caught.value.type == entity.name
     assert str(entity.table_key) in str(caught.value)
 
@@ -120,6 +121,7 @@ def test_edits_of_several_types() -> None:
             "Note": Edit(),
         },
         counter(),
+        NOW,
     )
     assert [str(e.key) for e in changes.effects] == ["node:Person", "edge:Knows"]
     person = changes.effects[0]
@@ -129,11 +131,11 @@ def test_edits_of_several_types() -> None:
 @pytest.mark.parametrize("ids", ["n0", [5], [None], [b"x"], ["\ud800"]])
 def test_deletes_are_a_list_of_ids(ids: object) -> None:
     with pytest.raises(ValidationFailed, match="'delete'"):
-        shape_edits(CATALOG, {"Person": Edit(delete=ids)}, counter())
+        shape_edits(CATALOG, {"Person": Edit(delete=ids)}, counter(), NOW)
 
 
 def test_a_whole_float_is_an_integer() -> None:
-    rows = shape_rows(PERSON, [{"name": "a", "age": 3.0}], counter())
+    rows = shape_rows(PERSON, [{"name": "a", "age": 3.0}], counter(), NOW)
     assert rows["age"].to_pylist() == [3]
 
 
@@ -168,7 +170,7 @@ EVERY = catalog_from_text(
     ],
 )
 def test_python_values_are_read_as_everywhere_else(name: str, given: object, stored: object):
-    rows = shape_rows(EVERY, [{name: None}, {name: given}], counter())
+    rows = shape_rows(EVERY, [{name: None}, {name: given}], counter(), NOW)
     assert rows.column(name).to_pylist() == [None, stored]
 
 
@@ -207,21 +209,21 @@ def test_python_values_are_read_as_everywhere_else(name: str, given: object, sto
 )
 def test_no_python_value_is_cut_or_guessed(name: str, given: object) -> None:
     with pytest.raises(ValidationFailed, match=f"property {name!r}: ") as caught:
-        shape_rows(EVERY, [{name: None}, {name: given}], counter())
+        shape_rows(EVERY, [{name: None}, {name: given}], counter(), NOW)
     assert len(str(caught.value)) < 300
 
 
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(NotFound, match="Persn"):
-        shape_edits(CATALOG, {"Persn": Edit(delete=["a"])}, counter())
+        shape_edits(CATALOG, {"Persn": Edit(delete=["a"])}, counter(), NOW)
 
 
 def test_defaults_stand_for_what_is_absent_not_for_what_is_null() -> None:
     task = catalog_from_text("node Task { title: String @key  level: I32? @default(1) }").nodes[0]
     rows = [{"title": "a"}, {"title": "b", "level": None}, {"title": "c", "level": 3}]
-    assert shape_rows(task, rows, counter()).column("level").to_pylist() == [1, None, 3]
+    assert shape_rows(task, rows, counter(), NOW).column("level").to_pylist() == [1, None, 3]
     table = pa.table({"title": ["a", "b"]})
-    assert shape_rows(task, table, counter()).column("level").to_pylist() == [1, 1]
+    assert shape_rows(task, table, counter(), NOW).column("level").to_pylist() == [1, 1]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -231,12 +233,12 @@ def test_timestamps_of_a_table_are_utc_and_cut_to_milliseconds(unit: str) -> Non
     if unit == "us":
         column = pc.add(column, pa.scalar(dt.timedelta(microseconds=999)))
     column = column.cast(pa.timestamp(unit, "Asia/Tokyo"))
-    rows = shape_rows(EVERY, pa.table({"t": column}), counter())
+    rows = shape_rows(EVERY, pa.table({"t": column}), counter(), NOW)
     assert rows.column("t").to_pylist() == [moment.replace(tzinfo=None), None]
 
 
 def test_a_timestamp_beyond_64_bits_of_milliseconds_is_still_beyond_the_calendar() -> None:
     far = pa.table({"t": pa.array([2**62, -(2**62)], pa.timestamp("s"))})
-    rows = shape_rows(EVERY, far, counter())
+    rows = shape_rows(EVERY, far, counter(), NOW)
     later, earlier = rows.column("t").cast(pa.int64()).to_pylist()
     assert (later, earlier) == (LAST_MILLI + 1, FIRST_MILLI - 1000)

@@ -10,7 +10,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, ValidationFailed
 from omnigraph.graph.engine import Engine
 from omnigraph.integrity.cascade import with_cascades
-from omnigraph.integrity.edge_identity import match_upserts
+from omnigraph.integrity.edge_identity import keep_defaults, match_upserts
 from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -31,6 +31,7 @@ def apply_edits(
     def build(snapshot: Snapshot) -> ChangeSet:
         changes = shaped.filled(snapshot.catalog, engine.provider)
         changes = match_upserts(snapshot, engine.store, changes)
+        changes = keep_defaults(snapshot, engine.store, changes)
         complete = with_cascades(snapshot, engine.store, changes)
         validate_changes(snapshot, engine.store, complete, cascaded=True)
         return complete
@@ -63,12 +64,13 @@ class _ShapedEdits:
 
     def __init__(self, edits: Mapping[str, Edit]) -> None:
         self._edits = edits
+        self._now_millis = SYSTEM_CLOCK.now_micros() // 1000
         self._shaped: tuple[Catalog, ChangeSet] | None = None
         self._filled: tuple[Catalog, ChangeSet] | None = None
 
     def by(self, catalog: Catalog) -> ChangeSet:
         if self._shaped is None or self._shaped[0] is not catalog:
-            changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid)
+            changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid, self._now_millis)
             self._shaped = catalog, changes
         return self._shaped[1]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.conditions import LONGEST_LIST
 from omnigraph.writes.changeset import ChangeSet, EditRows
+from omnigraph.writes.kept_defaults import Marks, keep_stored
 
 
 def identifying_tuples(edge: EdgeType) -> tuple[tuple[str, ...], ...]:
@@ -54,19 +56,41 @@ def match_upserts(snapshot: Snapshot, store: Store, changes: ChangeSet) -> Chang
     return replace(changes, effects=tuple(e for e in effects if e is not None))
 
 
+def keep_defaults(snapshot: Snapshot, store: Store, changes: ChangeSet) -> ChangeSet:
+    """The change set in which upserted rows keep the stored values of generated defaults."""
+    return replace(
+        changes,
+        effects=tuple(
+            _with_kept(snapshot, store, effect)
+            if isinstance(effect, EditRows) and effect.marks and effect.upserts is not None
+            else effect
+            for effect in changes.effects
+        ),
+    )
+
+
+def _with_kept(snapshot: Snapshot, store: Store, effect: EditRows) -> EditRows:
+    pin = snapshot.pin(effect.key)
+    if effect.upserts is None or pin.row_count == 0:
+        return effect
+    rows = effect.upserts
+    rows, _ = keep_stored(store.open(pin.at), rows, rows.column(ID), effect.marks)
+    return replace(effect, upserts=rows, marks={})
+
+
 def _matched(snapshot: Snapshot, store: Store, effect: EditRows) -> EditRows | None:
     edge = snapshot.catalog.entity_type(effect.key)
-    made = effect.located.absent
     pin = snapshot.pin(effect.key)
     if effect.upserts is None or not isinstance(edge, EdgeType) or pin.row_count == 0:
         return effect
     stored = _stored_between(store.open(pin.at), effect.upserts)
     stored = stored.filter(pc.invert(pc.is_in(stored.column(ID), value_set=_other_ids(effect))))
-    rows, made = _with_stored_ids(edge, effect.upserts, made, stored)
-    if rows.num_rows == 0 and effect.inserts is None and effect.deletes is None:
+    meant = _with_stored_ids(edge, effect, stored)
+    if meant.rows.num_rows == 0 and effect.inserts is None and effect.deletes is None:
         return None
-    located = replace(effect.located, absent=made)
-    return replace(effect, upserts=rows if rows.num_rows else None, located=located)
+    located = replace(effect.located, absent=meant.made)
+    upserts = meant.rows if meant.rows.num_rows else None
+    return replace(effect, upserts=upserts, located=located, marks=meant.marks)
 
 
 def _stored_between(dataset: Dataset, rows: pa.Table) -> pa.Table:
@@ -88,16 +112,16 @@ def _other_ids(effect: EditRows) -> pa.Array:
     return pa.concat_arrays(parts)
 
 
-def _with_stored_ids(
-    edge: EdgeType, rows: pa.Table, made: pa.Array, stored: pa.Table
-) -> tuple[pa.Table, pa.Array]:
-    """(the rows that may change something, the made ids that they still have)."""
+def _with_stored_ids(edge: EdgeType, effect: EditRows, stored: pa.Table) -> _MeantEdges:
+    rows, marks = effect.upserts, effect.marks
+    assert rows is not None
     known = _KnownEdges(edge, stored)
     ids: list[str | None] = []
     still_made: list[str] = []
-    is_made = pc.is_in(rows.column(ID), value_set=made).to_pylist()
-    for own, row in zip(is_made, hashable_rows(rows), strict=True):
-        found = known.take(row) if own else None
+    is_made = pc.is_in(rows.column(ID), value_set=effect.located.absent).to_pylist()
+    left_out = _left_out(marks, rows.num_rows)
+    for own, row, names in zip(is_made, hashable_rows(rows), left_out, strict=True):
+        found = known.take(row, names) if own else None
         if found is None:
             ids.append(row[ID])
             still_made += [row[ID]] if own else []
@@ -107,7 +131,25 @@ def _with_stored_ids(
     written = pa.array(ids, pa.string())
     kept = rows.filter(written.is_valid())
     kept = kept.set_column(position, rows.schema.field(position), written.drop_null())
-    return kept, pa.array(still_made, pa.string())
+    left = {name: mark.filter(written.is_valid()) for name, mark in marks.items()}
+    return _MeantEdges(kept, pa.array(still_made, pa.string()), left)
+
+
+def _left_out(marks: Marks, rows: int) -> Iterator[frozenset[str]]:
+    """The generated properties that each row leaves out."""
+    columns = [mark.to_pylist() for mark in marks.values()]
+    if not columns:
+        return repeat(frozenset(), rows)
+    return (frozenset(compress(marks, row)) for row in zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _MeantEdges:
+    """The rows that may change something, the made ids that they still have, and their marks."""
+
+    rows: pa.Table
+    made: pa.Array
+    marks: Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +166,31 @@ class _KnownEdges:
         self._content = content_columns(edge)
         self._content_may_differ = has_made_vectors(edge)
         self._by_tuple: dict[tuple[Any, ...], str] = {}
-        self._by_content: dict[tuple[Any, ...], list[str]] = {}
+        self._by_content: dict[frozenset[str], dict[tuple[Any, ...], list[str]]] = {}
         self._taken: set[str] = set()
-        for row in hashable_rows(stored.sort_by(ID)):
+        self._rows = list(hashable_rows(stored.sort_by(ID)))
+        for row in self._rows:
             for number, columns in enumerate(self._tuples):
                 self._by_tuple[number, *(row[name] for name in columns)] = row[ID]
-            content = tuple(row[name] for name in self._content)
-            self._by_content.setdefault(content, []).append(row[ID])
 
-    def take(self, row: dict[str, Any]) -> _FoundEdge | None:
+    def take(self, row: dict[str, Any], left_out: frozenset[str]) -> _FoundEdge | None:
+        """A property that the row leaves out tells nothing about it if its default was made."""
         for number, columns in enumerate(self._tuples):
-            values = [row[name] for name in columns]
+            values = [None if name in left_out else row[name] for name in columns]
             if None not in values:
                 return self._free([self._by_tuple.get((number, *values))], may_differ=True)
-        same = self._by_content.get(tuple(row[name] for name in self._content), [])
+        content = tuple(row[name] for name in self._content if name not in left_out)
+        same = self._edges_by_content(left_out).get(content, [])
         return self._free(same, may_differ=self._content_may_differ)
+
+    def _edges_by_content(self, left_out: frozenset[str]) -> dict[tuple[Any, ...], list[str]]:
+        known = self._by_content.get(left_out)
+        if known is None:
+            known = self._by_content[left_out] = {}
+            for row in self._rows:
+                content = tuple(row[name] for name in self._content if name not in left_out)
+                known.setdefault(content, []).append(row[ID])
+        return known
 
     def _free(self, ids: Sequence[str | None], *, may_differ: bool) -> _FoundEdge | None:
         """The first of these edges that no row has taken yet."""

@@ -122,7 +122,8 @@ def _write_lines(op: writes.WriteOp) -> list[str]:
         case writes.Insert():
             skip = " on match skip" if op.skip_on_match else ""
             defaults = f" defaults {_assignments(op.defaults)}" if op.defaults else ""
-            return [f"Insert {op.table} {_assignments(op.assignments)}{defaults}{skip}"]
+            made = f" generated {', '.join(op.generated)}" if op.generated else ""
+            return [f"Insert {op.table} {_assignments(op.assignments)}{defaults}{made}{skip}"]
         case writes.Update(table, assignments, predicate):
             where = expression_text(predicate)
             return [f"Update {table} {_assignments(assignments)} where {where}"]

@@ -21,14 +21,16 @@ class Assignment:
 class Insert:
     """Insert one entity. A node with the same key is replaced, or kept with `skip_on_match`.
 
-    `defaults` are properties that the statement leaves out and that have a `@default`; all other
-    properties that it leaves out are NULL.
+    `defaults` are properties that the statement leaves out and that have a `@default`. Those with
+    a default that every write makes are `generated`. All other properties that it leaves out are
+    NULL.
     """
 
     table: TableKey
     assignments: tuple[Assignment, ...]
     defaults: tuple[Assignment, ...] = ()
     skip_on_match: bool = False
+    generated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,11 @@ from omnigraph.load.bulk_checks import (
     drop_earlier_rows,
     report_existing,
 )
+from omnigraph.load.kept_values import keep_generated
 from omnigraph.load.match_edges import EdgeMatcher
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt, load_counts
 from omnigraph.load.prepare_rows import MOST_REJECTED, PLACE
-from omnigraph.load.prepared import PreparedFile, PreparedInput
+from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable, prepared_schema
 from omnigraph.load.rejected_input import explain, refuse_too_many, write_rejects
 from omnigraph.load.write_tables import LoadTableWriter
 from omnigraph.manifest.changed_ids import recorded_ids
@@ -207,6 +208,8 @@ class LoadBuild:
     provider: EmbeddingProvider | None = None
     """Makes the missing vectors of rows that passed all checks; None if workers made them."""
     _embedded: bool = field(default=False, init=False)
+    _tables: dict[TableKey, PreparedTable] = field(default_factory=dict, init=False)
+    """The prepared rows; those of stored entities have the stored values of generated defaults."""
 
     @property
     def written(self) -> frozenset[TableKey]:
@@ -249,6 +252,7 @@ class LoadBuild:
         if self.provider is not None and not self._embedded:
             self._embed(self.provider)
             self._embedded = True
+            self._tables = self._with_kept(snapshot)
         changes = ChangeSet(tuple(self._write(snapshot)))
         failpoints.hit("load.after_write")
         tell("publishing", stage="publish")
@@ -306,6 +310,7 @@ class LoadBuild:
         elif self.mode is not LoadMode.PATCH:  # patches were folded and matched before
             for key in sorted(prepared.given_ids):
                 checks.duplicate_ids(key, report)
+        self._tables = self._with_kept(snapshot)
         small = prepared.total <= self.small_input and not self.replaced
         if not small:
             self._offer_stored(snapshot)
@@ -365,7 +370,9 @@ class LoadBuild:
         for number, (key, table) in enumerate(list(prepared.tables.items())):
             if not any(embedding_of(declared) for declared in table.entity.properties):
                 continue
-            made = PreparedFile(table.entity, prepared.folder / f"embedded-{number}.arrow")
+            schema = table.schema if isinstance(table, PreparedFile) else None
+            path = prepared.folder / f"embedded-{number}.arrow"
+            made = PreparedFile(table.entity, path, schema or prepared_schema(table.entity))
             for chunk in table.chunks():
                 for start in range(0, chunk.num_rows, _EMBEDDED_ROWS):
                     rows = chunk.slice(start, _EMBEDDED_ROWS)
@@ -390,11 +397,22 @@ class LoadBuild:
         self.prepared.index.resolve(key)
         return True
 
+    def _with_kept(self, snapshot: Snapshot) -> dict[TableKey, PreparedTable]:
+        """The prepared rows, with the stored values where a generated default has one."""
+        found = dict(self.prepared.tables)
+        for key in self.prepared.generated if self.mode is not LoadMode.APPEND else ():
+            pin = snapshot.pin(key)
+            if pin.row_count:
+                dataset = self.reader.store.open(pin.at)
+                settled = key in self._settled
+                found[key] = keep_generated(self.prepared, found[key], dataset, settled=settled)
+        return found
+
     def _deltas(self) -> Deltas:
         """The checked columns of all rows, in memory because the input is small."""
         found: Deltas = {}
         index = self.prepared.index
-        for key, table in self.prepared.tables.items():
+        for key, table in self._tables.items():
             columns = [*index.columns(key), PLACE]
             rows = pa.concat_tables(chunk.select(columns) for chunk in table.chunks())
             rows = _in_place_order(rows)
@@ -447,7 +465,7 @@ class LoadBuild:
             dry=self.dry_run,
         )
         done, total = 0, self.prepared.total
-        for table in self.prepared.tables.values():
+        for table in self._tables.values():
             tell(f"writing {table.entity.name}", done, total, "rows", "write")
             done += table.rows
             match self.mode:

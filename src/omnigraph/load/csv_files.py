@@ -117,7 +117,7 @@ def csv_blocks(
 ) -> Blocks:
     """`columns` maps header names to property names; an empty cell is NULL.
 
-    `partial`: rows say which columns they leave out.
+    `partial`: the rows are patches.
     """
     with open_text(path, form.encoding) as file:
         reader = _RecordReader(file, path, form)
@@ -129,8 +129,7 @@ def csv_blocks(
             block.as_read = functools.partial(records.as_read, header)
             before, position = position, _position(file)
             block.bytes_read = max(position - before, 0)
-            if partial:
-                with_absent(block, names)
+            with_absent(block, names, partial=partial)
             yield block
 
 

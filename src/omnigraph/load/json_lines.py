@@ -40,7 +40,7 @@ from omnigraph.load.parsed_rows import (
     raw_schema,
     read_line,
     read_row,
-    spell_absent,
+    reported_columns,
 )
 from omnigraph.writes.row_compare import Mask
 
@@ -70,7 +70,7 @@ class JsonLines:
         self._blobs = blobs
         self._flat = flat
         self._partial = partial
-        """Rows say which columns they leave out."""
+        """The rows are patches."""
 
     def parse(self, data: bytes, first_line: int, file: str) -> ParsedBlock:
         """`data` holds whole lines, the last one with or without its newline."""
@@ -159,8 +159,9 @@ class JsonLines:
                 continue
             table, bad = _typed(form, part.table)
             spelled = mine.slice(part.start, part.length)
-            found = _AbsentValues(form, table, spelled, wanted=self._partial)
-            table, absent = found.filled(table), found.spelled() if self._partial else None
+            reported = reported_columns(form.entity, partial=self._partial)
+            found = _AbsentValues(form, table, spelled, reported)
+            table, absent = found.filled(table), found.spelled() if reported else None
             bad = either(bad, found.unsure)
             if bad is not None:
                 slow.append(numbers[bad])
@@ -325,19 +326,19 @@ class _AbsentValues:
     gets its default, and a patch does not change it. A property is absent for certain if its line
     holds neither the name nor a backslash, because an escape could spell the name differently.
     Other lines with a NULL are read the slow way. Columns without a default are looked at if they
-    are `wanted`.
+    are `reported`.
     """
 
     def __init__(
-        self, form: _LineForm, table: pa.Table, lines: pa.Array, *, wanted: bool = False
+        self, form: _LineForm, table: pa.Table, lines: pa.Array, reported: Sequence[str]
     ) -> None:
-        self._entity = form.entity
+        self._reported = reported
         self._defaults = default_values(form.entity)
         self._absent: dict[str, Mask] = {}
         self._rows = table.num_rows
         self.unsure: Mask | None = None
         """Rows that must be read the slow way."""
-        names = table.column_names[1:] if wanted else self._defaults
+        names = dict.fromkeys((*reported, *self._defaults))
         escaped: pa.Array | None = None
         for name in names:
             column = table.column(name)
@@ -366,9 +367,8 @@ class _AbsentValues:
             return pa.repeat("", self._rows)
         masks = np.array(list(self._absent.values()), dtype=bool)
         combined, row_sets = np.unique(masks, axis=1, return_inverse=True)
-        absent = [list(compress(self._absent, column)) for column in combined.T]
-        every = spell_absent(self._entity, ()).split(",")
-        texts = [",".join(name for name in every if name in names) for names in absent]
+        absent = [set(compress(self._absent, column)) for column in combined.T]
+        texts = [",".join(name for name in self._reported if name in names) for names in absent]
         return pa.array(texts, pa.string()).take(pa.array(row_sets.reshape(-1)))
 
 

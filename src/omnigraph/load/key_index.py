@@ -218,6 +218,35 @@ class KeyIndex:
         """`input` and `held` follow the matches of this type."""
         return key in self._resolved or f"r{self._numbers[key]}" in self._present
 
+    def put_values(self, key: TableKey, rows: pa.Table) -> None:
+        """Let `input` and `held` have these values of checked columns in the rows of these places.
+
+        `forget_stored` takes them back, as it does with matches.
+        """
+        names = [name for name in rows.column_names if name != PLACE]
+        held = self.held(key)
+        if held is not None:
+            position = pc.index_in(
+                held.column(PLACE), value_set=rows.column(PLACE).combine_chunks()
+            )
+            for name in names:
+                place = held.schema.get_field_index(name)
+                values = pc.if_else(
+                    position.is_valid(), rows.column(name).take(position), held.column(place)
+                )
+                held = held.set_column(place, held.schema.field(place), values)
+            self._resolved[key] = held
+            return
+        resolved, spelled = f"r{self._numbers[key]}", self.spelled(key, names)
+        if resolved not in self._present:
+            self.run(f"CREATE TABLE {resolved} AS SELECT * FROM {self._unresolved(key)}")
+            self._present.add(resolved)
+        sets = ", ".join(f"{name} = n.{name}" for name in spelled)
+        with self.shown(_renamed(rows, [*names, PLACE], [*spelled, PLACE])) as shown:
+            self.run(
+                f"UPDATE {resolved} SET {sets} FROM {shown} n WHERE {resolved}.{PLACE} = n.{PLACE}"
+            )
+
     def has_renamed(self, key: TableKey) -> bool:
         """Some input row has the id of a stored edge that it may change."""
         if key in self._matches:

@@ -20,10 +20,15 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import Blocks, ParsedBlock
+from omnigraph.load.parsed_rows import AbsentColumns, Blocks, ParsedBlock
 from omnigraph.load.patch_build import PatchBuild, PatchInput
-from omnigraph.load.prepare_rows import PLACE, PreparedRows, place_of
-from omnigraph.load.prepared import PreparedFile, PreparedInput, prepared_input
+from omnigraph.load.prepare_rows import PreparedRows, place_of
+from omnigraph.load.prepared import (
+    PreparedFile,
+    PreparedInput,
+    prepared_input,
+    prepared_schema,
+)
 from omnigraph.load.rejected_input import read_again, refuse_too_many
 from omnigraph.load.sources import (
     Progress,
@@ -150,11 +155,16 @@ def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: Pr
     key = rows.entity.table_key
     if key not in files:
         path = prepared.folder / f"{key.kind.value}-{len(files)}.arrow"
-        prepared.tables[key] = files[key] = PreparedFile(rows.entity, path)
+        prepared.tables[key] = files[key] = PreparedFile(
+            rows.entity, path, prepared_schema(rows.entity)
+        )
     file = files[key]
     places = place_of(len(prepared.files) - 1, 0) + rows.lines
-    placed = rows.table.append_column(file.schema.field(PLACE), pa.array(places))
+    absent = [] if rows.absent is None else [rows.absent]
+    placed = pa.table([*rows.table.columns, *absent, pa.array(places)], schema=file.schema)
     file.append(placed)
+    if rows.absent is not None and AbsentColumns(rows.absent).names:
+        prepared.generated.add(key)
     prepared.add_to_index(rows.entity, placed, rows.has_id)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
 from omnigraph.integrity.edge_identity import (
     content_columns,
@@ -26,9 +27,10 @@ from omnigraph.integrity.edge_identity import (
 from omnigraph.lance_store.reads.row_lookup import find_candidates
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
+from omnigraph.load.json_columns import one_array
 from omnigraph.load.key_index import KeyIndex
-from omnigraph.load.patch_rows import ABSENT
-from omnigraph.load.prepare_rows import PLACE
+from omnigraph.load.parsed_rows import AbsentColumns
+from omnigraph.load.prepare_rows import ABSENT, PLACE
 from omnigraph.load.prepared import PreparedInput
 from omnigraph.load.proofs import paired_rows, rows_at
 from omnigraph.values.conditions import LONGEST_LIST
@@ -57,7 +59,9 @@ class EdgeMatcher:
         self._index: KeyIndex = prepared.index
         self._content = content_columns(edge)
         self._spelled = {name: f"c{n}" for n, name in enumerate(self._content)}
-        self._read = [*self._content, *([ABSENT] if partial else []), PLACE]
+        self._generated = () if partial else tuple(generated_defaults(edge))
+        self._says_absent = partial or bool(self._generated)
+        self._read = [*self._content, *([ABSENT] if self._says_absent else []), PLACE]
 
     def match(self) -> bool:
         """Fill the matches of the type; False if no input row means a stored edge."""
@@ -84,7 +88,7 @@ class EdgeMatcher:
     def _matches_in_memory(self) -> pa.Table | None:
         """The matches; None if the edges do not fit in memory or cannot be hashed."""
         chunks = self._prepared.tables[self._key].chunks()
-        rows = self._held(chunk.select(self._read) for chunk in chunks)
+        rows = self._held(self._as_given(chunk) for chunk in chunks)
         given = self._given_ids()
         if rows is None or given is None:
             return None
@@ -101,6 +105,19 @@ class EdgeMatcher:
         if len(given):
             stored = stored.filter(pc.invert(pc.is_in(stored.column(ID), value_set=given)))
         return _paired(self._edge, rows, stored)
+
+    def _as_given(self, chunk: pa.Table) -> pa.Table:
+        """The columns to compare. A value that the load made is NULL, because it tells nothing."""
+        rows = chunk.select(self._read)
+        absent = AbsentColumns(rows.column(ABSENT)) if self._generated else None
+        for name in self._generated:
+            assert absent is not None
+            place = rows.schema.get_field_index(name)
+            field = rows.schema.field(place).with_nullable(True)
+            made = pa.array(absent.of(name))
+            given = pc.if_else(made, pa.scalar(None, field.type), one_array(rows.column(place)))
+            rows = rows.set_column(place, field, given)
+        return rows
 
     def _given_ids(self) -> pa.Array | None:
         """Ids that the input names; None if they are not in memory."""
@@ -142,7 +159,7 @@ class EdgeMatcher:
         index = self._index
         mixed = self._key in self._prepared.given_ids or self._is_thinned()
         for chunk in self._prepared.tables[self._key].chunks():
-            rows = self._renamed(chunk.select(self._read))
+            rows = self._renamed(self._as_given(chunk))
             with index.shown(rows) as shown:
                 chosen = f"SELECT * FROM {shown}"
                 if mixed:
@@ -230,7 +247,7 @@ class EdgeMatcher:
         self._index.run(f"DELETE FROM {_STORED} WHERE {ID} IN ({taken})")
 
     def _match_content(self) -> None:
-        if not self._partial:
+        if not self._says_absent:
             equal = "false" if has_made_vectors(self._edge) else "true"
             self._match_columns(_INPUT, self._content, equal)
             return

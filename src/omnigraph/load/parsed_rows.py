@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
+from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -30,6 +31,7 @@ from omnigraph.catalog.model import (
     spelled,
 )
 from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.load.json_columns import one_array
 from omnigraph.values.coercion import coerce, describe
 from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
 from omnigraph.values.known_names import did_you_mean, nearest_name
@@ -41,6 +43,7 @@ from omnigraph.values.scalars import (
     ScalarType,
     ValueType,
 )
+from omnigraph.writes.row_compare import Mask
 
 Lines = npt.NDArray[np.int64]
 Row = dict[str, Any]
@@ -73,7 +76,7 @@ class ParsedRows:
     table: pa.Table
     lines: Lines
     absent: pa.Array | None = None
-    """The columns that each row leaves out, as `spell_absent` spells them; None if not asked."""
+    """The `reported_columns` that each row leaves out, as `spell_absent` spells them."""
 
 
 def _not_kept(line: int) -> Any:
@@ -108,19 +111,52 @@ def raw_schema(entity: EntityType) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in table_schema(entity)])
 
 
-def spell_absent(entity: EntityType, given: Collection[str]) -> str:
-    """The columns of a type, apart from `id`, that are not among the given ones."""
+def reported_columns(entity: EntityType, *, partial: bool) -> tuple[str, ...]:
+    """The columns of which rows say whether they leave them out.
+
+    Of patches (`partial`) these are all columns apart from `id`. Of other rows they are the
+    properties whose default the load makes.
+    """
+    if not partial:
+        return tuple(generated_defaults(entity))
     ends = tuple(_ENDS.values()) if isinstance(entity, EdgeType) else ()
-    names = (*ends, *(p.name for p in entity.properties))
-    return ",".join(name for name in names if name not in given)
+    return (*ends, *(p.name for p in entity.properties))
 
 
-def with_absent(block: ParsedBlock, given: Collection[str]) -> None:
+def spell_absent(reported: Iterable[str], given: Collection[str]) -> str:
+    """The reported columns that are not among the given ones."""
+    return ",".join(name for name in reported if name not in given)
+
+
+def with_absent(block: ParsedBlock, given: Collection[str], *, partial: bool) -> None:
     """Let all rows of a block, which have the columns `given`, say what they leave out."""
-    block.rows = [
-        replace(rows, absent=pa.repeat(spell_absent(rows.entity, given), len(rows.lines)))
-        for rows in block.rows
-    ]
+    for parts in (block.rows, block.broken):
+        parts[:] = [
+            replace(rows, absent=pa.repeat(spell_absent(reported, given), len(rows.lines)))
+            if (reported := reported_columns(rows.entity, partial=partial))
+            else rows
+            for rows in parts
+        ]
+
+
+class AbsentColumns:
+    """What each of some rows leaves out."""
+
+    def __init__(self, spelled: pa.Array | pa.ChunkedArray) -> None:
+        texts = one_array(spelled) if isinstance(spelled, pa.ChunkedArray) else spelled
+        encoded = texts.dictionary_encode()
+        self._sets = [frozenset(text.split(",")) for text in encoded.dictionary.to_pylist()]
+        self._numbers = encoded.indices.to_numpy(zero_copy_only=False)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Columns that some row leaves out."""
+        return frozenset().union(*self._sets) - {""}
+
+    def of(self, name: str) -> Mask:
+        """Rows that leave this column out."""
+        chosen: Mask = np.array([name in each for each in self._sets], dtype=bool)
+        return np.asarray(chosen[self._numbers], dtype=bool)
 
 
 class BadLine(Exception):
@@ -177,10 +213,10 @@ class TypedRow:
     given: Collection[str] = ()
     """The properties that the row has, also those that are null."""
 
-    def absent(self) -> str:
-        """The columns that the row leaves out."""
+    def absent(self, reported: Iterable[str]) -> str:
+        """The reported columns that the row leaves out."""
         ends = (n for n in _ENDS.values() if n in self.values)
-        return spell_absent(self.entity, {*self.given, *ends})
+        return spell_absent(reported, {*self.given, *ends})
 
     def read(self, name: str, value: Any, kind: ValueType, blobs: BlobBases) -> None:
         """Add a value, or say why it does not fit."""
@@ -194,26 +230,41 @@ class TypedRow:
         self.problems.append(BadLine(rule, message, self.entity, spelled(name)))
 
 
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """Rows of one type, their lines and what they leave out."""
+
+    entity: EntityType
+    rows: list[Row] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+    def parsed(self) -> ParsedRows:
+        table = rows_to_table(self.entity, self.rows)
+        absent = pa.array(self.absent, pa.string()) if self.absent else None
+        return ParsedRows(self.entity, table, np.array(self.lines, dtype=np.int64), absent)
+
+
 class SlowRows:
     """Gathers rows that are read one by one, and gives them to their block.
 
-    `partial`: the rows say which columns they leave out.
+    `partial`: the rows are patches.
     """
 
     def __init__(self, *, partial: bool = False) -> None:
         self._partial = partial
-        self._absent: dict[str, list[str]] = {}
-        self._whole: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
-        self._broken: dict[str, tuple[EntityType, list[Row], list[int]]] = {}
+        self._whole: dict[str, _RowGroup] = {}
+        self._broken: dict[str, _RowGroup] = {}
         self._problems: list[ParseProblem] = []
 
     def add(self, row: TypedRow, line: int) -> None:
         kind = self._broken if row.problems else self._whole
-        _, rows, lines = kind.setdefault(row.entity.name, (row.entity, [], []))
-        rows.append(row.values)
-        lines.append(line)
-        if self._partial and not row.problems:
-            self._absent.setdefault(row.entity.name, []).append(row.absent())
+        group = kind.setdefault(row.entity.name, _RowGroup(row.entity))
+        group.rows.append(row.values)
+        group.lines.append(line)
+        reported = reported_columns(row.entity, partial=self._partial)
+        if reported:
+            group.absent.append(row.absent(reported))
         self._problems += [problem.at(line) for problem in row.problems]
 
     def refuse(self, problem: BadLine, line: int) -> None:
@@ -221,13 +272,8 @@ class SlowRows:
 
     def give_to(self, block: ParsedBlock) -> None:
         block.problems += self._problems
-        for target, found in ((block.rows, self._whole), (block.broken, self._broken)):
-            for entity, rows, lines in found.values():
-                table = rows_to_table(entity, rows)
-                absent = self._absent.get(entity.name) if target is block.rows else None
-                spelled = None if absent is None else pa.array(absent, pa.string())
-                numbers = np.array(lines, dtype=np.int64)
-                target.append(ParsedRows(entity, table, numbers, spelled))
+        block.rows += [group.parsed() for group in self._whole.values()]
+        block.broken += [group.parsed() for group in self._broken.values()]
 
 
 @dataclass(frozen=True, slots=True)

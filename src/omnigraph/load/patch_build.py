@@ -36,13 +36,14 @@ from omnigraph.load.patch_rows import (
     needed_columns,
     patch_schema,
 )
-from omnigraph.load.prepare_rows import PLACE, RowJudge, place_of, with_new_ids
+from omnigraph.load.prepare_rows import PLACE, RowJudge, known_ids, place_of, with_new_ids
 from omnigraph.load.prepared import (
     Findings,
     PreparedFile,
     PreparedInput,
     RowsByPosition,
     in_chunks,
+    placed_schema,
     prepared_input,
 )
 from omnigraph.load.proofs import row_hashes
@@ -51,6 +52,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
+from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.plurals import counted
 from omnigraph.writes.changeset import ChangeSet
@@ -141,8 +143,13 @@ class PatchBuild:
     _folded: dict[TableKey, PreparedFile] | None = field(default=None, init=False)
     _unreadable: Findings | None = field(default=None, init=False)
     """What is wrong with rows before they are completed."""
+    _now_millis: int = field(init=False)
+    """The `now()` of defaults."""
     _rows: ExitStack = field(default_factory=ExitStack, init=False)
     """Holds the whole rows that were made for the last snapshot."""
+
+    def __post_init__(self) -> None:
+        self._now_millis = SYSTEM_CLOCK.now_micros() // 1000
 
     def claims(self) -> Claims:
         prepared = self.patches.prepared
@@ -197,7 +204,8 @@ class PatchBuild:
                 self._match(file.entity, dataset)
             rows = _WholeRows(whole, file.entity, whole.folder / f"whole-{number}.arrow")
             for patches in file.mapped(_PATCHES_PER_PASS):
-                for part in _completed(file.entity, self._named(key, patches), dataset):
+                named = self._named(key, patches)
+                for part in _completed(file.entity, named, dataset, self._now_millis):
                     rows.add(part, judge)
             rows.close()
 
@@ -219,7 +227,7 @@ class PatchBuild:
 
 
 def _completed(
-    entity: EntityType, patches: pa.Table, dataset: Dataset | None
+    entity: EntityType, patches: pa.Table, dataset: Dataset | None, now_millis: int
 ) -> Iterator[pa.Table]:
     """Whole rows with places, in parts. A row without an id is new."""
     exists = np.zeros(patches.num_rows, dtype=bool)
@@ -235,13 +243,13 @@ def _completed(
             at = position.take(order).to_numpy()
             exists[at] = True
             chosen = given.take(at)
-            whole = complete_patches(entity, chosen, found.take(order))
+            whole = complete_patches(entity, chosen, found.take(order), now_millis)
             yield whole.append_column(PLACE, chosen.column(PLACE))
     start = 0
     for chunk in in_chunks(patches.to_batches()):
         new = chunk.filter(pa.array(~exists[start : start + chunk.num_rows]))
         start += chunk.num_rows
-        whole = complete_patches(entity, new, None)
+        whole = complete_patches(entity, new, None, now_millis)
         yield whole.append_column(PLACE, new.column(PLACE))
 
 
@@ -273,7 +281,7 @@ class _WholeRows:
     def __init__(self, whole: PreparedInput, entity: EntityType, path: Path) -> None:
         self._whole = whole
         self._entity = entity
-        self._file = PreparedFile(entity, path)
+        self._file = PreparedFile(entity, path, placed_schema(entity))
 
     def add(self, rows: pa.Table, judge: RowJudge) -> None:
         """Keep the rows that keep all rules of rows."""
@@ -281,7 +289,7 @@ class _WholeRows:
             return
         has_id = rows.column(ID).is_valid().to_numpy()
         if not has_id.all():
-            ids = with_new_ids(self._entity, rows.column(ID))
+            ids = with_new_ids(self._entity, known_ids(self._entity, rows))
             rows = rows.set_column(0, rows.schema.field(0), ids)
         good = judge.accepted(self._entity, rows, self._whole.place)
         if good is not None:

@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column, table_schema
+from omnigraph.catalog.generated import fill_generated
 from omnigraph.catalog.model import ID, EntityType, embedding_of
 from omnigraph.load.json_columns import one_array
-from omnigraph.load.parsed_rows import ParsedRows, raw_schema
-from omnigraph.load.prepare_rows import PLACE, PreparedRows, known_ids
+from omnigraph.load.parsed_rows import AbsentColumns, ParsedRows, raw_schema
+from omnigraph.load.prepare_rows import ABSENT, PLACE, PreparedRows, known_ids
 from omnigraph.writes.row_compare import Mask, differing_values
-
-ABSENT = "__absent"
-"""The column that says what a patch leaves out: names of columns, joined by commas."""
 
 _FILLED = "="
 """Before the name of a column in which a value stands for NULL."""
@@ -102,25 +100,6 @@ def _zeros(kind: pa.DataType, count: int) -> pa.Array:
     return pa.array(np.zeros(count, np.int64)).cast(kind)
 
 
-class AbsentColumns:
-    """What each of some patches leaves out."""
-
-    def __init__(self, spelled: pa.ChunkedArray) -> None:
-        encoded = one_array(spelled).dictionary_encode()
-        self._sets = [frozenset(text.split(",")) for text in encoded.dictionary.to_pylist()]
-        self._numbers = encoded.indices.to_numpy(zero_copy_only=False)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Columns that some patch leaves out."""
-        return frozenset().union(*self._sets) - {""}
-
-    def of(self, name: str) -> Mask:
-        """Patches that leave this column out."""
-        chosen: Mask = np.array([name in each for each in self._sets], dtype=bool)
-        return np.asarray(chosen[self._numbers], dtype=bool)
-
-
 def fold_patches(patches: pa.Table) -> pa.Table:
     """One patch for each id, which changes what any of them changes; the last value wins.
 
@@ -172,11 +151,13 @@ def needed_columns(entity: EntityType, patches: pa.Table) -> list[str]:
     return [name for name in raw_schema(entity).names if name in {ID, *absent, *sources}]
 
 
-def complete_patches(entity: EntityType, patches: pa.Table, stored: pa.Table | None) -> pa.Table:
+def complete_patches(
+    entity: EntityType, patches: pa.Table, stored: pa.Table | None, now_millis: int
+) -> pa.Table:
     """The whole rows of `raw_schema`. `stored` are the rows of the same ids, in the same order.
 
-    None means that no row is stored: defaults apply. A vector that was made of a text stays if the
-    text stays; else it is NULL, and a new one is made.
+    None means that no row is stored: defaults apply, and `now_millis` is their `now()`. A vector
+    that was made of a text stays if the text stays; else it is NULL, and a new one is made.
     """
     absent = AbsentColumns(patches.column(ABSENT))
     columns: dict[str, pa.ChunkedArray] = {}
@@ -193,7 +174,8 @@ def complete_patches(entity: EntityType, patches: pa.Table, stored: pa.Table | N
         columns[field.name] = given
     if stored is not None:
         _drop_outdated_vectors(entity, columns, absent, stored)
-    return pa.table(list(columns.values()), schema=raw_schema(entity))
+    whole = pa.table(list(columns.values()), schema=raw_schema(entity))
+    return whole if stored is not None else fill_generated(entity, whole, absent.of, now_millis)
 
 
 def _chosen(

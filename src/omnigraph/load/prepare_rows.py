@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.generated import fill_generated
 from omnigraph.catalog.model import ID, SOURCE, EdgeType, EntityType, embedding_of
 from omnigraph.embed.provider import is_written
 from omnigraph.integrity.row_checks import (
@@ -31,7 +32,7 @@ from omnigraph.integrity.row_checks import (
 from omnigraph.integrity.rules import Required, RowRule, row_rules
 from omnigraph.integrity.violations import Place, Places, Report, Violation
 from omnigraph.load.json_columns import one_array
-from omnigraph.load.parsed_rows import Lines, ParsedBlock, ParsedRows, ParseProblem
+from omnigraph.load.parsed_rows import AbsentColumns, Lines, ParsedBlock, ParsedRows, ParseProblem
 from omnigraph.values.entity_ids import new_ulids
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.derived import derived_ids
@@ -39,6 +40,8 @@ from omnigraph.writes.row_compare import Mask
 
 PLACE = "__place"
 """The column that says where a row came from: one number that grows with file and line."""
+ABSENT = "__absent"
+"""The column that says what a row leaves out: names of columns, joined by commas."""
 
 _FILE_SHIFT = 40
 MOST_REJECTED = 1_000_000
@@ -63,7 +66,7 @@ class PreparedRows:
     has_id: Mask | None
     """Rows that came with an id or a key; None when all did. This load made the other ids."""
     absent: pa.Array | None = None
-    """If the rows are patches: what each of them leaves out."""
+    """What each row leaves out, if the rows are patches or the type has generated defaults."""
 
 
 @dataclass(slots=True)
@@ -122,25 +125,36 @@ class RowJudge:
     report: Report
     rejected: RejectedRows
     broken: list[BrokenRows] = field(default_factory=list)
+    now_millis: int = field(kw_only=True)
+    """The `now()` of defaults."""
 
     def prepare(self, block: ParsedBlock, before: int = 0) -> Iterator[PreparedRows]:
         """The rows of a block that keep all rules; `before` is the place before its first line."""
         unread = self._refuse_problems(block, before)
         for rows in block.broken:
-            table = _with_ids(rows.entity, rows.table)
+            table = self._with_defaults(rows)
             self._check(_of_block(block, rows, table, before), unread)
             self._keep_broken(rows.entity, table)
         for rows in block.rows:
-            table = _with_ids(rows.entity, rows.table)
+            table = self._with_defaults(rows)
             bad = self._check(_of_block(block, rows, table, before))
-            lines, has_id = rows.lines, _has_id(rows)
+            lines, has_id, absent = rows.lines, _has_id(rows), rows.absent
             if bad is not None:
                 self._keep_broken(rows.entity, table.filter(pa.array(bad)))
                 table, lines = table.filter(pa.array(~bad)), lines[~bad]
                 has_id = None if has_id is None else has_id[~bad]
+                absent = None if absent is None else absent.filter(pa.array(~bad))
             if table.num_rows:
                 stored = pa.table(table.columns, schema=table_schema(rows.entity))
-                yield PreparedRows(rows.entity, stored, lines, has_id)
+                yield PreparedRows(rows.entity, stored, lines, has_id, absent)
+
+    def _with_defaults(self, rows: ParsedRows) -> pa.Table:
+        """The rows with generated defaults and ids."""
+        table = rows.table
+        if rows.absent is not None:
+            left_out = AbsentColumns(rows.absent).of
+            table = fill_generated(rows.entity, table, left_out, self.now_millis)
+        return _with_ids(rows.entity, table)
 
     def refuse_unreadable(self, block: ParsedBlock, before: int = 0) -> None:
         """Reject the rows that cannot be read; the others are patches, which are checked later."""

@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
+from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import ID, Catalog, EntityType
 from omnigraph.integrity.graph_checks import LeftOut
 from omnigraph.integrity.violations import Place, Report, Tally, Violation
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import (
+    ABSENT,
     PLACE,
     BrokenRows,
     RejectedRow,
@@ -35,6 +37,7 @@ from omnigraph.load.prepare_rows import (
 )
 from omnigraph.load.rejects import RejectRules
 from omnigraph.settings.models import LoadSettings
+from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
@@ -53,7 +56,7 @@ class PreparedTable(Protocol):
     rows: int
 
     def chunks(self) -> Iterator[pa.Table]:
-        """The rows with their places, some at a time."""
+        """The rows with their places and what they leave out, some at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class PreparedInput:
     """Types with rows that came with an id or a key. Ids that a load makes never clash."""
     made_ids: set[TableKey] = field(default_factory=set)
     """Types with rows that came without an id and without a key."""
+    generated: set[TableKey] = field(default_factory=set)
+    """Types with rows for which this load made the default of a property."""
     nulled: dict[TableKey, int] = field(default_factory=dict)
     """How many values of updated rows the load set to NULL; known when the rows are written."""
     staged_since: int | None = None
@@ -98,7 +103,8 @@ class PreparedInput:
 
     def judge(self) -> RowJudge:
         """Checks rows by themselves, and keeps what it finds in this input."""
-        return RowJudge(self.report, self.rejected, self.broken)
+        now_millis = SYSTEM_CLOCK.now_micros() // 1000
+        return RowJudge(self.report, self.rejected, self.broken, now_millis=now_millis)
 
     def findings(self) -> Findings:
         """A copy of what is wrong so far."""
@@ -180,16 +186,32 @@ def prepared_input(
             index.close()
 
 
+def placed_schema(entity: EntityType) -> pa.Schema:
+    """The columns of the table, and the place."""
+    return table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
+
+
+def prepared_schema(entity: EntityType) -> pa.Schema:
+    """The columns of the table, what a row leaves out if defaults are generated, and the place."""
+    schema = placed_schema(entity)
+    if generated_defaults(entity):
+        schema = schema.insert(len(schema) - 1, pa.field(ABSENT, pa.string()))
+    return schema
+
+
+def stored_columns(entity: EntityType, rows: pa.Table) -> pa.Table:
+    """Prepared rows without places and without what they leave out."""
+    return rows.select(table_schema(entity).names)
+
+
 class PreparedFile:
     """A `PreparedTable` in one local file: append all rows, close it, then read them back."""
 
-    def __init__(self, entity: EntityType, path: Path, schema: pa.Schema | None = None) -> None:
-        """`schema` is that of patches; without it rows have the schema of their table."""
+    def __init__(self, entity: EntityType, path: Path, schema: pa.Schema) -> None:
         self.entity = entity
         self.rows = 0
         self._path = path
-        placed = table_schema(entity).append(pa.field(PLACE, pa.int64(), nullable=False))
-        self.schema = placed if schema is None else schema
+        self.schema = schema
         self._writer = pa.ipc.new_stream(str(path), self.schema)
 
     def append(self, table: pa.Table) -> None:

@@ -272,8 +272,8 @@ def fit_source_table(
     """Some rows of a Parquet file or table; the first has the number `first_row`."""
     renamed = _renamed(table, options.columns)
     block = fit_table(entity, renamed, first_row, source.name, options.blobs)
-    if options.partial:
-        with_absent(block, check_columns(entity, renamed.column_names, source.name))
+    given = check_columns(entity, renamed.column_names, source.name)
+    with_absent(block, given, partial=options.partial)
     return block
 
 

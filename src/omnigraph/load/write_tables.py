@@ -13,18 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
-from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import (
     PreparedFile,
     PreparedInput,
     PreparedTable,
     RowsByPosition,
     in_chunks,
+    stored_columns,
 )
 from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
@@ -76,7 +77,7 @@ class LoadTableWriter:
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
             rows = self._as_written(table.entity.table_key, chunk)
-            fragments += self._write(dataset, rows.drop_columns([PLACE]))
+            fragments += self._write(dataset, stored_columns(table.entity, rows))
             changes.add(Op.INSERT, rows.column(ID))
         return adopt(pin, fragments, changes.finish())
 
@@ -117,7 +118,7 @@ class LoadTableWriter:
             return self._compared(table, dataset, changes)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
-            rows = self._as_written(key, chunk).drop_columns([PLACE])
+            rows = stored_columns(table.entity, self._as_written(key, chunk))
             if compared:
                 rows = self._differing(key, dataset, rows, changes)
             else:
@@ -129,7 +130,7 @@ class LoadTableWriter:
         self, file: PreparedFile, dataset: Dataset, changes: ChangeListWriter
     ) -> tuple[str, ...]:
         fragments: tuple[str, ...] = ()
-        columns = [name for name in file.schema.names if name != PLACE]
+        columns = table_schema(file.entity).names
         for rows in file.mapped(_COMPARED_ROWS):
             ids = self._written_ids(file.entity.table_key, rows)
             position = rows.schema.get_field_index(ID)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
-from omnigraph.catalog.model import ID, Catalog, EntityType
+from omnigraph.catalog.generated import derived_column
+from omnigraph.catalog.model import ID, Catalog, EntityType, GeneratedDefault, default_of
 from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
@@ -39,6 +40,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.schemas import MergedCatalog, unify
 from omnigraph.merge.three_way import Disputed, Forced, MergedRows, ThreeSides, merge_rows
+from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 
 CHUNK_BYTES = 32 * 1024 * 1024
@@ -163,6 +165,8 @@ class TableMerge:
     """Ours has the rows of the base, known without reading them."""
     whole: bool
     """All rows are written anew, because their columns change."""
+    now_millis: int
+    """The `now()` of defaults."""
 
     @property
     def is_stored(self) -> bool:
@@ -188,9 +192,9 @@ class TableMerge:
             three = ThreeSides(
                 self.entity,
                 some,
-                base=in_base.completed(self.entity),
-                ours=in_ours.completed(self.entity, in_theirs),
-                theirs=in_theirs.completed(self.entity, in_ours),
+                base=in_base.completed(self.entity, self.now_millis),
+                ours=in_ours.completed(self.entity, self.now_millis, in_theirs),
+                theirs=in_theirs.completed(self.entity, self.now_millis, in_ours),
                 disputed=self.base.disputed(some),
                 whole=self.whole,
             )
@@ -201,6 +205,7 @@ def tables_to_merge(
     storage: MergeStorage, sides: Sides, catalog: MergedCatalog, forced: Mapping[TableKey, Forced]
 ) -> Iterator[tuple[TableMerge, IdRuns]]:
     """Every type that theirs changed since the base, with the ids to merge."""
+    now_millis = SYSTEM_CLOCK.now_micros() // 1000
     by_identity = {identity_of(entity): entity for entity in catalog.catalog.entity_types()}
     reshaped = {identity_of(entity) for entity in catalog.reshaped}
     changed = DifferingIds(
@@ -228,6 +233,7 @@ def tables_to_merge(
             forced=forced.get(known.table_key, _NOTHING_FORCED),
             untouched=sides.ours.has_rows_of(sides.base, identity),
             whole=identity in reshaped,
+            now_millis=now_millis,
         )
         ids = changed.runs(pair)
         sides.add_overlay_ids(ids, identity)
@@ -245,11 +251,15 @@ class _SideRows:
     rows: AlignedRows
     table: TableAt | None
 
-    def completed(self, entity: EntityType, other: _SideRows | None = None) -> AlignedRows:
+    def completed(
+        self, entity: EntityType, now_millis: int, other: _SideRows | None = None
+    ) -> AlignedRows:
         """The rows with a value for every property of `entity`.
 
         Where the table has no column for a property, this side did not change it. A row that
         `other` has too gets the value of `other`; any other row gets the default of the property.
+        A default that writes make is NULL here if the property is nullable. Else it is
+        `derived_column`, because all sides of a merge must give the same value to a row.
         """
         if self.table is None or self.table.entity == entity:
             return self.rows
@@ -261,6 +271,9 @@ class _SideRows:
             place = rows.schema.get_field_index(declared.name)
             stored = rows.schema.field(place)
             value = pa.scalar(defaults.get(declared.name), stored.type)
+            default = default_of(declared)
+            if isinstance(default, GeneratedDefault) and not declared.nullable:
+                value = derived_column(default, declared, stored.type, rows.column(ID), now_millis)
             column = pc.if_else(present, value, pa.scalar(None, stored.type))
             if other is not None and other.table and declared.name in other.table.columns:
                 shared = pa.array(self.rows.present & other.rows.present)

@@ -86,13 +86,15 @@ class Mutator:
     def run(self, mutation: Mutation) -> MutationReceipt:
         catalog, compiled = self._compile(mutation)
         parameters = compiled.bind(mutation.params)
+        now_millis = self._clock.now_micros() // 1000
         context = MutationContext(
             self._reader.store,
             parameters,
-            Evaluator(parameters, self._clock.now_micros() // 1000),
+            Evaluator(parameters, now_millis),
             self._provider,
             self._clock,
             self._read,
+            now_millis,
         )
 
         def by(current: Catalog) -> CompiledQuery:

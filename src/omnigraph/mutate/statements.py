@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.generated import generated_column, generated_defaults
 from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
 from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument
@@ -49,6 +50,8 @@ class MutationContext:
     provider: EmbeddingProvider
     clock: Clock
     read: ReadPlan
+    now_millis: int
+    """The `now()` of expressions and of defaults."""
 
 
 def run_statements(
@@ -84,6 +87,7 @@ class _StatementRun:
             a.property: self._plain(entity, a, pending.schema)
             for a in (*op.defaults, *op.assignments)
         }
+        row |= {name: self._generated(entity, name, pending.schema) for name in op.generated}
         keyed, named = bool(entity.key), ID in row
         if row.get(ID) is None:
             row[ID] = self._new_id(entity, row)
@@ -91,6 +95,8 @@ class _StatementRun:
             return
         # An insert replaces a keyed node, but it refuses an edge that exists.
         replaces = keyed and isinstance(entity, NodeType)
+        if replaces and op.generated:
+            row |= self._kept(pending, row[ID], op.generated)
         pending.insert(row, strict=not replaces, fresh=not keyed and not named)
 
     def update(self, op: Update) -> None:
@@ -177,6 +183,22 @@ class _StatementRun:
             with _naming(entity, assignment.property):
                 return parse_blob(found if isinstance(found, str) else bytes(found).decode())
         return found
+
+    def _generated(self, entity: EntityType, name: str, schema: pa.Schema) -> Any:
+        """The value that `now()` or `uuid()` gives to a property."""
+        default, kind = generated_defaults(entity)[name], schema.field(name).type
+        return generated_column(default, kind, 1, self._context.now_millis)[0].as_py()
+
+    def _kept(self, pending: PendingTable, wanted: str, names: tuple[str, ...]) -> dict[str, Any]:
+        """The values of these properties that a replaced entity has, so that they stay."""
+        if pending.holds(wanted):
+            found = self._settled(pending.entity.table_key).rows
+            assert found is not None
+            found = found.filter(pc.equal(found.column(ID), wanted))
+        else:
+            dataset = self._dataset(pending.entity.table_key)
+            found = find_rows(dataset, pa.array([wanted]), [ID, *names])
+        return found.select(names).to_pylist()[0] if found.num_rows else {}
 
     def _new_id(self, entity: EntityType, row: Mapping[str, Any]) -> str:
         if not entity.key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import (
     ENDPOINT_COLUMNS,
     ID,
@@ -45,7 +46,9 @@ class WriteChecker:
         if assignments is None:
             return None
         self._check_required(written, entity)
-        return Insert(entity.table_key, assignments, defaults, written.skip_on_match)
+        given = {assignment.name.text for assignment in written.assignments}
+        generated = tuple(name for name in generated_defaults(entity) if name not in given)
+        return Insert(entity.table_key, assignments, defaults, written.skip_on_match, generated)
 
     def update(self, written: ast.UpdateStatement) -> Update | None:
         entity = self._entity(written.type)
@@ -223,7 +226,7 @@ class WriteChecker:
             for p in entity.properties
             if not p.nullable
             and p.name not in given
-            and _default(p) is None
+            and default_of(p) is None
             and embedding_of(p) is None
         ]
         if isinstance(entity, EdgeType):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,11 @@ class EditRows:
     upserts: pa.Table | None = None
     deletes: pa.Array | None = None
     located: Located = Located()
+    marks: Mapping[str, pa.Array] = field(default_factory=dict)
+    """Property with a generated default -> for every upserted row, whether the row left it out.
+
+    Such a row keeps the value of the stored entity, if there is one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column, default_values, table_schema
+from omnigraph.catalog.generated import generated_column, generated_defaults
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -70,18 +71,29 @@ class Edit:
     delete: Sequence[str] = ()
 
 
-def shape_edits(catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId) -> ChangeSet:
+def shape_edits(
+    catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId, now_millis: int
+) -> ChangeSet:
     """Typed effects for every edit. An id comes from the key, or a new ULID is made."""
     effects = []
     for type_name, edit in edits.items():
         entity = catalog.resolve(type_name)
-        inserts = shape_rows(entity, edit.insert, fresh_id)
-        upserts = shape_rows(entity, edit.upsert, fresh_id)
+        inserts = shape_rows(entity, edit.insert, fresh_id, now_millis)
+        upserts = shape_rows(entity, edit.upsert, fresh_id, now_millis)
         deletes = _delete_ids(entity, edit.delete)
         located = Located(absent=_made_ids(entity, edit.upsert, upserts))
+        marks = {} if upserts is None else _marks(entity, edit.upsert)
         if inserts is not None or upserts is not None or deletes is not None:
-            effects.append(EditRows(entity.table_key, inserts, upserts, deletes, located))
+            effects.append(EditRows(entity.table_key, inserts, upserts, deletes, located, marks))
     return ChangeSet(tuple(effects))
+
+
+def _marks(entity: EntityType, rows: Rows) -> dict[str, pa.Array]:
+    """Property with a generated default -> for every row, whether the row leaves it out."""
+    names = generated_defaults(entity)
+    if isinstance(rows, pa.Table):
+        return {n: pa.repeat(pa.scalar(n not in rows.column_names), len(rows)) for n in names}
+    return {name: pa.array([name not in row for row in rows], pa.bool_()) for name in names}
 
 
 def _made_ids(entity: EntityType, given: Rows | None, shaped: pa.Table | None) -> pa.Array | None:
@@ -92,8 +104,13 @@ def _made_ids(entity: EntityType, given: Rows | None, shaped: pa.Table | None) -
     return None if ID in names else shaped.column(ID).combine_chunks()
 
 
-def shape_rows(entity: EntityType, rows: Rows | None, fresh_id: FreshId) -> pa.Table | None:
-    """A table with exactly the columns, order and types of `entity`; None when there is no row."""
+def shape_rows(
+    entity: EntityType, rows: Rows | None, fresh_id: FreshId, now_millis: int
+) -> pa.Table | None:
+    """A table with exactly the columns, order and types of `entity`; None when there is no row.
+
+    `now_millis` is the value of `now()` in defaults.
+    """
     if rows is None or len(rows) == 0:
         return None
     schema = table_schema(entity)
@@ -102,6 +119,10 @@ def shape_rows(entity: EntityType, rows: Rows | None, fresh_id: FreshId) -> pa.T
         table = table.rename_columns([_EDGE_SPELLINGS.get(n, n) for n in table.column_names])
     _refuse_unknown(entity, schema, table)
     columns = {field.name: _column(entity, table, field) for field in schema if field.name != ID}
+    for name, mark in _marks(entity, rows).items():
+        columns[name] = pa.chunked_array(
+            [_generated(entity, schema.field(name), columns[name], mark, now_millis)]
+        )
     columns[ID] = _ids(entity, table, columns, fresh_id)
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -155,7 +176,8 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
 def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         absent = default_column(entity, field, table.num_rows)
-        if not field.nullable and absent.null_count:
+        generated = field.name in generated_defaults(entity)
+        if not field.nullable and absent.null_count and not generated:
             message = f"{spelled(field.name)!r} is required"
             raise _invalid(entity, message, property=field.name, rule="required")
         return pa.chunked_array([absent])
@@ -168,6 +190,15 @@ def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedA
                 entity, f"{field.name!r} does not fit {field.type}: {error}", property=field.name
             ) from error
     return column
+
+
+def _generated(
+    entity: EntityType, field: pa.Field, column: pa.ChunkedArray, mark: pa.Array, now_millis: int
+) -> pa.Array:
+    """The column with new values in the marked rows."""
+    default = generated_defaults(entity)[field.name]
+    made = generated_column(default, field.type, mark.true_count, now_millis)
+    return pc.replace_with_mask(column.combine_chunks(), mark, made)
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

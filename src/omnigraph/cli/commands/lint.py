@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,7 @@ from omnigraph.values.plurals import counted
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
     from omnigraph.query.compiler import LintReport
+    from omnigraph.schema.lint import LintLevel
 
 QueryFile = Annotated[
     str, typer.Option("--query", "-q", metavar="FILE", help="The .gq file, `-` for stdin.")
@@ -35,6 +37,14 @@ SchemaFile = Annotated[
     typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, instead of a graph."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")]
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--severity",
+        metavar="CODE=LEVEL",
+        help="Make a schema warning an error or turn it off: error, warn or off. Repeatable.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +59,7 @@ def lint(
     branch: Branch = "main",
     at: At = None,
     strict: Strict = False,
+    severity: Levels = None,
     store: Store = None,
 ) -> None:
     """Check every query of a file against a schema; errors and warnings name their place.
@@ -60,8 +71,12 @@ def lint(
     \b
       omnigraph lint --query people.gq --schema people.pg
       omnigraph lint --query people.gq --schema people.pg --strict --json
+      omnigraph lint --query people.gq --schema people.pg --severity OG-NM-101=off
       omnigraph lint --query people.gq people.omni --branch review/ages
     """
+    from omnigraph.schema.lint import read_levels
+
+    levels = read_levels(severity or [])
     graph_is_named = uri is not None or store is not None
     if schema is None:
         if not graph_is_named and session.config().store is None:
@@ -71,18 +86,18 @@ def lint(
     elif graph_is_named:
         raise WrongUsage(f"two schemas are named: --schema {schema} and the graph {uri or store}")
     else:
-        report, notes = _with_schema(query, schema)
+        report, notes = _with_schema(query, schema, levels)
+    errors = sum(note.finding.severity is Severity.ERROR for note in notes)
     if session.json:
-        refused = strict and notes and not report.errors
+        refused = strict and notes and not errors
         warned = f"{query}: {_warnings(notes)}" if refused else None
         print_report(_to_json(report, notes), warned, "lint_warnings")
     else:
         for note in notes:
             print_result(render(note.finding, note.source) + "\n")
         queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
-        errors = counted(report.errors, "error")
-        session.note(f"{query}: {queries}, {errors}, {_warnings(notes)}")
-    if report.errors or (strict and notes):
+        session.note(f"{query}: {queries}, {counted(errors, 'error')}, {_warnings(notes)}")
+    if errors or (strict and notes):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -94,7 +109,9 @@ class Note:
     source: SourceText
 
 
-def _with_schema(query: str, schema: str) -> tuple[LintReport, list[Note]]:
+def _with_schema(
+    query: str, schema: str, levels: Mapping[str, LintLevel]
+) -> tuple[LintReport, list[Note]]:
     from omnigraph.schema.build import build_catalog
     from omnigraph.schema.lint import lint_schema
     from omnigraph.schema.parser import parse_schema
@@ -102,7 +119,7 @@ def _with_schema(query: str, schema: str) -> tuple[LintReport, list[Note]]:
     source = read_source(schema)
     parsed = parse_schema(source)
     report, notes = _with_catalog(query, build_catalog(parsed, source))
-    return report, [Note(finding, source) for finding in lint_schema(parsed)] + notes
+    return report, [Note(finding, source) for finding in lint_schema(parsed, levels)] + notes
 
 
 def _with_catalog(query: str, catalog: Catalog) -> tuple[LintReport, list[Note]]:
@@ -118,15 +135,17 @@ def _warnings(notes: list[Note]) -> str:
 
 
 def _to_json(report: LintReport, notes: list[Note]) -> dict[str, Any]:
-    warnings = [note for note in notes if note.finding.severity is Severity.WARNING]
+    errors = [note for note in notes if note.finding.severity is Severity.ERROR]
     body = {
         "query": report.source.file,
         "queries": [operation.to_dict() for operation in report.operations],
-        "errors": report.errors,
-        "warnings": len(warnings),
+        "errors": len(errors),
+        "warnings": len(notes) - len(errors),
         "findings": [diagnostic_to_json(note.finding, note.source) for note in notes],
     }
-    if not report.errors:
+    if not errors:
         return body
-    errors = [finding for finding in report.findings if finding.severity == "error"]
-    return {**language_error(TypeCheckError, errors, report.source).to_dict(), **body}
+    # The error is about one text: the queries if they have errors, else the schema.
+    source = errors[-1].source
+    found = [note.finding for note in errors if note.source is source]
+    return {**language_error(TypeCheckError, found, source).to_dict(), **body}

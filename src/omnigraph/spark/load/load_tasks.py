@@ -74,6 +74,8 @@ class LoadPlan:
     options: ReadOptions
     embedding: EmbeddingSettings
     """The graph's own settings if a property wants vectors; workers then need the key."""
+    now_millis: int
+    """The `now()` of defaults."""
     rules: RejectRules = field(default_factory=RejectRules)
 
 
@@ -101,7 +103,7 @@ class WrittenRows:
     given: bytes | None
     """Which rows came with an id or a key, compressed; None when all did."""
     absent: bytes | None = None
-    """If the rows are patches: what each of them leaves out, from `encode_texts`."""
+    """What each row leaves out, from `encode_texts`; see `PreparedRows.absent`."""
     before: int = 0
     """The place before the first line of the piece; the driver sets it."""
 
@@ -166,7 +168,7 @@ def run_batches(
 def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> None:
     """Prepare and write all blocks of one task, and fill its result."""
     result.rejected.kept = plan.rules.keeps_rows
-    judge = RowJudge(Report(), result.rejected, result.broken)
+    judge = RowJudge(Report(), result.rejected, result.broken, now_millis=plan.now_millis)
     writers: dict[TableKey, _FragmentWriter] = {}
     try:
         provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)

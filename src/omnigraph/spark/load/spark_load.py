@@ -111,6 +111,7 @@ class SparkLoader:
             {key: store.address(snapshot.pin(key).at) for key in keys},
             options.reading(settings.load.blob_bases),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
+            SYSTEM_CLOCK.now_micros() // 1000,
             options.reject_rules(),
         )
 

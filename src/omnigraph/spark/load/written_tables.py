@@ -25,10 +25,16 @@ from omnigraph.lance_store.staging.written_fragments import (
     written_dataset,
 )
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.load.parsed_rows import AbsentColumns
 from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.patch_rows import restored_patches
-from omnigraph.load.prepare_rows import PLACE, file_and_line, place_of
-from omnigraph.load.prepared import PreparedInput, PreparedTable
+from omnigraph.load.prepare_rows import ABSENT, PLACE, file_and_line, place_of
+from omnigraph.load.prepared import (
+    PreparedFile,
+    PreparedInput,
+    PreparedTable,
+    stored_columns,
+)
 from omnigraph.load.rejected_input import refuse_too_many
 from omnigraph.load.write_tables import LoadTableWriter, adopt
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op
@@ -74,6 +80,8 @@ def take_written(
         table = WrittenTable(prepared.catalog.entity_type(key), store, home, parts)
         for part, rows in table.checked_rows():
             prepared.add_to_index(table.entity, rows, part.has_id())
+            if part.absent is not None and AbsentColumns(decode_texts(part.absent)).names:
+                prepared.generated.add(key)
         prepared.tables[key] = table
 
 
@@ -168,10 +176,12 @@ class WrittenTable:
             yield part, self._columns(part, (ID,)).column(ID)
 
     def whole(self, part: WrittenRows) -> pa.Table:
-        """All columns of one part, blobs included, with places."""
+        """All columns of one part, blobs included, with places and what the rows leave out."""
         schema = table_schema(self.entity)
         with written_dataset(self._store, self.at, part.fragments) as dataset:
             table = read_table(dataset, schema.names).cast(schema)
+        if part.absent is not None:
+            table = table.append_column(ABSENT, decode_texts(part.absent))
         place = pa.field(PLACE, pa.int64(), nullable=False)
         return table.append_column(place, pa.array(part.places()))
 
@@ -210,6 +220,8 @@ class AdoptingWriter(LoadTableWriter):
         self, table: PreparedTable, pin: TablePin, dataset: Dataset, changes: ChangeListWriter
     ) -> tuple[str, ...]:
         """Adopt a part if all of its rows are new and are the last of their ids."""
+        if isinstance(table, PreparedFile):  # the driver gave rows the stored values of defaults
+            return super()._changed(table, pin, dataset, changes)
         assert isinstance(table, WrittenTable)
         key = table.entity.table_key
         fragments: tuple[str, ...] = ()
@@ -220,7 +232,7 @@ class AdoptingWriter(LoadTableWriter):
                 fragments += self._fragments(table, part, pin, dataset)
                 changes.add(Op.INSERT, ids)
             else:
-                rows = self._as_written(key, table.whole(part)).drop_columns([PLACE])
+                rows = stored_columns(table.entity, self._as_written(key, table.whole(part)))
                 rows = self._differing(key, dataset, rows, changes)
                 fragments += self._write(dataset, rows)
         return fragments
@@ -247,4 +259,4 @@ class AdoptingWriter(LoadTableWriter):
         """The files of the part, or its rows written again if the table has moved."""
         if (pin.location, pin.branch) == (table.at.location, table.at.branch):
             return part.fragments
-        return self._write(dataset, table.whole(part).drop_columns([PLACE]))
+        return self._write(dataset, stored_columns(table.entity, table.whole(part)))
