@@ -262,6 +262,14 @@ def load_file(
     report(receipt.commit.graph_commit_id if receipt.commit else None)
 
 
+def load_at_the_gate(report: Report, uri: str, path: str, mode: str, gate: str) -> None:
+    """Load a file when `gate` appears. Reports whether there was something to commit."""
+    graph = open_graph(uri, actor="racer", settings=settings())
+    report("ready")
+    _wait_for(Path(gate))
+    report(graph.load(path, mode, engine="local").commit is not None)
+
+
 def mutate_once(report: Report, uri: str, source: str) -> None:
     graph = open_graph(uri, actor="victim", settings=settings())
     report(graph.mutate(source, message="once").to_dict())

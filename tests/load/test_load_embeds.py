@@ -44,3 +44,22 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch):
         graph.load(pa.table({"name": ["a"], "text": ["x"]}), type="Doc")
     assert graph.read("Doc").num_rows == 0
+
+
+def test_a_patch_keeps_the_vector_of_a_text_that_stays(tmp_path: Path) -> None:
+    """Only a changed text gets a new vector; a vector of the caller stays with its text."""
+    graph = init(tmp_path / "g.omni", SCHEMA.format("m"), settings=SETTINGS)
+    own = [1.0] * 8
+    graph.load([{"name": "a", "text": "x", "vec": own}, {"name": "b", "text": "x"}], type="Doc")
+    first = {row["id"]: row["vec"] for row in graph.read("Doc").to_pylist()}
+    rows = [{"name": "a", "text": "x"}, {"name": "b"}, {"name": "new", "text": "x"}]
+    graph.load(rows, "patch", type="Doc")
+    found = {row["id"]: row["vec"] for row in graph.read("Doc").to_pylist()}
+    assert found == {**first, "new": first["b"]}
+    assert graph.load(rows, "patch", type="Doc").commit is None
+    changed = [{"name": "a", "text": "y"}, {"name": "b", "text": None}]
+    graph.load(changed, "patch", type="Doc")
+    found = {row["id"]: row["vec"] for row in graph.read("Doc").to_pylist()}
+    assert found["a"] not in (own, first["b"], None)
+    assert (found["b"], found["new"]) == (None, first["b"])
+    assert graph.load(changed, "patch", type="Doc").commit is None

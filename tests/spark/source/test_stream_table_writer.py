@@ -61,6 +61,29 @@ def test_a_batch_is_a_commit_and_replays_change_nothing(
     assert_at_rest(people)
 
 
+def test_a_stream_of_patches(spark: Any, people: Graph, tmp_path: Path) -> None:
+    """A stream of names leaves ages alone; a replayed batch changes nothing."""
+    people.load([{"name": "a", "age": 1}], type="Person")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"name": "a"}\n{"name": "b"}')
+    stream = spark.readStream.schema("name string").json(str(tmp_path / "in"))
+    for _ in range(2):
+        query = (
+            stream.writeStream.format("omnigraph")
+            .option("type", "Person")
+            .option("write_mode", "patch")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(people.uri)
+        )
+        query.awaitTermination()
+        assert ages(people) == {"a": 1, "b": None}
+        head = people.snapshot().graph_commit_id
+        (tmp_path / "in" / "2.json").write_text('{"name": "b"}')
+    assert people.snapshot().graph_commit_id == head
+    assert_at_rest(people)
+
+
 def test_a_bad_batch_stops_the_stream_and_leaves_nothing(
     spark: Any, people: Graph, tmp_path: Path
 ) -> None:

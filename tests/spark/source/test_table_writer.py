@@ -20,6 +20,7 @@ from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.graph_helpers import exported
 from omnigraph_testing.invariants import assert_at_rest
+from omnigraph_testing.load_suite import stored_files
 from omnigraph_testing.spark_clusters import claim
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
@@ -73,6 +74,31 @@ def test_a_frame_without_its_bad_rows(spark: Any, people: Graph, tmp_path: Path)
     assert json.loads(bad.read_text()) == listed
     with pytest.raises(InvalidArgument, match="on_error"):
         save(rows, people, on_error="ignore")
+    assert_at_rest(people)
+
+
+def test_patch_changes_only_the_columns_of_the_frame(spark: Any, people: Graph) -> None:
+    people.load([{"name": "a", "age": 1}, {"name": "b", "age": 2}], type="Person")
+    people.load([{"from": "a", "to": "b", "id": "k"}], type="Knows")
+    files = stored_files(people)
+    names = spark.createDataFrame([("a",), ("b",)], "name string")
+    save(names.repartition(2), people, write_mode="patch")
+    save(names.toDF("id"), people, write_mode="patch")
+    edges = spark.createDataFrame([("a", "b")], "`from` string, `to` string")
+    save(edges, people, "Knows", write_mode="patch")
+    assert stored_files(people) == files  # nothing changed, and the tasks left no file
+    rows = [("b", None), ("c", 3)]
+    save(spark.createDataFrame(rows, "name string, age int"), people, write_mode="patch")
+    found = {r["id"]: r["age"] for r in people.read("Person").to_pylist()}
+    assert found == {"a": 1, "b": None, "c": 3}
+    before = people.snapshot().graph_commit_id
+    save(spark.createDataFrame(rows, "name string, age int"), people, write_mode="patch")
+    assert people.snapshot().graph_commit_id == before
+    with pytest.raises(ValidationFailed, match="'from' is required"):
+        save(spark.createDataFrame([("new",)], "id string"), people, "Knows", write_mode="patch")
+    writer = GraphWriter(people.uri, mode="patch").add("Person", names).add("Knows", edges)
+    assert writer.commit().commit is None
+    assert people.snapshot().graph_commit_id == before
     assert_at_rest(people)
 
 
