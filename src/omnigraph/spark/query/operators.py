@@ -229,7 +229,7 @@ def _exists_filter(op: reads.ExistsFilter, start: SparkRows, compilation: Compil
 
 
 @dataclass(frozen=True, slots=True)
-class _Matched:
+class _BlockMatches:
     """The combinations of shared entities that a pattern matches, and the join to the rows."""
 
     frame: Frame
@@ -238,12 +238,12 @@ class _Matched:
     """The columns of the frame that hold the shared entities."""
 
 
-def _matched(pattern: Any, mark: str, rows: SparkRows, compilation: Compilation) -> _Matched:
+def _matched(pattern: Any, mark: str, rows: SparkRows, compilation: Compilation) -> _BlockMatches:
     """Every combination once, with a column `mark` that is true."""
     shared = _identity(shared_with(pattern), rows)
     found = _run(pattern, _block_start(pattern, rows), compilation)
     matches, condition = _block_matches(found.frame, shared, (F.lit(True).alias(mark),))
-    return _Matched(matches.distinct(), condition, [_block_name(name) for name in shared])
+    return _BlockMatches(matches.distinct(), condition, [_block_name(name) for name in shared])
 
 
 def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
