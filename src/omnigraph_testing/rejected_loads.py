@@ -172,7 +172,7 @@ def check_skipped(graph: Graph, folder: Path, case: SkippedInput, engine: str) -
 
 
 def check_limit(graph: Graph, folder: Path, case: SkippedInput, engine: str) -> None:
-    """With more bad rows than allowed nothing changes, and the file lists them all the same."""
+    """With more bad rows than allowed nothing changes, but the file still lists them."""
     (path,) = write_files(folder / "in", {"in.ndjson": "\n".join(case.lines).encode()})
     before, bad = exported(graph), folder / "bad.ndjson"
     most = len(case.rejected) - 1

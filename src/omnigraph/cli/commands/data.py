@@ -197,7 +197,7 @@ def load(
     (Person.csv); files of edges have the columns `from` and `to`. JSON rows without a type, such as
     {"name": "Ada"}, have the type that --type names. Text may be compressed (.gz or .zst). An error
     names its file and line, and the graph is not changed. To correct many rows, let --rejects
-    collect them with what is wrong; --on-error skip loads the others meanwhile.
+    collect them with what is wrong; --on-error skip loads the other rows.
 
     On a terminal the command asks before a load removes more entities than it loads; --yes answers.
     Without a terminal, as in scripts, it does not ask. --dry-run shows what a load would do.
