@@ -9,6 +9,9 @@ Rows pass three stages on both engines, and each stage has its own noun:
 - *Written*: `commit_load` checks prepared rows against the graph, `write_tables` writes them as
   fragments, and one transaction makes them visible.
 
+In mode patch rows are `patch_rows` first. `patch_build` completes them from the stored rows, and
+the whole rows go on as in mode merge.
+
 `local_load` runs the stages in this process. `omnigraph.spark.load` runs the first two, and the
 writing, in Spark workers.
 """
