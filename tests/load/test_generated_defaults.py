@@ -12,7 +12,7 @@ from omnigraph import init
 from omnigraph.graph.handle import Graph
 from omnigraph.load import key_index, match_edges, patch_build, write_tables
 from omnigraph_testing.generated_suite import CHECKS, INPUT, SCHEMA, content, write_lines
-from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.graph_helpers import meanwhile, with_parts
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -42,6 +42,25 @@ def test_a_repeated_idempotency_key_makes_no_second_entity(tmp_path: Path) -> No
     again = graph.load(rows, type="Ticket", idempotency_key="k")
     assert again.repeated
     assert again.commit == first.commit
+    assert len(content(graph)["Ticket"]) == 1
+
+
+@pytest.mark.parametrize("mode", ["merge", "patch"])
+def test_a_load_that_is_prepared_again_keeps_what_the_other_writer_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    graph = init(tmp_path / "g", SCHEMA)
+    graph.load([{"name": "ada"}], type="Person")
+    other: list[dict[str, object]] = []
+
+    def insert_bob() -> None:
+        graph.apply({"Person": {"insert": [{"name": "bob"}]}, "Ticket": {"insert": [{}]}})
+        other.extend(content(graph)["Person"])
+
+    meanwhile(monkeypatch, "load.after_write", insert_bob)
+    graph.load([{"name": "ada", "age": 1}, {"name": "bob", "age": 2}], mode, type="Person")
+    ada, bob = other
+    assert content(graph)["Person"] == [{**ada, "age": 1}, {**bob, "age": 2}]
     assert len(content(graph)["Ticket"]) == 1
 
 

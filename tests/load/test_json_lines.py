@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.load.json_lines import JsonLines
-from omnigraph.load.parsed_rows import BlobBases, ParsedBlock
+from omnigraph.load.parsed_rows import BlobBases, ParsedBlock, ParsedRows
 from omnigraph.schema.build import catalog_from_text
 
 CATALOG = catalog_from_text(
     """
 node T {
-  s: String?
+  s: String? @default(uuid())
   b: Bool?
   i: I32? @default(7)
   l: I64?
@@ -26,7 +26,7 @@ node T {
   f: F32?
   d: F64?
   day: Date?
-  at: DateTime?
+  at: DateTime? @default(now())
   e: enum(x, y)?
   v: Vector(2)?
   ls: [String]?
@@ -41,6 +41,7 @@ edge E: T -> T { since: Date? @default("2020-02-03")  n: I64? }
 """
 )
 PARSER = JsonLines(CATALOG, BlobBases())
+OF_PATCHES = JsonLines(CATALOG, BlobBases(), partial=True)
 
 SCALARS = [
     *[
@@ -173,16 +174,23 @@ def line(draw: Any) -> str:
 
 def content(parsed: ParsedBlock) -> tuple[list[Any], list[Any]]:
     rows = [
-        (number, part.entity.name, repr(row))
+        (number, part.entity.name, repr(row), absent)
         for part in parsed.rows
-        for number, row in zip(part.lines.tolist(), part.table.to_pylist(), strict=True)
+        for number, row, absent in zip(
+            part.lines.tolist(), part.table.to_pylist(), absent_of(part), strict=True
+        )
     ]
     problems = [(p.line, p.rule, p.message, p.property) for p in parsed.problems]
     return sorted(rows), sorted(problems, key=repr)
 
 
+def absent_of(rows: ParsedRows) -> list[str]:
+    return [""] * len(rows.lines) if rows.absent is None else rows.absent.to_pylist()
+
+
 def assert_same(data: bytes) -> None:
-    assert content(PARSER.parse(data, 5, "f")) == content(PARSER.parse_slowly(data, 5, "f"))
+    for parser in (PARSER, OF_PATCHES):
+        assert content(parser.parse(data, 5, "f")) == content(parser.parse_slowly(data, 5, "f"))
 
 
 @settings(max_examples=120)

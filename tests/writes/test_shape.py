@@ -72,6 +72,12 @@ def test_ids_of_unkeyed_types_are_given_or_fresh() -> None:
     assert shape_rows(NOTE, [{"id": "n", "text": "x"}], counter(), NOW)["id"].to_pylist() == ["n"]
 
 
+def test_rows_without_a_key_are_rows() -> None:
+    task = catalog_from_text("node Task { title: String?  level: I32? @default(1) }").nodes[0]
+    rows = shape_rows(task, [{}, {}], counter(), NOW).to_pylist()
+    assert rows == [{"id": f"fresh-{n}", "title": None, "level": 1} for n in range(2)]
+
+
 def test_ids_of_keyed_types_are_the_key() -> None:
     rows = shape_rows(DAY, [{"on": dt.date(1970, 1, 3), "n": 4}], counter(), NOW)
     assert rows["id"].to_pylist() == ['["2","4"]']

@@ -118,12 +118,15 @@ def shape_rows(
     if isinstance(entity, EdgeType):
         table = table.rename_columns([_EDGE_SPELLINGS.get(n, n) for n in table.column_names])
     _refuse_unknown(entity, schema, table)
-    columns = {field.name: _column(entity, table, field) for field in schema if field.name != ID}
+    count = len(rows)  # a table of dicts without keys has no columns, and then no rows
+    columns = {
+        field.name: _column(entity, table, field, count) for field in schema if field.name != ID
+    }
     for name, mark in _marks(entity, rows).items():
         columns[name] = pa.chunked_array(
             [_generated(entity, schema.field(name), columns[name], mark, now_millis)]
         )
-    columns[ID] = _ids(entity, table, columns, fresh_id)
+    columns[ID] = _ids(entity, table, columns, fresh_id, count)
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
@@ -173,9 +176,9 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
         raise _invalid(entity, f"column {twice[0]!r} occurs twice", property=twice[0])
 
 
-def _column(entity: EntityType, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+def _column(entity: EntityType, table: pa.Table, field: pa.Field, count: int) -> pa.ChunkedArray:
     if field.name not in table.column_names:
-        absent = default_column(entity, field, table.num_rows)
+        absent = default_column(entity, field, count)
         generated = field.name in generated_defaults(entity)
         if not field.nullable and absent.null_count and not generated:
             message = f"{spelled(field.name)!r} is required"
@@ -212,6 +215,7 @@ def _ids(
     table: pa.Table,
     columns: Mapping[str, pa.ChunkedArray],
     fresh_id: FreshId,
+    count: int,
 ) -> pa.Array | pa.ChunkedArray:
     given = table.column(ID).cast(pa.string()) if ID in table.column_names else None
     if entity.key:
@@ -224,7 +228,7 @@ def _ids(
         # A given id that does not match the key is reported with all other violations.
         return derived if given is None or given.null_count else given
     if given is None:
-        return pa.array([fresh_id() for _ in range(table.num_rows)], pa.string())
+        return pa.array([fresh_id() for _ in range(count)], pa.string())
     if given.null_count:
         raise _invalid(entity, "'id' may be left out, but not be null")
     return given
