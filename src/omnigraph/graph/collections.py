@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
 from omnigraph.graph.engine import Access
@@ -225,6 +224,7 @@ class Schema:
         Example:
             >>> graph.schema.apply(Path("people.pg"), message="people have an email")
         """
+        from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.schema_changes import apply_schema
         from omnigraph.schema.evolve import Granted
 
