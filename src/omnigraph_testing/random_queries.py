@@ -316,7 +316,7 @@ class _MatchWriter:
             clauses.append(self._binding())
         clauses += [w.clause() for _ in range(w.pick([0, 0, 0, 1, 1, 2]))]
         if w.chance(3):
-            clauses.append(w.pick(["", "not ", f"{w.condition(0)} or "]) + self._exists())
+            clauses.append(w.pick(["", "not ", f"{w.clause(0)} or "]) + self._exists())
         for _ in range(w.pick([0, 0, 0, 1, 1, 2])):
             clauses.append(self._sub_block(2))
         return "\n    ".join(clauses)
