@@ -191,3 +191,15 @@ def test_two_processes_load_the_same_edges(tmp_path: Path, mode: str) -> None:
         )
     assert graph.load(path, mode).commit is None
     assert_at_rest(graph)
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_one_tuple_of_an_edge_with_an_id_and_of_one_without(
+    tmp_path: Path, mode: str, joined: bool
+) -> None:
+    graph = new_graph(tmp_path, joined=joined)
+    ends = {"from": "a", "to": "a"}
+    for rows in ([ends, {**ends, "id": "p"}], [{**ends, "id": "p"}, ends], [ends, ends]):
+        with pytest.raises(ValidationFailed, match="<rows>:2: Pair 'a' -> 'a': @unique"):
+            graph.load(rows, mode, type="Pair")

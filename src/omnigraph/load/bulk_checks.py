@@ -214,7 +214,8 @@ class BulkChecks:
             f"FROM ({self._survivors(rule.table)}) WHERE {whole}"
         )
         shared = (
-            f"SELECT {names}, arg_min(__owner, coalesce(__place, -1)) AS __other, "
+            # `arg_min` would skip a row whose id this load makes, because it is NULL here.
+            f"SELECT {names}, arg_min_null(__owner, coalesce(__place, -1)) AS __other, "
             "min(coalesce(__place, -1)) AS __first "
             f"FROM image GROUP BY {names} HAVING count(*) > 1 AND count(__place) > 0"
         )
@@ -227,7 +228,8 @@ class BulkChecks:
         total = self._index.count(clash.format("count(*)"))
         if total == 0:
             return
-        wanted = ", ".join(["f.__owner", "f.__place", "g.__other", *(f"f.{n}" for n in columns)])
+        own = ("f.__owner", "f.__place", "g.__other", "g.__first")
+        wanted = ", ".join([*own, *(f"f.{n}" for n in columns)])
         found = self._index.rows(f"{clash.format(wanted)} ORDER BY f.__place LIMIT {report.limit}")
         ends = self._ends_at(rule.table, [row[1] for row in found])
         first = (self._taken(rule, row, ends.get(row[1])) for row in found)
@@ -245,11 +247,12 @@ class BulkChecks:
         return {place: (source, target) for place, source, target in found}
 
     def _taken(self, rule: UniqueTuple, row: tuple[Any, ...], ends: Ends | None) -> Violation:
-        owner, place, other, *values = row
+        owner, place, other, earlier, *values = row
         pairs = zip(rule.columns, values, strict=True)
         shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
         name = ",".join(rule.columns)
-        message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {other!r} already"
+        holder = f"the row at {self._place_of(earlier)}" if other is None else repr(other)
+        message = f"@unique({', '.join(rule.columns)}): {shown} belongs to {holder} already"
         return self._violation(rule.name, rule.table, owner, name, message, place, ends)
 
     def _cardinality(self, rule: EdgesPerSource, report: Report) -> None:
