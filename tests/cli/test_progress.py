@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.progress import ProgressStep, heard_by, shown, tell
+from omnigraph.settings.models import EmbeddingSettings, Settings
 
 SLOW = """
 import time
@@ -56,6 +59,31 @@ def test_a_load_says_where_it_is(people: Graph, tmp_path: Path, steps: list[Prog
         "publish",
     ]
     assert [(step.done, step.total) for step in steps[:2]] == [(0, size), (size, size)]
+
+
+def test_vectors_are_a_stage_of_their_own(tmp_path: Path, steps: list[ProgressStep]) -> None:
+    schema = 'node D { name: String @key  text: String  vec: Vector(8)? @embed("text", model="m") }'
+    vectors = Settings(embedding=EmbeddingSettings(provider="mock", model="m", width=8))
+    graph = omnigraph.init(tmp_path / "d.omni", schema, settings=vectors)
+    with heard_by(steps.append):
+        graph.load([{"name": "a", "text": "x"}, {"name": "b", "text": "y"}], type="D")
+    stages = list(dict.fromkeys(step.stage for step in steps))
+    assert stages == ["read", "check", "embed", "write", "publish"]
+    (embedding,) = (step for step in steps if step.stage == "embed")
+    assert (embedding.what, embedding.count) == ("embedding D", "2 of 2 rows")
+
+
+def test_no_step_is_beyond_its_total(
+    people: Graph, tmp_path: Path, steps: list[ProgressStep]
+) -> None:
+    file = tmp_path / "Person.csv.gz"
+    file.write_bytes(gzip.compress(b"name\n" + b"".join(b"person %d\n" % n for n in range(50_000))))
+    with heard_by(steps.append):
+        people.load(file)
+        tell("something", 5, 3, "rows")
+    assert all(step.done <= step.total for step in steps if step.total is not None)
+    reading = [step for step in steps if step.stage == "read"]
+    assert (reading[-1].done, reading[-1].what) == (file.stat().st_size, "reading 50,000 rows")
 
 
 def test_export_optimize_and_backup_count(
@@ -102,7 +130,9 @@ def on_terminal(flags: str = "", **variables: str) -> str:
 
 
 def test_a_line_on_a_terminal_that_is_gone_afterwards() -> None:
-    seen = on_terminal()
+    seen = on_terminal(COLUMNS="120")
+    assert "MB/s" in seen
+    assert re.search(r"0:00|--:--|\d\d:\d\d", seen)  # the remaining time
     assert "reading 7 rows" in seen
     assert "of 15.0 MB" in seen
     assert seen.endswith("\x1b[2K")  # the line is taken back

@@ -54,6 +54,7 @@ def test_receipt(graph: Graph, lines: Path) -> None:
         "rejected": 0,
         "commit": None,
         "repeated": False,
+        "dry_run": False,
     }
     assert receipt.commit is not None
     assert (receipt.commit.operation, receipt.commit.message) == ("load", "first")

@@ -239,11 +239,11 @@ class BulkChecks:
         """The two ends of the input edges at these places; empty for nodes."""
         if key.kind is EntityKind.NODE or not places:
             return {}
-        chosen = ", ".join(str(place) for place in places)
         rows = self._index.input(key)
-        found = self._index.rows(
-            f"SELECT {PLACE}, {SOURCE}, {TARGET} FROM {rows} WHERE {PLACE} IN ({chosen})"
-        )
+        with self._index.shown(pa.table({PLACE: pa.array(places, pa.int64())})) as shown:
+            found = self._index.rows(
+                f"SELECT {PLACE}, {SOURCE}, {TARGET} FROM {rows} SEMI JOIN {shown} USING ({PLACE})"
+            )
         return {place: (source, target) for place, source, target in found}
 
     def _taken(self, rule: UniqueTuple, row: tuple[Any, ...], ends: Ends | None) -> Violation:

@@ -78,10 +78,9 @@ class PatchInput:
         self._files: dict[TableKey, PreparedFile] = {}
 
     def keep(self, block: ParsedBlock, judge: RowJudge) -> None:
-        """Add the rows of a block of the newest source; those that cannot be read are rejected."""
+        """Add the rows of a block of the newest source, without those that break a rule."""
         before = place_of(len(self.prepared.files) - 1, 0)
-        judge.refuse_unreadable(block, before)
-        for rows in block.rows:
+        for rows in judge.patches(block, before):
             self.add(rows.entity, as_patches(rows, before + rows.lines))
 
     def add(self, entity: EntityType, patches: pa.Table) -> None:

@@ -29,7 +29,7 @@ from omnigraph.integrity.row_checks import (
     failing_rows,
     row_violations,
 )
-from omnigraph.integrity.rules import Required, RowRule, row_rules
+from omnigraph.integrity.rules import DerivedId, Required, RowRule, row_rules
 from omnigraph.integrity.violations import Place, Places, Report, Violation
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.parsed_rows import AbsentColumns, Lines, ParsedBlock, ParsedRows, ParseProblem
@@ -156,11 +156,24 @@ class RowJudge:
             table = fill_generated(rows.entity, table, left_out, self.now_millis)
         return _with_ids(rows.entity, table)
 
-    def refuse_unreadable(self, block: ParsedBlock, before: int = 0) -> None:
-        """Reject the rows that cannot be read; the others are patches, which are checked later."""
-        self._refuse_problems(block, before)
+    def patches(self, block: ParsedBlock, before: int = 0) -> Iterator[ParsedRows]:
+        """The patches of a block whose values keep all rules; whole rows are checked later."""
+        unread = self._refuse_problems(block, before)
         for rows in block.broken:
-            self._keep_broken(rows.entity, _with_ids(rows.entity, rows.table))
+            table = _with_ids(rows.entity, rows.table)
+            self._check(_of_block(block, rows, table, before), unread, whole=False)
+            self._keep_broken(rows.entity, table)
+        for rows in block.rows:
+            ids = known_ids(rows.entity, rows.table)
+            table = rows.table.set_column(0, rows.table.schema.field(0), ids)
+            bad = self._check(_of_block(block, rows, table, before), whole=False)
+            if bad is None:
+                yield rows
+                continue
+            good = pa.array(~bad)
+            self._keep_broken(rows.entity, table.filter(pa.array(bad)))
+            absent = None if rows.absent is None else rows.absent.filter(good)
+            yield ParsedRows(rows.entity, rows.table.filter(good), rows.lines[~bad], absent)
 
     def accepted(
         self, entity: EntityType, rows: pa.Table, place: Callable[[int], Place]
@@ -189,15 +202,22 @@ class RowJudge:
         return unread
 
     def _check(
-        self, rows: _JudgedRows, unread: Mapping[int, AbstractSet[str | None]] | None = None
+        self,
+        rows: _JudgedRows,
+        unread: Mapping[int, AbstractSet[str | None]] | None = None,
+        *,
+        whole: bool = True,
     ) -> Mask | None:
         """A mask of the rows that break a rule; None if none does.
 
-        `unread` names the values that could not be read. They are NULL, so rules pass over them.
+        `unread` names the values that could not be read. They are NULL, so rules pass over them. If
+        the rows are not `whole`, what is missing is no mistake.
         """
         bad: Mask | None = None
         entity, numbers = rows.entity, rows.numbers
         for rule in row_rules(entity):
+            if not whole and isinstance(rule, Required | DerivedId):
+                continue
             name = checked_property(rule)
             failing = _failing(entity, rule, rows.table)
             if unread is not None:

@@ -197,8 +197,7 @@ def _prepared(
 ) -> Iterator[PreparedRows]:
     """Rows that can be written. The driver makes whole rows of patches, and checks them then."""
     if plan.options.partial:
-        judge.refuse_unreadable(block)
-        yield from map(storable_patches, block.rows)
+        yield from map(storable_patches, judge.patches(block))
         return
     for rows in judge.prepare(block):
         yield _with_vectors(plan, rows, judge.report, provider)
