@@ -6,7 +6,7 @@ the filter. It names the last commit that was read and, inside the next one, the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,13 @@ from omnigraph.diff.snapshot_diff import (
     take,
 )
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, SnapshotReclaimed
+from omnigraph.evolve.apply import changes_between
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, StoredCommit
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.schema.steps import StepClass
 from omnigraph.values.identifiers import TableKey
 
 NOW, BEGINNING = "now", "beginning"
@@ -42,6 +44,8 @@ class FeedBlock:
     complete: bool
     """False: the next page continues with the same commit."""
     baseline: bool = False
+    schema_steps: tuple[Mapping[str, Any], ...] = ()
+    """How the commit changed the schema, before its changes; the steps of `graph.schema.plan`."""
 
     @property
     def schema_version(self) -> str:
@@ -54,6 +58,7 @@ class FeedBlock:
             "schema_version": self.schema_version,
             "baseline": self.baseline,
             "complete": self.complete,
+            "schema_steps": [dict(step) for step in self.schema_steps],
             "changes": [change.to_dict() for change in self.changes],
         }
 
@@ -207,7 +212,7 @@ class _Feed:
                 break
             block, position = self._block(stored, position, room)
             finished += block.complete
-            if block.changes:
+            if block.changes or block.schema_steps:
                 blocks.append(block)
             room -= len(block.changes)
         has_more = position.baseline or finished < len(waiting)
@@ -233,9 +238,30 @@ class _Feed:
         self, stored: StoredCommit, position: _FeedPosition, room: int
     ) -> tuple[FeedBlock, _FeedPosition]:
         before, after = self._lineage.step(stored.commit_id)
+        steps = self._schema_steps(stored.commit, before, after)
         found, more = take(self._changes(before, after, position.inside), room)
-        block = FeedBlock(stored.commit, tuple(found), complete=not more)
+        told = steps if position.inside is None else ()
+        block = FeedBlock(stored.commit, tuple(found), complete=not more, schema_steps=told)
         return block, _moved(position, stored.commit_id, block)
+
+    def _schema_steps(
+        self, commit: Commit, before: Snapshot, after: Snapshot
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The schema change of a commit. A change that loses values needs a new baseline."""
+        if commit.parent_commit_id is None or before.schema_id == after.schema_id:
+            return ()
+        steps = self._reader.schemas.read(after.schema_id).steps
+        if not steps:  # a merge or a revert
+            changes = changes_between(before.catalog, after.catalog)
+            steps = tuple(step.to_dict() for step in changes.steps)
+        lost = next((step for step in steps if step["class"] == StepClass.LOSSY.value), None)
+        if lost is not None:
+            raise FeedGap(
+                f"commit {commit.graph_commit_id} changed the schema and lost values "
+                f"({lost['kind']}): take a new baseline",
+                branch=self._request.branch,
+            )
+        return steps
 
     def _baseline_block(
         self, position: _FeedPosition, commit_id: str, room: int

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
-from omnigraph.lance_store.staging.columns import stage_columns
+from omnigraph.lance_store.staging.columns import preview_columns, stage_columns, stage_then
 from omnigraph.lance_store.staging.compaction import stage_compaction
 from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_without_inherited
-from omnigraph.lance_store.staging.stage import RowEdit, StagedWrite, stage_edit, stage_overwrite
+from omnigraph.lance_store.staging.stage import (
+    RowEdit,
+    StagedWrite,
+    drop_preview,
+    stage_edit,
+    stage_overwrite,
+)
 from omnigraph.lance_store.staging.written_fragments import stage_adoption
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.changed_ids import ChangedIds, ChangeList, Op, record_ids
@@ -95,7 +101,7 @@ def stage(store: Store, pin: TablePin, effect: Effect, may_exist: MayExist) -> S
         case AdoptIndexes():
             return _stage_indexes(store, pin, effect)
         case ReshapeTable():
-            return _stage_reshape(store, pin, effect)
+            return _stage_reshape(store, pin, effect, may_exist)
         case LeaveInheritedIndexes():
             _require_unmoved(pin, effect)
             return _if_any(pin, stage_without_inherited(store, pin.at))
@@ -161,13 +167,24 @@ def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTab
     return StagedTable(pin, stage_overwrite(store, pin.at, rows), changed)
 
 
-def _stage_reshape(store: Store, pin: TablePin, effect: ReshapeTable) -> StagedTable:
-    """The rows stay, so the content is the same unless values were written."""
+def _stage_reshape(
+    store: Store, pin: TablePin, effect: ReshapeTable, may_exist: MayExist
+) -> StagedTable:
+    """The rows stay, so the content is the same unless values were written or rows edited."""
     if effect.changes_values:
         _require_unmoved(pin, effect)
     write = stage_columns(store, pin.at, effect.columns, effect.written)
     changed = EveryRow(pin.row_count) if effect.changes_values and pin.row_count else None
-    return StagedTable(pin, write, changed)
+    if effect.edit is None:
+        return StagedTable(pin, write, changed)
+    preview = preview_columns(store, pin.at, effect.columns)
+    try:
+        edited = stage(store, replace(pin, version=preview.version), effect.edit, may_exist)
+    finally:
+        drop_preview(store, preview)
+    if edited is None:
+        return StagedTable(pin, write, changed)
+    return StagedTable(pin, stage_then(write, edited.write), edited.changed)
 
 
 def _stage_compaction(store: Store, pin: TablePin, effect: AdoptCompaction) -> StagedTable:

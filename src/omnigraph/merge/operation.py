@@ -233,7 +233,8 @@ class _Attempt:
         if merged is None or lineage is None:
             return ChangeSet(())
         store, theirs = self._context.reader.store, self._their_snapshot
-        schema = merged.schema_change(self._context.reader.schemas.read(theirs.schema_id))
+        accepted = self._context.reader.schemas.read(theirs.schema_id)
+        schema = merged.schema_change(ours.catalog, accepted)
         failpoints.hit("merge.after_rows")
         head = self._merged_head(lineage, merged, ours.graph_commit_id)
         failpoints.hit("merge.after_history")

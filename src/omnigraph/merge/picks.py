@@ -73,7 +73,10 @@ class _Pick:
     def tables(self, ours: Snapshot) -> tuple[TableKey, ...]:
         store = self._context.reader.store
         storage = MergeStorage(store, self._lineage, self._scratch)
-        sides = Sides(SideContent(self._base), SideContent(ours), SideContent(self._theirs))
+        restores = self._request.operation == REVERT
+        sides = Sides(
+            SideContent(self._base), SideContent(ours), SideContent(self._theirs), restores
+        )
         rows: RowMerger[TableOutput] = LocalRowMerger(store, self._scratch)
         merged = merge_sides(storage, sides, self._request.decisions, rows)
         self._request.decisions.refuse_unused()
@@ -85,6 +88,6 @@ class _Pick:
         merged = self._merged
         assert merged is not None
         reader = self._context.reader
-        schema = merged.schema_change(reader.schemas.read(self._theirs.schema_id))
+        schema = merged.schema_change(ours.catalog, reader.schemas.read(self._theirs.schema_id))
         failpoints.hit("merge.after_rows")
         return ChangeSet(merged.effects(reader.store, ours), schema=schema)

@@ -8,21 +8,34 @@ merged again with these, until no rule is broken or a conflict is left undecided
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.model import SOURCE, TARGET, Catalog
-from omnigraph.diff.entity_rows import IMAGE_NAMES, identity_of
+from omnigraph.catalog.model import (
+    SOURCE,
+    TARGET,
+    Catalog,
+    EdgeType,
+    EntityType,
+    NodeType,
+    Property,
+)
+from omnigraph.diff.differing_ids import DifferingIds, TablePair
+from omnigraph.diff.entity_rows import IMAGE_NAMES, TypeIdentity, common_schema, identity_of
 from omnigraph.errors import MergeConflicts, ValidationFailed
+from omnigraph.evolve.new_columns import new_shape
 from omnigraph.integrity.rules import EdgesPerSource, EndpointExists, UniqueTuple
 from omnigraph.integrity.validate import validate_deltas
 from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.reads.row_lookup import find_candidates, find_rows
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.staging.columns import preview_columns
+from omnigraph.lance_store.staging.stage import drop_preview
+from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import Conflict, ConflictKind
@@ -31,8 +44,10 @@ from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge, unified
 from omnigraph.merge.three_way import Forced
+from omnigraph.schema.evolve import TableChange
 from omnigraph.values.identifiers import TableKey, node_table
-from omnigraph.writes.changeset import Effect, SchemaChange
+from omnigraph.writes.changeset import AdoptRows, EditRows, Effect, ReshapeTable, SchemaChange
+from omnigraph.writes.row_compare import differing_rows
 
 _STALLED_ROUNDS = 20
 """After this many rounds without a newly forced entity, decisions are taken to undo each other."""
@@ -54,9 +69,11 @@ class MergedSides(Generic[OutputT]):
 
     @property
     def tables(self) -> tuple[TableKey, ...]:
-        """Existing tables of ours that change."""
-        changed = (output.entity.table_key for output in self.outputs)
-        return tuple(key for key in changed if key not in self.new_tables)
+        """Existing tables of ours that change, by the names that they have now."""
+        changed = [output.entity.table_key for output in self.outputs]
+        changed += [c.after.table_key for c in self.catalog.adjusted if c.after and c.moves_columns]
+        kept = dict.fromkeys(key for key in changed if key not in self.new_tables)
+        return tuple(self.catalog.our_key(key) for key in kept)
 
     @property
     def new_tables(self) -> frozenset[TableKey]:
@@ -68,20 +85,39 @@ class MergedSides(Generic[OutputT]):
 
     def effects(self, store: Store, ours: Snapshot) -> tuple[Effect, ...]:
         before = self.sides.ours.snapshot.tables
-        found = []
+        adjusted = {c.after.table_key: c for c in self.catalog.adjusted if c.after}
+        found: list[Effect] = []
         for output in self.outputs:
             key = output.entity.table_key
-            pin = None if key in self.new_tables else ours.pin(key)
-            found.append(output.effect(store, pin, before.get(key)))
+            change = adjusted.get(key)
+            if change is not None and change.moves_columns:
+                del adjusted[key]
+                found.append(_adjusted(store, ours.pin(self.catalog.our_key(key)), change, output))
+                continue
+            pin = None if key in self.new_tables else ours.pin(self.catalog.our_key(key))
+            effect = output.effect(store, pin, before.get(key))
+            found.append(effect if pin is None else replace(effect, key=pin.key))
+        for key, change in adjusted.items():
+            if change.moves_columns:
+                found.append(_adjusted(store, ours.pin(self.catalog.our_key(key)), change, None))
         return tuple(found)
 
-    def schema_change(self, theirs: AcceptedSchema) -> SchemaChange | None:
+    def schema_change(self, ours: Catalog, theirs: AcceptedSchema) -> SchemaChange | None:
         catalog = self.catalog
-        if catalog.catalog == self.sides.ours.snapshot.catalog:
+        if catalog.catalog == ours:
             return None
-        replaced = tuple(entity.table_key for entity in catalog.reshaped)
-        text = _schema_text(catalog.catalog, theirs)
-        return SchemaChange(catalog.catalog, text, catalog.created, replaced)
+        gone = (*catalog.reshaped, *catalog.dropped)
+        return SchemaChange(
+            catalog.catalog,
+            _schema_text(catalog.catalog, theirs),
+            added=catalog.created,
+            dropped=tuple(entity.table_key for entity in gone),
+            renamed=tuple(
+                (c.before.table_key, c.after.table_key)
+                for c in catalog.adjusted
+                if c.before and c.after and c.before.name != c.after.name
+            ),
+        )
 
     def refuse_conflicts(self, *, source: str, target: str) -> None:
         conflicts, total = self.findings.conflicts, self.findings.conflict_count
@@ -98,6 +134,63 @@ class MergedSides(Generic[OutputT]):
         )
 
 
+def _adjusted(
+    store: Store, pin: TablePin, change: TableChange, output: TableOutput | None
+) -> ReshapeTable:
+    """Other columns of one of our tables, and then the merged rows."""
+    columns = tuple(new_shape(change))
+    edit: EditRows | AdoptRows | None = None
+    if output is not None:
+        preview = preview_columns(store, pin.at, columns)
+        try:
+            made = output.effect(store, replace(pin, version=preview.version), None)
+        finally:
+            drop_preview(store, preview)
+        assert isinstance(made, EditRows | AdoptRows)
+        edit = replace(made, key=pin.key)
+    return ReshapeTable(pin.key, pin.location, pin.branch, pin.version, columns, edit=edit)
+
+
+def _as_adjusted(
+    store: Store, sides: Sides, catalog: MergedCatalog
+) -> tuple[Sides, list[DatasetVersion]]:
+    """Our side with the new columns and names, so that rows are merged and checked in them.
+
+    The columns are previews, which the caller removes.
+    """
+    ours = sides.ours.snapshot
+    tables, previews = dict(ours.tables), []
+    renamed = {c.before.table_key: c for c in catalog.adjusted if c.before and c.after}
+    for old in renamed:
+        del tables[old]
+    for old, change in renamed.items():
+        assert change.after is not None
+        pin = ours.tables[old]
+        if change.moves_columns:
+            preview = preview_columns(store, pin.at, tuple(new_shape(change)))
+            previews.append(preview)
+            pin = replace(pin, version=preview.version)
+        tables[change.after.table_key] = replace(pin, key=change.after.table_key)
+    changed = {c.before.identity: c.after for c in catalog.adjusted if c.before and c.after}
+    now = replace(
+        ours.catalog,
+        nodes=tuple(_node(changed.get(n.identity, n)) for n in ours.catalog.nodes),
+        edges=tuple(_edge(changed.get(e.identity, e)) for e in ours.catalog.edges),
+    )
+    content = SideContent(replace(ours, catalog=now, tables=tables), sides.ours.overlays)
+    return replace(sides, ours=content), previews
+
+
+def _node(entity: EntityType) -> NodeType:
+    assert isinstance(entity, NodeType)
+    return entity
+
+
+def _edge(entity: EntityType) -> EdgeType:
+    assert isinstance(entity, EdgeType)
+    return entity
+
+
 def merge_sides(
     storage: MergeStorage, sides: Sides, decisions: Decisions, rows: RowMerger[OutputT]
 ) -> MergedSides[OutputT]:
@@ -108,7 +201,58 @@ def merge_sides(
     """
     sides = unified(sides)
     base, ours, theirs = (side.snapshot.catalog for side in sides.all)
-    catalog = merge_catalogs(base, ours, theirs)
+    catalog = merge_catalogs(base, ours, theirs, _ChangedSince(storage, sides))
+    adjusted, previews = _as_adjusted(storage.store, sides, catalog)
+    try:
+        merged = _merge_in_rounds(storage, adjusted, catalog, decisions, rows)
+    finally:
+        for preview in previews:
+            drop_preview(storage.store, preview)
+    # The effects start from our tables as they are.
+    return replace(merged, sides=sides)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedSince:
+    """What both sides did to rows since the base."""
+
+    storage: MergeStorage
+    sides: Sides
+
+    def rows(self, identity: TypeIdentity, side: str) -> bool:
+        return not self._content(side).has_rows_of(self.sides.base, identity)
+
+    def values(self, identity: TypeIdentity, declared: Property, side: str) -> Sequence[str]:
+        if not self.rows(identity, side):
+            return ()
+        store, base, now = self.storage.store, self.sides.base, self._content(side)
+        before, after = base.of(identity), now.of(identity)
+        if after.table is None or before.table is None:
+            return ()
+        lineage = self.storage.lineage
+        ids = DifferingIds(store, lineage, base.snapshot, now.snapshot, self.storage.scratch)
+        like = replace(after.table.entity, properties=(declared,))
+        schema = common_schema(like)
+        old, new = base.of(identity, like), now.of(identity, like)
+        for some in ids.runs(TablePair(identity, before.table, after.table)).chunks():
+            was, is_now = old.rows(store, some, schema), new.rows(store, some, schema)
+            differs = differing_rows(was.rows, is_now.rows) & is_now.present
+            if differs.any():
+                found: list[str] = some.filter(pa.array(differs)).to_pylist()
+                return found
+        return ()
+
+    def _content(self, side: str) -> SideContent:
+        return self.sides.ours if side == "ours" else self.sides.theirs
+
+
+def _merge_in_rounds(
+    storage: MergeStorage,
+    sides: Sides,
+    catalog: MergedCatalog,
+    decisions: Decisions,
+    rows: RowMerger[OutputT],
+) -> MergedSides[OutputT]:
     forced, stalled = ForcedTables(), 0
     rules = ConstraintConflicts(storage.store, sides, catalog.catalog)
     while True:
@@ -181,7 +325,9 @@ def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
     """Our snapshot as the rules see it: a table that this merge creates looks like theirs."""
     ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
     created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
-    return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
+    dropped = {entity.table_key for entity in catalog.dropped}
+    kept = {key: pin for key, pin in ours.tables.items() if key not in dropped}
+    return replace(ours, catalog=catalog.catalog, tables={**kept, **created})
 
 
 def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:

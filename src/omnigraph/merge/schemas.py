@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from omnigraph.catalog.model import (
     Annotation,
@@ -26,7 +26,15 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.diff.entity_rows import TypeIdentity, identity_of
 from omnigraph.errors import SchemaRefused
-from omnigraph.schema.evolve import plan_changes, widens
+from omnigraph.schema.evolve import (
+    Granted,
+    TableChange,
+    names_of,
+    plan_changes,
+    widens,
+    with_names,
+)
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import EnumType, ValueType
 
 _T = TypeVar("_T")
@@ -34,18 +42,29 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class MergedCatalog:
-    """The schema of the result, and the tables that our side has to create for it."""
+    """The schema of the result, and what happens to the tables of ours."""
 
     catalog: Catalog
     added: tuple[EntityType, ...] = ()
     """Types that only theirs has."""
     reshaped: tuple[EntityType, ...] = ()
     """Types of ours whose rows must all be checked, and written with other columns."""
+    adjusted: tuple[TableChange, ...] = ()
+    """Types of ours whose columns or name change without a look at their rows."""
+    dropped: tuple[EntityType, ...] = ()
+    """Types of ours that theirs dropped."""
 
     @property
     def created(self) -> tuple[EntityType, ...]:
         """Types that get a new table."""
         return (*self.added, *self.reshaped)
+
+    def our_key(self, key: TableKey) -> TableKey:
+        """The name of a type before the merge."""
+        for change in self.adjusted:
+            if change.after is not None and change.after.table_key == key and change.before:
+                return change.before.table_key
+        return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +157,49 @@ def _remembering(catalog: Catalog, known: Mapping[str, str]) -> Catalog:
     )
 
 
-def merge_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatalog:
-    """Our schema with what theirs added and changed; refused where they contradict."""
+class SideChanges(Protocol):
+    """What the sides, "ours" and "theirs", did to rows since the base."""
+
+    def rows(self, identity: TypeIdentity, side: str) -> bool:
+        """Whether a side changed rows of a type."""
+
+    def values(self, identity: TypeIdentity, declared: Property, side: str) -> Sequence[str]:
+        """Some ids of entities whose value of a property a side changed or set."""
+
+
+class _NoChanges:
+    def rows(self, identity: TypeIdentity, side: str) -> bool:
+        del identity, side
+        return False
+
+    def values(self, identity: TypeIdentity, declared: Property, side: str) -> Sequence[str]:
+        del identity, declared, side
+        return ()
+
+
+def merge_catalogs(
+    base: Catalog, ours: Catalog, theirs: Catalog, changed: SideChanges | None = None
+) -> MergedCatalog:
+    """Our schema with what theirs added, changed and dropped; refused where they contradict."""
     if theirs == ours:
         return MergedCatalog(ours)
     known, old, given = (_types(catalog) for catalog in (ours, base, theirs))
-    _refuse_drops(old, known, given)
+    changed = changed or _NoChanges()
     merged = dict(known)
     for identity, entity in given.items():
         mine, before = known.get(identity), old.get(identity)
         if mine is not None:
             merged[identity] = mine if entity == mine else merge_types(before, mine, entity)
+            _refuse_used(identity, before, mine, entity, changed)
         elif before is None:
             merged[identity] = entity
-        elif entity != before:
-            raise SchemaRefused(
-                f"type {entity.name!r} was changed in the source and dropped in the target: "
-                "drop it on both branches or on none, then merge",
-                types=[entity.name],
-            )
+        elif _declared_again(before, entity) or changed.rows(identity, "theirs"):
+            _refuse_drop(entity.name, "changed in the source and dropped in the target")
+    dropped = [i for i in old if i in known and i not in given]
+    for identity in dropped:
+        if _declared_again(old[identity], known[identity]) or changed.rows(identity, "ours"):
+            _refuse_drop(known[identity].name, "dropped in the source and changed in the target")
+        del merged[identity]
     types = merged.values()
     catalog = replace(
         ours,
@@ -164,18 +207,111 @@ def merge_catalogs(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatal
         edges=tuple(e for e in types if isinstance(e, EdgeType)),
         interfaces=_interfaces(base, ours, theirs),
     )
+    _require_names(catalog)
     for side, name in ((ours, "target"), (theirs, "source")):
         _require_path(side, catalog, name)
+    return _classified(ours, catalog, merged, known, [known[i] for i in dropped])
+
+
+def _refuse_used(
+    identity: TypeIdentity,
+    before: EntityType | None,
+    ours: EntityType,
+    theirs: EntityType,
+    changed: SideChanges,
+) -> None:
+    """Refuse to drop a property whose values the other side has changed."""
+    kept = [{p.identity for p in side.properties} for side in (ours, theirs)]
+    for declared in before.properties if before is not None else ():
+        for user, dropper, side in ((0, 1, "ours"), (1, 0, "theirs")):
+            if declared.identity in kept[user] and declared.identity not in kept[dropper]:
+                ids = changed.values(identity, declared, side)
+                if ids:
+                    names = {"ours": "target", "theirs": "source"}
+                    other = "theirs" if side == "ours" else "ours"
+                    raise SchemaRefused(
+                        f"{ours.name}.{declared.name} was dropped in the {names[other]}, and the "
+                        f"{names[side]} changed its values, for example of {ids[0]!r}: drop it on "
+                        "both branches or on none, then merge",
+                        types=[ours.name],
+                    )
+
+
+def _declared_again(before: EntityType, now: EntityType) -> bool:
+    return replace(before, also=()) != replace(now, also=())
+
+
+def _refuse_drop(name: str, how: str) -> NoReturn:
+    raise SchemaRefused(
+        f"type {name!r} was {how}: drop it on both branches or on none, then merge", types=[name]
+    )
+
+
+def _require_names(catalog: Catalog) -> None:
+    """Two types of one name: one was renamed on a branch, the other added or renamed on the other.
+
+    An edge may also lose the type that it ends at.
+    """
+    seen: set[str] = set()
+    for entity in catalog.entity_types():
+        if entity.name in seen:
+            raise SchemaRefused(
+                f"after the merge two types would be called {entity.name!r}: "
+                "rename one of them, then merge",
+                types=[entity.name],
+            )
+        seen.add(entity.name)
+        twice = [p.name for p in entity.properties]
+        clash = next((name for name in twice if twice.count(name) > 1), None)
+        if clash is not None:
+            raise SchemaRefused(
+                f"after the merge {entity.name} would have two properties called {clash!r}: "
+                "rename one of them, then merge",
+                types=[entity.name],
+            )
+        ends = (entity.source, entity.target) if isinstance(entity, EdgeType) else ()
+        for end in ends:
+            if end not in catalog.node_types:
+                raise SchemaRefused(
+                    f"edge {entity.name} ends at {end!r}, which the merge drops or renames: "
+                    "drop the edge, too, then merge",
+                    types=[entity.name, end],
+                )
+
+
+def _classified(
+    ours: Catalog,
+    catalog: Catalog,
+    merged: Mapping[TypeIdentity, EntityType],
+    known: Mapping[TypeIdentity, EntityType],
+    dropped: Sequence[EntityType],
+) -> MergedCatalog:
+    """Which tables of ours are written anew, which only get other columns or another name."""
+    changes = plan_changes(ours, catalog, Granted(allow_data_loss=True), by_identity=True)
+    checked = {check.table for check in changes.checks}
+    reshaped: list[EntityType] = []
+    adjusted: list[TableChange] = []
+    for change in changes.tables:
+        if change.before is None or change.after is None:
+            continue
+        lacks = any(c.before is None and not c.after.nullable for c in change.columns)
+        if change.is_written or lacks or change.after.table_key in checked:
+            reshaped.append(change.after)
+        elif change.moves_columns or change.before.name != change.after.name:
+            adjusted.append(change)
     return MergedCatalog(
         catalog,
         tuple(e for i, e in merged.items() if i not in known),
-        tuple(e for i, e in merged.items() if i in known and _shape(e) != _shape(known[i])),
+        tuple(reshaped),
+        tuple(adjusted),
+        tuple(dropped),
     )
 
 
 def _require_path(side: Catalog, merged: Catalog, name: str) -> None:
     """Refuse a schema that the rows of this side cannot follow, by the rules of schema changes."""
-    for refused in plan_changes(side, merged, by_identity=True).refusals:
+    # Values that a row lacks are found when the rows are merged.
+    for refused in plan_changes(side, merged, rows={}, by_identity=True).refusals:
         raise SchemaRefused(
             f"the rows of the {name} do not fit the merged schema: "
             f"{refused.entity}: {refused.reason}",
@@ -183,26 +319,6 @@ def _require_path(side: Catalog, merged: Catalog, name: str) -> None:
             step=refused.entity,
             reason=refused.reason,
         )
-
-
-def _refuse_drops(
-    old: Mapping[TypeIdentity, EntityType],
-    known: Mapping[TypeIdentity, EntityType],
-    given: Mapping[TypeIdentity, EntityType],
-) -> None:
-    dropped = [e.name for i, e in old.items() if i in known and i not in given]
-    if dropped:
-        raise SchemaRefused(
-            f"the source dropped {', '.join(dropped)}: drop it in the target too, then merge",
-            types=dropped,
-        )
-
-
-def _shape(entity: EntityType) -> object:
-    """Everything that a row of the type must satisfy."""
-    columns = [(p.name, p.type, p.nullable) for p in entity.properties]
-    limits = entity.cardinality if isinstance(entity, EdgeType) else None
-    return columns, frozenset(entity.constraints), limits
 
 
 def _interfaces(base: Catalog, ours: Catalog, theirs: Catalog) -> tuple[InterfaceType, ...]:
@@ -220,12 +336,12 @@ def _types(catalog: Catalog) -> Mapping[TypeIdentity, EntityType]:
 
 def merge_types(base: EntityType | None, ours: EntityType, theirs: EntityType) -> EntityType:
     """One declaration that rows of both sides satisfy."""
-    if ours.name != theirs.name:
-        _refuse(ours.name, "name", ours.name, theirs.name)
+    properties = _properties(base, ours, theirs)
     merged = replace(
         ours,
-        properties=_properties(base, ours, theirs),
-        constraints=_constraints(base, ours, theirs),
+        name=_value(base.name if base else ours.name, ours.name, theirs.name, ours.name, "name"),
+        properties=properties,
+        constraints=_constraints(base, ours, theirs, properties),
         annotations=_annotations(
             ours.name, _of(base, "annotations"), ours.annotations, theirs.annotations
         ),
@@ -234,12 +350,20 @@ def merge_types(base: EntityType | None, ours: EntityType, theirs: EntityType) -
         return replace(merged, implements=_together(merged.implements, theirs.implements))
     assert isinstance(merged, EdgeType)
     assert isinstance(theirs, EdgeType)
-    if (merged.source, merged.target) != (theirs.source, theirs.target):
-        ends = [f"{edge.source} -> {edge.target}" for edge in (merged, theirs)]
-        _refuse(ours.name, "ends", *ends)
+    merged = replace(
+        merged,
+        source=_end(base, ours, theirs, "source"),
+        target=_end(base, ours, theirs, "target"),
+    )
     before = base.cardinality if isinstance(base, EdgeType) else None
     sides = (merged.cardinality, theirs.cardinality)
     return replace(merged, cardinality=_value(before, *sides, ours.name, "cardinality"))
+
+
+def _end(base: EntityType | None, ours: EntityType, theirs: EntityType, name: str) -> str:
+    mine, yours = getattr(ours, name), getattr(theirs, name)
+    before = getattr(base, name) if base is not None else mine
+    return str(_value(before, mine, yours, ours.name, "ends"))
 
 
 def _properties(
@@ -265,17 +389,18 @@ def _properties(
 def _property(type_name: str, before: Property | None, here: Property, there: Property) -> Property:
     if here == there or there == before:
         return here
-    if here.name != there.name:
-        # Rows are merged by column name, and a table keeps the names of its columns.
-        _refuse(type_name, here.name, declaration(here), declaration(there))
-    if here == before:
-        return there
+    name = _value(
+        before.name if before else here.name, here.name, there.name, type_name, "property name"
+    )
+    if replace(here, also=()) == before:
+        return replace(there, also=here.also)
     kind = _wider(here.type, there.type)
     if kind is None:
         _refuse(type_name, here.name, declaration(here), declaration(there))
     notes = before.annotations if before else ()
     return replace(
         here,
+        name=name,
         type=kind,
         nullable=here.nullable or there.nullable,
         annotations=_annotations(
@@ -293,17 +418,28 @@ def _wider(a: ValueType, b: ValueType) -> ValueType | None:
 
 
 def _constraints(
-    base: EntityType | None, ours: EntityType, theirs: EntityType
+    base: EntityType | None, ours: EntityType, theirs: EntityType, merged: Sequence[Property]
 ) -> tuple[Constraint, ...]:
-    old = base.constraints if base else ()
-    kept = [c for c in ours.constraints if c not in old or c in theirs.constraints]
-    new = [c for c in theirs.constraints if c not in old and c not in kept]
+    """Compared by the identities of properties, so a rename on one side changes nothing."""
+    old, mine, yours = (_by_ids(side) for side in (base, ours, theirs))
+    kept = [c for c in mine if c not in old or c in yours]
+    new = [c for c in yours if c not in old and c not in kept]
     subjects = {_subject(c): c for c in kept}
     for constraint in new:
         other = subjects.get(_subject(constraint))
         if other is not None:
             _refuse(ours.name, "constraint", str(other), str(constraint))
-    return (*kept, *new)
+    names = {p.identity: p.name for p in merged}
+    known = {p.identity for side in (ours, theirs) for p in side.properties}
+    lost = known - names.keys()
+    return tuple(with_names(c, names) for c in (*kept, *new) if not lost & set(names_of(c)))
+
+
+def _by_ids(entity: EntityType | None) -> tuple[Constraint, ...]:
+    if entity is None:
+        return ()
+    ids = {p.name: p.identity for p in entity.properties}
+    return tuple(with_names(c, ids) for c in entity.constraints)
 
 
 def _subject(constraint: Constraint) -> Hashable:

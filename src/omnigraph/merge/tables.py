@@ -110,6 +110,8 @@ class Sides:
     base: SideContent
     ours: SideContent
     theirs: SideContent
+    restores: bool = False
+    """Theirs is older than the base: what only theirs has was dropped, and its values come back."""
 
     @property
     def all(self) -> tuple[SideContent, SideContent, SideContent]:
@@ -129,6 +131,7 @@ def unified(sides: Sides) -> Sides:
         _with_catalog(sides.base, found.base),
         _with_catalog(sides.ours, found.ours),
         _with_catalog(sides.theirs, found.theirs),
+        sides.restores,
     )
 
 
@@ -218,6 +221,7 @@ def tables_to_merge(
     pairs = {pair.identity: pair for pair in differing_types(sides.base, sides.theirs)}
     for identity, entity in by_identity.items():
         concerned = entity.table_key in forced or identity in reshaped
+        concerned = concerned or (sides.restores and _has_more(sides, identity))
         if concerned and identity not in pairs:
             before, after = sides.base.of(identity).table, sides.theirs.of(identity).table
             pairs[identity] = TablePair(identity, before, after)
@@ -236,12 +240,24 @@ def tables_to_merge(
             now_millis=now_millis,
         )
         ids = changed.runs(pair)
+        if sides.restores and pair.after is not None and _has_more(sides, identity):
+            for batch in id_batches(storage.store.open(pair.after.pin.at)):
+                ids.add(batch)
         sides.add_overlay_ids(ids, identity)
         ids.add(pa.array(table.forced.ids, pa.string()))
         if table.whole and table.ours.table is not None:
             for batch in id_batches(storage.store.open(table.ours.table.pin.at)):
                 ids.add(batch)
         yield table, ids
+
+
+def _has_more(sides: Sides, identity: TypeIdentity) -> bool:
+    """Theirs has properties that the base does not have."""
+    base, theirs = sides.base.of(identity).table, sides.theirs.of(identity).table
+    if base is None or theirs is None:
+        return False
+    known = {p.identity for p in base.entity.properties}
+    return any(p.identity not in known for p in theirs.entity.properties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -846,11 +846,11 @@ class _Planner:
     def _constraints(self, before: EntityType, after: EntityType, kind: str) -> None:
         known = {p.identity: p.name for p in after.properties}
         names = {p.name: known[p.identity] for p in before.properties if p.identity in known}
-        old = {_renamed(c, names): c for c in before.constraints if not isinstance(c, Key)}
+        old = {with_names(c, names): c for c in before.constraints if not isinstance(c, Key)}
         new = [c for c in after.constraints if not isinstance(c, Key)]
         gone = {p.name for p in before.properties} - names.keys()
         for renamed, constraint in old.items():
-            if renamed not in new and not gone & set(_names_of(constraint)):
+            if renamed not in new and not gone & set(names_of(constraint)):
                 step = st.DropConstraint(kind, after.name, constraint)
                 codes = () if isinstance(constraint, Index) else (CONSTRAINT_REMOVED,)
                 self.add(step, StepClass.METADATA, *codes)
@@ -937,7 +937,8 @@ def _spells_ids_alike(before: ValueType, after: ValueType) -> bool:
     return widens(before, after) and not is_date and not to_float
 
 
-def _renamed(constraint: Constraint, names: Mapping[str, str]) -> Constraint:
+def with_names(constraint: Constraint, names: Mapping[str, str]) -> Constraint:
+    """The constraint about the same properties under other names."""
     match constraint:
         case Range() | Check():
             return replace(constraint, property=names.get(constraint.property, constraint.property))
@@ -946,7 +947,7 @@ def _renamed(constraint: Constraint, names: Mapping[str, str]) -> Constraint:
             return replace(constraint, properties=renamed)
 
 
-def _names_of(constraint: Constraint) -> tuple[str, ...]:
+def names_of(constraint: Constraint) -> tuple[str, ...]:
     match constraint:
         case Range() | Check():
             return (constraint.property,)

@@ -109,10 +109,11 @@ class LeaveInheritedIndexes:
 
 @dataclass(frozen=True, slots=True)
 class ReshapeTable:
-    """Give a table other columns.
+    """Give a table other columns, and then change rows of it.
 
     `written` are new values of columns, as `lance_store.staging.columns.write_columns` returned
-    them for every fragment of exactly this version. Without them no value changes.
+    them for every fragment of exactly this version. Without them no value changes. `edit` has the
+    new columns; its fragments, if it has some, were written for a preview of them.
     """
 
     key: TableKey
@@ -121,6 +122,7 @@ class ReshapeTable:
     version: int
     columns: tuple[ColumnShape, ...]
     written: tuple[str, ...] = ()
+    edit: EditRows | AdoptRows | None = None
 
     @property
     def changes_values(self) -> bool:

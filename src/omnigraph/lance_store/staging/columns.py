@@ -80,6 +80,33 @@ def stage_columns(
     return StagedWrite(at, (merge, project), project.uuid, rows, steps=2)
 
 
+def preview_columns(
+    store: Store, at: DatasetVersion, columns: Sequence[ColumnShape]
+) -> DatasetVersion:
+    """A detached version with these columns, none of them written anew.
+
+    HEAD does not move, and no other process finds the version. `stage.drop_preview` removes it.
+    """
+    dataset = store.open(at)
+    with storage_errors(f"previewing the columns of {at.location}"):
+        handle = LanceDataset.commit(
+            dataset, _projection(dataset, at.version, columns), detached=True
+        )
+    preview = DatasetVersion(at.location, at.branch, int(handle.version))
+    store.remember(preview, handle)
+    return preview
+
+
+def stage_then(first: StagedWrite, second: StagedWrite) -> StagedWrite:
+    """Two staged writes as one: `second` was staged on a preview of the result of `first`."""
+    read = first.result_version
+    following = Transaction(read, second.transaction.operation)
+    before = first.transaction if isinstance(first.transaction, tuple) else (first.transaction,)
+    return StagedWrite(
+        first.at, (*before, following), following.uuid, second.row_count, first.steps + 1
+    )
+
+
 def write_columns(
     target: VersionAddress,
     fragment_id: int,
