@@ -6,7 +6,6 @@ same `NewColumns`, which is plain data, so that tasks of other processes can use
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.generated import generated_column
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -127,7 +127,7 @@ class NewColumns:
             rows = pa.table(inputs) if inputs else _rows_without_columns(batch.num_rows)
             return expression.values(rows, Evaluator({}, self.now_millis)).cast(current.type)
         if isinstance(fill.value, GeneratedDefault):
-            return _generated(fill.value, batch.num_rows, self.now_millis, current.type)
+            return generated_column(fill.value, current.type, batch.num_rows, self.now_millis)
         value = coerce(fill.value, column.after.type)
         return pa.repeat(pa.scalar(value, current.type), batch.num_rows)
 
@@ -139,13 +139,6 @@ class NewColumns:
         kind = arrow_field(column.after.name, column.after.type, nullable=True).type
         vectors = pa.chunked_array([pa.nulls(batch.num_rows, kind)])
         return one_chunk(fill_vectors(self.provider, texts, vectors, made.model))
-
-
-def _generated(wanted: GeneratedDefault, rows: int, now_millis: int, kind: pa.DataType) -> pa.Array:
-    """A moment for all rows, or a text of its own for each."""
-    if wanted.function == "uuid":
-        return pa.array([str(uuid.uuid4()) for _ in range(rows)], kind)
-    return pa.repeat(pa.scalar(now_millis, pa.timestamp("ms")).cast(kind, safe=False), rows)
 
 
 def _mapped(values: pa.Array, mapping: Mapping[str, str]) -> pa.Array:

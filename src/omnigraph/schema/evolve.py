@@ -34,10 +34,12 @@ from omnigraph.catalog.model import (
     Property,
     Range,
     Unique,
+    allowances,
     default_of,
     embedding_of,
-    find_annotation,
+    is_protected,
     renamed_from,
+    renamed_values,
 )
 from omnigraph.schema import steps as st
 from omnigraph.schema.steps import DeclaredType, PlannedStep, StepClass
@@ -414,7 +416,7 @@ class _Planner:
     def _dropped(self, gone: EntityType, kind: str, added: Sequence[EntityType]) -> None:
         code = DROPPED_NODE if kind == st.NODE else DROPPED_EDGE
         entity = f"{kind}:{gone.name}"
-        if _is_protected(gone.annotations):
+        if is_protected(gone.annotations):
             self.refuse(
                 entity, "it is @protected: remove the annotation in a change of its own first", code
             )
@@ -532,8 +534,8 @@ class _Planner:
     ) -> None:
         code = DROPPED_VECTOR if isinstance(gone.type, VectorType) else DROPPED_PROPERTY
         entity = f"{kind}:{after.name}.{gone.name}"
-        allowed = self.granted.allow_data_loss or code in _allowances(declared.annotations)
-        if _is_protected(gone.annotations):
+        allowed = self.granted.allow_data_loss or code in allowances(declared.annotations)
+        if is_protected(gone.annotations):
             self.refuse(
                 entity, "it is @protected: remove the annotation in a change of its own first", code
             )
@@ -771,7 +773,7 @@ class _Planner:
             self._type_step(owner, column, st.Conversion.CAST, kind, StepClass.VALIDATED, before)
             self.check(CheckKind.VALUES, owner.table_key, (new.name,), TYPE_CHANGE, name)
             return column
-        allowed = self.granted.allow_data_loss or TYPE_CHANGE in _allowances(declared.annotations)
+        allowed = self.granted.allow_data_loss or TYPE_CHANGE in allowances(declared.annotations)
         kept = StepClass.LOSSY if allowed else StepClass.VALIDATED
         self._type_step(owner, column, st.Conversion.CAST, kind, kept, before)
         name = f"{owner.name}.{new.name}"
@@ -818,7 +820,7 @@ class _Planner:
         assert isinstance(old.type, EnumType)
         assert isinstance(new.type, EnumType)
         renamed = {
-            a: b for a, b in _renamed_values(declared.annotations).items() if a in old.type.values
+            a: b for a, b in renamed_values(declared.annotations).items() if a in old.type.values
         }
         added = tuple(
             v for v in new.type.values if v not in old.type.values and v not in renamed.values()
@@ -969,22 +971,6 @@ def _plain_notes(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
 
 def _unknown(annotations: tuple[Annotation, ...]) -> bool:
     return any(a.name not in KNOWN_ANNOTATIONS for a in annotations)
-
-
-def _is_protected(annotations: tuple[Annotation, ...]) -> bool:
-    return find_annotation(annotations, "protected") is not None
-
-
-def _allowances(annotations: tuple[Annotation, ...]) -> frozenset[str]:
-    return frozenset(str(a.arguments[0]) for a in annotations if a.name == "allow" and a.arguments)
-
-
-def _renamed_values(annotations: tuple[Annotation, ...]) -> dict[str, str]:
-    return {
-        str(a.arguments[0]): str(a.arguments[1])
-        for a in annotations
-        if a.name == "rename_value" and len(a.arguments) == 2
-    }
 
 
 def _in_any_order(catalog: Catalog) -> object:
