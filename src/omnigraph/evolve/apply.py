@@ -198,7 +198,15 @@ def reshape(store: Store, pin: TablePin, columns: NewColumns) -> ReshapeTable:
     )
     shape = tuple(new_shape(change, keeps_nullable=loose))
     written = tuple(_write(store, pin, columns)) if change.is_written else ()
-    return ReshapeTable(pin.key, pin.location, pin.branch, pin.version, shape, written)
+    return ReshapeTable(
+        pin.key,
+        pin.location,
+        pin.branch,
+        pin.version,
+        shape,
+        written,
+        discards=change.discards,
+    )
 
 
 def _write(store: Store, pin: TablePin, columns: NewColumns) -> list[str]:

@@ -22,12 +22,13 @@ from omnigraph.catalog.model import (
     ID,
     SOURCE,
     TARGET,
-    Catalog,
     Check,
     EdgeType,
     EntityType,
+    NodeType,
     Range,
 )
+from omnigraph.evolve.conversion import Mask
 from omnigraph.evolve.new_columns import NewColumns
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.violations import Report
@@ -134,27 +135,27 @@ Bad = Callable[[pa.RecordBatch], Any]
 
 def _required(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
-
-    def bad(batch: pa.RecordBatch) -> Any:
-        column = batch.column(name)
-        return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-
-    return _by_row(tables, check, (name,), bad, name)
+    return _by_stored_row(tables, check, lambda new, batch: new.missing(batch, name))
 
 
 def _convertible(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
+    return _by_stored_row(tables, check, lambda new, batch: new.failed(batch, name))
+
+
+def _by_stored_row(
+    tables: CheckedTables, check: DataCheck, bad: Callable[[NewColumns, pa.RecordBatch], Mask]
+) -> SchemaViolation | None:
+    (name,) = check.columns
     new = tables.columns[check.table]
-    before = new.column(name).before
-    assert before is not None
-    total, samples = 0, list[str]()
-    for batch in tables.stored(check.table, [before.name]):
-        total += int(new.failed(batch, name).sum())
+    read = new.reads([name])
+    total = sum(int(bad(new, batch).sum()) for batch in tables.stored(check.table, read))
     if not total:
         return None
-    for batch in tables.stored(check.table, [ID, before.name]):
-        rows = np.flatnonzero(new.failed(batch, name))
-        samples += batch.column(ID).take(pa.array(rows)).to_pylist()
+    samples: list[str] = []
+    for batch in tables.stored(check.table, [ID, *(n for n in read if n != ID)]):
+        rows = np.flatnonzero(bad(new, batch))
+        samples += batch.column(ID).take(pa.array(rows, pa.int64())).to_pylist()
         if len(samples) >= MOST_SAMPLES:
             break
     return _violation(check, total, samples, name)
@@ -162,12 +163,12 @@ def _convertible(tables: CheckedTables, check: DataCheck) -> SchemaViolation | N
 
 def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
-    entity = _only(_entity(tables.changes.target, check.table), name)
+    rules = _only(tables.changes.target.entity_type(check.table), name)
 
     def bad(batch: pa.RecordBatch) -> Any:
         report = Report(batch.num_rows)
         numbered = pa.table({ID: _numbers(batch.num_rows), name: batch.column(name)})
-        check_rows(entity, numbered, report)
+        check_rows(rules, numbered, report)
         return sorted({int(v.entity_id or 0) for v in report.violations})
 
     return _by_row(tables, check, (name,), bad, name)
@@ -177,14 +178,13 @@ def _numbers(count: int) -> pa.Array:
     return pa.array(np.arange(count)).cast(pa.string())
 
 
-def _only(entity: EntityType, name: str) -> EntityType:
-    """The type with one property and the rules of single rows about it."""
-    kept = tuple(p for p in entity.properties if p.name == name)
+def _only(entity: EntityType, name: str) -> NodeType:
+    """One property and the rules of single rows about it, as a type of its own."""
+    kept = tuple(replace(p, nullable=True) for p in entity.properties if p.name == name)
     rules = tuple(
         c for c in entity.constraints if isinstance(c, Range | Check) and c.property == name
     )
-    loose = tuple(replace(p, nullable=True) for p in kept)
-    return replace(entity, properties=loose, constraints=rules)
+    return NodeType(entity.name, kept, rules)
 
 
 def _by_row(
@@ -327,10 +327,6 @@ def _database(tables: CheckedTables) -> Iterator[Any]:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _entity(catalog: Catalog, key: TableKey) -> EntityType:
-    return catalog.entity_type(key)
 
 
 def _edge(tables: CheckedTables, check: DataCheck) -> EdgeType:

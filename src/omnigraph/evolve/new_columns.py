@@ -73,6 +73,14 @@ class NewColumns:
         stored = batch.column(column.before.name)
         return convert(stored, column.before.type, column.after.type).failed
 
+    def missing(self, batch: pa.RecordBatch, name: str) -> Mask:
+        """Rows that have no value afterwards, apart from those that refuse the change as failed."""
+        found = self._array(batch, name)
+        missing = np.asarray(found.values.is_null().to_numpy(zero_copy_only=False), bool)
+        if name in (ID, SOURCE, TARGET) or self.column(name).is_lossy:
+            return missing
+        return missing & ~found.failed
+
     def column(self, name: str) -> ColumnChange:
         return next(c for c in self.change.columns if c.after.name == name)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.index_plan import wanted_indexes
+from omnigraph.catalog.model import EntityType
 from omnigraph.commit.intents import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.errors import (
@@ -285,18 +286,20 @@ def _verify_history(
         found.add("commit_graph", branch, commits[-1].graph_commit_id, "its parent is missing")
     if len({c.graph_commit_id for c in commits}) != len(commits):
         found.add("commit_graph", branch, "commit log", "a commit occurs twice")
-    for commit in islice(commits, compared):
-        _verify_changes(reader, branch, commit, found)
+    for commit, parent in islice(pairwise(commits), compared):
+        _verify_changes(reader, branch, commit, parent, found)
 
 
-def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: FindingLog) -> None:
+def _verify_changes(
+    reader: ManifestReader, branch: str, commit: Commit, parent: Commit, found: FindingLog
+) -> None:
     recorded = {change.key: change for change in commit.changes}
     for pins in commit.pins:
         if pins.before is None or pins.after is None:
             continue
         changes = recorded.get(pins.after.key)
         try:
-            problem = _disagreement(reader, commit, pins, changes)
+            problem = _disagreement(reader, (parent, commit), pins, changes)
         except SnapshotReclaimed:
             found.checked["commits_reclaimed"] += 1
             continue
@@ -307,7 +310,10 @@ def _verify_changes(reader: ManifestReader, branch: str, commit: Commit, found: 
 
 
 def _disagreement(
-    reader: ManifestReader, commit: Commit, pins: PinChange, changes: TableChanges | None
+    reader: ManifestReader,
+    commits: tuple[Commit, Commit],
+    pins: PinChange,
+    changes: TableChanges | None,
 ) -> str | None:
     """How the recorded changes differ from those between the snapshots; None when they agree."""
     assert pins.before is not None
@@ -318,11 +324,14 @@ def _disagreement(
     if changes is not None and ids is None:
         return f"its change list {changes.file} is missing"
     assert ids is not None
-    # Only common columns, because a schema change adds columns without touching rows.
-    entity = reader.schemas.read(commit.schema_id).catalog.entity_type(pins.after.key)
+    entities = (
+        reader.schemas.read(commit.schema_id).catalog.entity_type(pin.key)
+        for commit, pin in zip(commits, (pins.before, pins.after), strict=True)
+    )
+    columns = _common_columns(*entities)
     old, new = (reader.store.open(pin.at) for pin in (pins.before, pins.after))
-    columns = [n for n in table_schema(entity).names if n in old.schema.names]
-    before, after = read_table(old, columns), read_table(new, columns)
+    before = read_table(old, list(columns)).rename_columns(list(columns.values()))
+    after = read_table(new, list(columns.values()))
     appeared = _minus(after, before)
     vanished = _minus(before, after)
     for what, real, said in (
@@ -334,6 +343,23 @@ def _disagreement(
     rewritten = _rewritten(before, after)
     unrecorded = set(rewritten.to_pylist()) - set(ids.updated.to_pylist())
     return f"{len(unrecorded)} changed rows are not recorded" if unrecorded else None
+
+
+def _common_columns(before: EntityType, after: EntityType) -> dict[str, str]:
+    """Old name -> new name of the columns that both have with the same type.
+
+    A schema change adds, drops and renames columns without touching rows.
+    """
+    kinds, wanted = ({f.name: f.type for f in table_schema(e)} for e in (before, after))
+    properties = {
+        old.name: new.name
+        for new in after.properties
+        for old in before.properties
+        if {old.identity, *old.also} & {new.identity, *new.also}
+        and kinds[old.name] == wanted[new.name]
+    }
+    named = {p.name for p in after.properties}
+    return {name: name for name in wanted if name not in named} | properties
 
 
 def _minus(rows: pa.Table, others: pa.Table) -> pa.Array:

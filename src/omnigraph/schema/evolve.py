@@ -147,6 +147,8 @@ class ColumnChange:
     mapping: tuple[tuple[str, str], ...] = ()
     """Enum values that are replaced."""
     fill: Fill | None = None
+    discards: bool = False
+    """The property exists already, and its stored values are removed."""
 
     @property
     def is_written(self) -> bool:
@@ -168,11 +170,16 @@ class TableChange:
         """The columns of the table change, or their values."""
         if self.before is None or self.after is None:
             return False
-        return self.rekeys or _shape(self.before) != _shape(self.after) or self.is_written
+        reshaped = _shape(self.before) != _shape(self.after)
+        return self.rekeys or reshaped or self.is_written or self.discards
 
     @property
     def is_written(self) -> bool:
         return any(column.is_written for column in self.columns)
+
+    @property
+    def discards(self) -> bool:
+        return any(column.discards for column in self.columns)
 
 
 class CheckKind(StrEnum):
@@ -493,7 +500,13 @@ class _Planner:
         for name in after.key:
             self.check(CheckKind.REQUIRED, table, (name,), NULLS, spelled)
         self.check(CheckKind.UNIQUE, table, after.key, UNIQUE, spelled)
-        return self.has_rows(before)
+        if not self.has_rows(before):
+            return False
+        self.refuse(
+            f"{kind}:{after.name}",
+            f"{spelled}: ids of existing entities would change; export and load into a new type",
+        )
+        return True
 
     def check(
         self, kind: CheckKind, table: TableKey, columns: tuple[str, ...], code: str, constraint: str
@@ -516,10 +529,10 @@ class _Planner:
                 columns.append(self._added(before, after, prop, kind))
             else:
                 columns.append(self._changed(before, after, known, prop, hinted[prop.name], kind))
-        kept = {column.before.identity for column in columns if column.before is not None}
-        new = [column.after for column in columns if column.before is None]
+        kept = set(match.sources.values())
+        new = [prop for prop in after.properties if prop.name not in match.sources]
         for gone in before.properties:
-            if gone.identity not in kept:
+            if gone.name not in kept:
                 self._dropped_property(before, after, declared, gone, new, kind)
         return tuple(columns)
 
@@ -589,6 +602,10 @@ class _Planner:
         self.check(CheckKind.VALUES, owner.table_key, (prop.name,), TYPE_CHANGE, name)
         if not prop.nullable:
             self.check(CheckKind.REQUIRED, owner.table_key, (prop.name,), NULLS, name)
+        self._still_unique(owner, prop)
+
+    def _still_unique(self, owner: EntityType, prop: Property) -> None:
+        """New values of a property may be equal where the old ones were not."""
         for unique in owner.constraints:
             if isinstance(unique, Unique) and prop.name in unique.properties:
                 spelled = st.spell_constraint(unique)
@@ -632,15 +649,18 @@ class _Planner:
         column = ColumnChange(new, old)
         if old.type != new.type:
             column = self._type_change(before, owner, column, declared, kind)
-            if column.before is None:
-                return column  # its vectors are gone or made anew
+        if column.before is None:  # its vectors are gone or made anew
+            self._nullability(before, owner, replace(column, before=old), kind)
+            self._notes(owner, old, new, kind)
+            return column
         column = self._nullability(before, owner, column, kind)
         column = self._embedding(before, owner, column, kind)
         self._notes(owner, old, new, kind)
         return column
 
     def _notes(self, owner: EntityType, old: Property, new: Property, kind: str) -> None:
-        if _plain_notes(old.annotations) == _plain_notes(new.annotations):
+        embeds = [embedding_of(prop) is not None for prop in (old, new)]
+        if _plain_notes(old.annotations) == _plain_notes(new.annotations) and len(set(embeds)) == 1:
             return
         codes = (UNKNOWN_ANNOTATION,) if _unknown(new.annotations) else ()
         step = st.UpdatePropertyMetadata(kind, owner.name, new.name, new.annotations)
@@ -655,7 +675,7 @@ class _Planner:
             self.add(st.SetNullable(kind, owner.name, new.name))
         if new.nullable or not old.nullable:
             return column
-        fill = self._fill(owner, new) if self.has_rows(before) else None
+        fill = self._fill(owner, new)
         table = before.table_key
         self.add(
             st.SetRequired(kind, owner.name, new.name), StepClass.VALIDATED, NULLS, table=table
@@ -663,7 +683,7 @@ class _Planner:
         self.check(
             CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, f"{owner.name}.{new.name}"
         )
-        if fill is None:
+        if fill is None or not self.has_rows(before):
             return column
         self._backfilled(before, owner, new, fill, kind)
         return replace(column, fill=fill)
@@ -710,7 +730,7 @@ class _Planner:
         new = column.after
         entity = f"{kind}:{owner.name}.{new.name}"
         if not self.has_rows(before):
-            return replace(column, before=None)
+            return ColumnChange(new, discards=True)
         if self.granted.reembed and embedding_of(new) is not None:
             return ColumnChange(new, fill=Fill(FillSource.EMBEDDING))
         if not new.nullable:
@@ -728,7 +748,7 @@ class _Planner:
                 "them again with reembed",
                 VECTORS_INVALID,
             )
-        return ColumnChange(new)
+        return ColumnChange(new, discards=True)
 
     def _type_change(
         self,
@@ -782,6 +802,7 @@ class _Planner:
         if not new.nullable:
             # A value that does not convert becomes NULL, and so does an empty list.
             self.check(CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, name)
+        self._still_unique(owner, new)
         return replace(column, converts=True, is_lossy=allowed)
 
     def _type_step(
@@ -832,6 +853,7 @@ class _Planner:
         if mapping:
             step = st.RenameEnumValue(kind, owner.name, new.name, mapping)
             self.add(step, StepClass.REWRITE, table=before.table_key)
+            self._still_unique(owner, new)
         if removed:
             self.add(
                 st.NarrowEnum(kind, owner.name, new.name, removed),

@@ -123,10 +123,12 @@ class ReshapeTable:
     columns: tuple[ColumnShape, ...]
     written: tuple[str, ...] = ()
     edit: EditRows | AdoptRows | None = None
+    discards: bool = False
+    """A property loses its values: its column is a new one, without values."""
 
     @property
     def changes_values(self) -> bool:
-        return any(column.is_written for column in self.columns)
+        return self.discards or any(column.is_written for column in self.columns)
 
 
 ContentEffect = EditRows | ReplaceRows | AdoptRows

@@ -106,7 +106,7 @@ class Topology:
         elif found.at != pin.at:
             # The same rows in another version. Cleanup may remove the old version, and a schema
             # change may have added or removed columns.
-            same = found.dataset.schema.equals(dataset.schema)
+            same = _has_same_columns(found.dataset, dataset)
             moved = found.moved(pin.at, dataset, self._stored) if same else None
             found = moved or self._new_content(name, pin, dataset)
             self._memory.replace(name, found, _lineage(pin))
@@ -156,7 +156,7 @@ class Topology:
             found = self._memory.keep(name, made, _lineage(pin))
         if not isinstance(found, StoredContent) or not found.is_built:
             return None
-        return found if found.dataset.schema.equals(like.schema) else None
+        return found if _has_same_columns(found.dataset, like) else None
 
     def _derive(
         self, pin: TablePin, dataset: Dataset, base: StoredContent, changes: IdChanges
@@ -221,6 +221,15 @@ class Topology:
                     at[number] = step.before
                     changed[number] = step.changes.then(changed[number])
             yield EdgePins(*at), EdgeChanges(*changed)
+
+
+def _has_same_columns(a: Dataset, b: Dataset) -> bool:
+    """Whether equal names are equal columns.
+
+    A column that was dropped and added again has the same name, and another field id.
+    """
+    ids_of_a, ids_of_b = ([f.id() for f in d.lance_schema.fields()] for d in (a, b))
+    return a.schema.equals(b.schema) and ids_of_a == ids_of_b
 
 
 def _lineage(pin: TablePin) -> tuple[str, str, str | None]:

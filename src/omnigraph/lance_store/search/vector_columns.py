@@ -121,7 +121,8 @@ class VectorColumns:
 
 
 def _key(fragment: Any, field: int) -> _Key:
-    file = next(f.path for f in fragment.files if field in f.fields)
+    # No file has a column that was added without values.
+    file = next((f.path for f in fragment.files if field in f.fields), None)
     return fragment.id, f"{file}#{field}", str(fragment.deletion_file)
 
 
