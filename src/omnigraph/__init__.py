@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from omnigraph.evolve.apply import SchemaResult
     from omnigraph.evolve.checks import SchemaViolation
     from omnigraph.evolve.plan import SchemaPlan
+    from omnigraph.evolve.stored_queries import BrokenQuery
     from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import (
         ExportedType,
@@ -225,6 +226,7 @@ _CLASSES = {
     "omnigraph.evolve.apply": ("SchemaResult",),
     "omnigraph.evolve.checks": ("SchemaViolation",),
     "omnigraph.evolve.plan": ("SchemaPlan",),
+    "omnigraph.evolve.stored_queries": ("BrokenQuery",),
     "omnigraph.graph.schema_changes": (
         "SchemaDiff",
         "SchemaVersion",
@@ -287,6 +289,7 @@ __all__ = [
     "Branch",
     "BranchStatus",
     "Branches",
+    "BrokenQuery",
     "Cardinality",
     "Catalog",
     "Change",

@@ -143,7 +143,7 @@ def test_schema_show_of_what_nobody_wrote(cli, people, tmp_path, monkeypatch) ->
     with monkeypatch.context() as earlier:
         earlier.setattr(schema_texts, "catalog_text", lambda _: "")
         old = omnigraph.init(tmp_path / "old.omni", catalog)
-    assert cli("schema", "show", old.uri, "--json").json["source"] == shown
+    assert cli("schema", "show", old.uri, "--json").json["schema_source"] == shown
     unsayable = Catalog((NodeType("Odd", (Property("Upper", ScalarType(ScalarKind.BOOL)),)),))
     odd = omnigraph.init(tmp_path / "odd.omni", unsayable)
     answer = cli("schema", "show", odd.uri)

@@ -204,6 +204,34 @@ def test_lint_at_the_severity_that_is_asked_for(files: dict[str, Path]) -> None:
     body = json.loads(out)
     assert (code, body["code"], body["errors"]) == (1, "type_check_error", 1)
     assert body["diagnostics"][0]["file"] == str(files["s.pg"])
+    assert json.loads(out)["findings"][0]["severity"] == "error"
     code, _, err = lint(files, "good.gq", "--severity", "OG-NM-101=never")
     assert code != 0
     assert "error, warn, off" in err
+
+
+def test_warnings_about_queries_have_severities_too(files: dict[str, Path]) -> None:
+    files["good.gq"].write_text(GOOD.replace("$n: String", "$n: String, $x: I32"), encoding="utf-8")
+    assert "L203" in lint(files, "good.gq")[1]
+    code, out, err = lint(files, "good.gq", "--severity", "L203=off", "--strict")
+    assert (code, out) == (0, "")
+    assert "0 errors, 0 warnings" in err
+    code, out, err = lint(files, "good.gq", "--severity", "L203=error")
+    assert code == 1
+    assert "error L203: parameter $x is never used" in out
+    assert "1 error, 0 warnings" in err
+
+
+def test_errors_keep_their_severity(files: dict[str, Path]) -> None:
+    code, _, err = lint(files, "bad.gq", "--severity", "T1=off")
+    assert code == 1
+    assert "there is no code 'T1' with a severity" in err
+
+
+def test_a_new_schema_tells_which_queries_break(files: dict[str, Path]) -> None:
+    renamed = SCHEMA.replace("age: I32?", 'years: I32? @rename_from("age")')
+    files["s.pg"].write_text(renamed, encoding="utf-8")
+    code, out, _ = lint(files, "good.gq")
+    assert code == 1
+    assert "good.gq:3:" in out
+    assert "'age'" in out

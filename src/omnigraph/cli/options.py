@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.output import WrongUsage
+
 Uri = Annotated[
     str | None,
     typer.Argument(metavar="URI", help="The graph: a directory or s3://bucket/prefix."),
@@ -95,6 +97,26 @@ IdempotencyKey = Annotated[
         "--idempotency-key", metavar="KEY", help="A second run with the same key changes nothing."
     ),
 ]
+
+Severities = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--severity",
+        metavar="CODE=LEVEL",
+        help="Weigh a code: error, warn or off; repeatable.",
+    ),
+]
+
+
+def severities(given: list[str] | None) -> dict[str, str]:
+    """The values of `--severity` by code."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        code, equals, level = text.partition("=")
+        if not equals:
+            raise WrongUsage(f"--severity {text!r} is not CODE=LEVEL, for example OG-CD-101=error")
+        found[code.strip()] = level.strip()
+    return found
 
 
 class ResultFormat(StrEnum):

@@ -47,7 +47,7 @@ def create_graph(
     pins = tuple(create_table(store, t, MAIN_REF, commit_id, clock) for t in catalog.entity_types())
     failpoints.hit("init.after_tables")
     schema_id = clock.new_ulid()
-    SchemaStore(store.files).write(schema_id, catalog, source)
+    SchemaStore(store.files).write(schema_id, catalog, source, commit_id)
     failpoints.hit("init.after_schema")
     empty = BranchState(version=0, tables={}, schema_id=schema_id, commits=())
     publication = Publication(
@@ -117,7 +117,7 @@ def accept_schema(
     store = reader.store
     rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
     schema_id = clock.new_ulid()
-    reader.schemas.write(schema_id, change.catalog, change.source, change.steps)
+    reader.schemas.write(schema_id, change.catalog, change.source, commit_id, change.steps)
     created = tuple(
         create_table(store, entity, ref, commit_id, clock, rows.get(entity.table_key))
         for entity in change.added

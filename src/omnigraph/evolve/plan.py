@@ -22,6 +22,7 @@ from omnigraph.evolve.checks import (
     run_checks,
 )
 from omnigraph.evolve.new_columns import NewColumns, new_columns
+from omnigraph.evolve.stored_queries import BrokenQuery, check_stored_queries
 from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
@@ -29,6 +30,8 @@ from omnigraph.schema import evolve as ev
 from omnigraph.schema import steps as st
 from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
 from omnigraph.schema.steps import PlannedStep, StepClass
+from omnigraph.syntax.severities import SeverityLevel
+from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.plurals import counted
@@ -72,10 +75,19 @@ class SchemaPlan:
     requires: tuple[str, ...] = ()
     violations: tuple[SchemaViolation, ...] = ()
     warnings: tuple[str, ...] = ()
+    stored_queries: tuple[BrokenQuery, ...] = ()
+    """Queries of the given files that would no longer compile."""
 
     @property
     def supported(self) -> bool:
-        return not self.violations and all(step.is_supported for step in self.steps)
+        refused = self.violations or self.refuses_queries
+        return not refused and all(step.is_supported for step in self.steps)
+
+    @property
+    def refuses_queries(self) -> bool:
+        """Queries break, and the caller weighs that as an error."""
+        level = self.granted.level(ev.BREAKS_QUERIES)
+        return bool(self.stored_queries) and level is SeverityLevel.ERROR
 
     @property
     def has_changes(self) -> bool:
@@ -114,6 +126,7 @@ class SchemaPlan:
             "requires": list(self.requires),
             "violations": [violation.to_dict() for violation in self.violations],
             "warnings": list(self.warnings),
+            "stored_queries": [query.to_dict() for query in self.stored_queries],
             "base_commit_id": self.base_commit_id,
             "base_schema_hash": self.base_schema_hash,
             "target_schema_hash": self.target_schema_hash,
@@ -122,6 +135,7 @@ class SchemaPlan:
             "allow_data_loss": self.granted.allow_data_loss,
             "backfill": dict(self.granted.backfill),
             "reembed": self.granted.reembed,
+            "severity": {code: level.value for code, level in self.granted.severity.items()},
         }
 
     def __str__(self) -> str:
@@ -129,6 +143,8 @@ class SchemaPlan:
             return "no change"
         lines = [_line(step) for step in self.steps]
         lines += [f"! {violation}" for violation in self.violations]
+        mark = "x" if self.refuses_queries else "!"
+        lines += [f"{mark} {query}  [{query.code}]" for query in self.stored_queries]
         lines += [f"note: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -163,6 +179,8 @@ class SavedPlan:
     target_schema_hash: str
     schema_source: str
     granted: Granted
+    broken_queries: tuple[str, ...] = ()
+    """Why the plan refused to break queries; an apply does not know the queries."""
 
     @staticmethod
     def of(data: SchemaPlan | Mapping[str, Any]) -> SavedPlan:
@@ -174,7 +192,10 @@ class SavedPlan:
                     "plan again"
                 )
             granted = Granted(
-                bool(body["allow_data_loss"]), dict(body["backfill"]), bool(body["reembed"])
+                bool(body["allow_data_loss"]),
+                dict(body["backfill"]),
+                bool(body["reembed"]),
+                ev.read_severity(body["severity"]),
             )
             return SavedPlan(
                 graph_id=str(body["graph_id"]),
@@ -184,6 +205,9 @@ class SavedPlan:
                 target_schema_hash=str(body["target_schema_hash"]),
                 schema_source=str(body["schema_source"]),
                 granted=granted,
+                broken_queries=tuple(str(found["message"]) for found in body["stored_queries"])
+                if granted.level(ev.BREAKS_QUERIES) is SeverityLevel.ERROR
+                else (),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgument(
@@ -266,12 +290,46 @@ def prepare_change(
         target_schema_hash=shape_hash(changes.target),
         schema_source=new.source,
         granted=granted,
-        steps=tuple(_with_cost(context.store, snapshot, step, changes) for step in steps),
+        steps=judged(
+            [_with_cost(context.store, snapshot, step, changes) for step in steps], granted
+        ),
         requires=changes.requires,
         violations=tuple(violations),
         warnings=changes.warnings,
     )
     return PreparedChange(plan, changes, columns)
+
+
+def with_stored_queries(
+    prepared: PreparedChange, before: Catalog, sources: Sequence[SourceText]
+) -> SchemaPlan:
+    """The plan with the queries that it breaks."""
+    plan, level = prepared.plan, prepared.plan.granted.level(ev.BREAKS_QUERIES)
+    if level is SeverityLevel.OFF or not sources:
+        return plan
+    found = check_stored_queries(sources, before, prepared.changes.target)
+    warnings = (*plan.warnings, *found.warnings)
+    return replace(plan, stored_queries=found.broken, warnings=warnings)
+
+
+def judged(steps: Sequence[PlannedStep], granted: Granted) -> tuple[PlannedStep, ...]:
+    """The steps with the severities of the caller: codes that are off left out, errors refused."""
+    found: list[PlannedStep] = []
+    refused: list[PlannedStep] = []
+    for step in steps:
+        if not step.is_supported:
+            found.append(step)
+            continue
+        levels = {code: granted.level(code) for code in step.codes}
+        shown = tuple(c for c, level in levels.items() if level is not SeverityLevel.OFF)
+        found.append(replace(step, codes=shown))
+        for code, level in levels.items():
+            if level is SeverityLevel.ERROR:
+                entity = st.entity_of(step.step)
+                reason = f"{step}: {ev.CODES[code]}, and the severity of {code} is error"
+                refusal = st.UnsupportedChange(entity, reason, code)
+                refused.append(PlannedStep(refusal, codes=(code,)))
+    return (*found, *refused)
 
 
 def _columns(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.diff.change import ChangePage
     from omnigraph.evolve.apply import SchemaResult
     from omnigraph.evolve.plan import SchemaPlan
+    from omnigraph.graph.reads import QuerySource
     from omnigraph.graph.schema_changes import SchemaDiff, SchemaSource, SchemaVersion
 
 
@@ -134,6 +135,14 @@ class Commits:
         commits = self._access.engine.commits
         return commits.find(commits.resolve(commit_id, branch), branch)
 
+    def schema_steps(
+        self, commit_id: CommitName, branch: str = MAIN
+    ) -> Sequence[Mapping[str, Any]]:
+        """The steps of a commit that changed the schema, as JSON; empty for every other commit."""
+        from omnigraph.graph.schema_changes import schema_steps
+
+        return schema_steps(self._access.engine, self.show(commit_id, branch))
+
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
         from omnigraph.graph import commit_history
@@ -187,8 +196,14 @@ class Schema:
         allow_data_loss: bool = False,
         backfill: Mapping[str, LiteralValue] | None = None,
         reembed: bool = False,
+        severity: Mapping[str, str] | None = None,
+        queries: Sequence[QuerySource] = (),
     ) -> SchemaPlan:
         """What `apply` would do with the same arguments; nothing is written.
+
+        `severity` weighs codes: `{"OG-CD-101": "error"}` refuses a change with such a step, "warn"
+        lists the code, "off" leaves it out. `queries` are `.gq` files or texts; the plan lists
+        their queries that would no longer compile.
 
         Example:
             >>> plan = graph.schema.plan(Path("people.pg"))
@@ -196,10 +211,11 @@ class Schema:
             >>> plan.supported
         """
         from omnigraph.graph.schema_changes import plan_schema
-        from omnigraph.schema.evolve import Granted
+        from omnigraph.schema.evolve import Granted, read_severity
 
-        granted = Granted(allow_data_loss, dict(backfill or {}), reembed)
-        return plan_schema(self._access.engine, schema, granted, branch)
+        granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
+        sources = [reads.query_source(source) for source in queries]
+        return plan_schema(self._access.engine, schema, granted, branch, sources)
 
     def apply(
         self,
@@ -209,6 +225,7 @@ class Schema:
         allow_data_loss: bool = False,
         backfill: Mapping[str, LiteralValue] | None = None,
         reembed: bool = False,
+        severity: Mapping[str, str] | None = None,
         plan: SchemaPlan | Mapping[str, Any] | None = None,
         message: str | None = None,
         if_commit: str | None = None,
@@ -226,9 +243,9 @@ class Schema:
         """
         from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.schema_changes import apply_schema
-        from omnigraph.schema.evolve import Granted
+        from omnigraph.schema.evolve import Granted, read_severity
 
-        granted = Granted(allow_data_loss, dict(backfill or {}), reembed)
+        granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         terms = CommitTerms(branch, self._access.actor, message, if_commit, idempotency_key)
         return apply_schema(self._access.writable(), schema, granted, terms, plan)
 

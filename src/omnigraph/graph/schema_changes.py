@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,28 +11,32 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.catalog.identity import shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.request import CommitTerms
-from omnigraph.errors import InvalidArgument, PreconditionFailed
+from omnigraph.errors import InvalidArgument, PreconditionFailed, SchemaRefused
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.catalog_text import catalog_text
-from omnigraph.schema.evolve import Granted
+from omnigraph.schema.evolve import BREAKS_QUERIES, Granted
 from omnigraph.schema.steps import PlannedStep
+from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.evolve.apply import SchemaResult
     from omnigraph.evolve.plan import NewSchema, SavedPlan, SchemaPlan
     from omnigraph.graph.engine import Engine
 
-SchemaSource = Catalog | str | os.PathLike[str]
+SchemaSource = Catalog | str | os.PathLike[str] | SourceText
 
 
 def read_schema(schema: SchemaSource) -> tuple[Catalog, str]:
     """The catalog and its text; the text of a catalog is generated."""
     if isinstance(schema, Catalog):
         return schema, catalog_text(schema)
+    if isinstance(schema, SourceText):
+        return catalog_from_text(schema.text, schema.file), schema.text
     # A schema has braces or line breaks; a path practically never does.
     if isinstance(schema, str) and ("{" in schema or "\n" in schema):
         return catalog_from_text(schema), schema
@@ -44,15 +48,22 @@ def read_schema(schema: SchemaSource) -> tuple[Catalog, str]:
     return catalog_from_text(text, str(path)), text
 
 
-def plan_schema(engine: Engine, schema: SchemaSource, granted: Granted, branch: str) -> SchemaPlan:
+def plan_schema(
+    engine: Engine,
+    schema: SchemaSource,
+    granted: Granted,
+    branch: str,
+    queries: Sequence[SourceText] = (),
+) -> SchemaPlan:
     """What applying the schema to a branch would do now; nothing is written."""
-    from omnigraph.evolve.plan import prepare_change
+    from omnigraph.evolve.plan import prepare_change, with_stored_queries
 
     snapshot = engine.reader.snapshot(*engine.reader.branch(branch))
     new, graph_id = _new_schema(schema), graph_id_of(engine)
     source = _accepted_source(engine)(snapshot)
     context = engine.schema_context
-    return prepare_change(context, snapshot, new, granted, graph_id, source).plan
+    prepared = prepare_change(context, snapshot, new, granted, graph_id, source)
+    return with_stored_queries(prepared, snapshot.catalog, queries)
 
 
 def apply_schema(
@@ -72,9 +83,10 @@ def apply_schema(
     snapshot = engine.reader.snapshot(*engine.reader.branch(terms.branch))
     if plan is not None:
         _require_same_base(plan, snapshot, graph_id_of(engine))
+        _require_whole_queries(plan)
         granted = plan.granted
     request = apply.SchemaRequest(
-        new=_new_schema(schema if plan is None else f"{plan.schema_source}\n"),
+        new=_new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>")),
         granted=granted,
         terms=terms,
         graph_id=graph_id_of(engine),
@@ -106,6 +118,17 @@ def _require_same_base(plan: SavedPlan, snapshot: Snapshot, graph_id: str) -> No
             branch=snapshot.graph_branch,
             expected=plan.base_schema_hash,
             actual=found,
+        )
+
+
+def _require_whole_queries(plan: SavedPlan) -> None:
+    if plan.broken_queries:
+        more = len(plan.broken_queries) - 1
+        others = f" ({counted(more, 'more refusal')})" if more else ""
+        raise SchemaRefused(
+            f"this plan was refused: {plan.broken_queries[0]}{others}",
+            refusal=BREAKS_QUERIES,
+            reason=plan.broken_queries[0],
         )
 
 
@@ -190,6 +213,23 @@ def schema_history(engine: Engine, branch: str, limit: int | None) -> list[Schem
     if pending is not None:
         found.append(_version(engine, pending))
     return found
+
+
+def schema_steps(engine: Engine, commit: Commit) -> tuple[Mapping[str, Any], ...]:
+    """The steps of a commit that changed the schema; empty for every other commit.
+
+    A merge stores no steps, so they are found out from the schema before it.
+    """
+    accepted = engine.reader.schemas.read(commit.schema_id)
+    if accepted.schema_version != commit.graph_commit_id or commit.parent_commit_id is None:
+        return ()
+    if accepted.steps:
+        return accepted.steps
+    parent = engine.commits.find(commit.parent_commit_id, commit.graph_branch)
+    before = engine.reader.schemas.read(parent.schema_id).catalog
+    from omnigraph.evolve.apply import changes_between
+
+    return tuple(step.to_dict() for step in changes_between(before, accepted.catalog).steps)
 
 
 def _version(engine: Engine, commit: Commit) -> SchemaVersion:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from omnigraph.catalog.identity import fingerprint
+from omnigraph.catalog.identity import fingerprint, shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
 from omnigraph.errors import FormatUnknown, NotFound
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import schema_object
+from omnigraph.schema.declared_types import types_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,26 @@ class AcceptedSchema:
     fingerprint: str
     steps: tuple[Mapping[str, Any], ...] = ()
     """How it came about from the schema before it, as JSON; empty for the first one."""
+    schema_version: str | None = None
+    """The commit that set it."""
+
+    @property
+    def schema_hash(self) -> str:
+        """Graphs with the same declarations have the same hash."""
+        return shape_hash(self.catalog)
+
+    def types(self) -> list[dict[str, Any]]:
+        """Every declared type with its ids, in the words of the steps of a plan."""
+        return types_to_json(self.catalog)
 
     def to_dict(self) -> dict[str, Any]:
         """The `schema show` object of the CLI and HTTP."""
         return {
             "schema_id": self.schema_id,
+            "schema_hash": self.schema_hash,
+            "schema_version": self.schema_version,
             "fingerprint": self.fingerprint,
-            "source": self.source,
+            "schema_source": self.source,
             "catalog": catalog_to_json(self.catalog),
         }
 
@@ -49,6 +63,7 @@ class SchemaStore:
         schema_id: str,
         catalog: Catalog,
         source: str,
+        commit_id: str,
         steps: Sequence[Mapping[str, Any]] = (),
     ) -> AcceptedSchema:
         body = {
@@ -56,6 +71,7 @@ class SchemaStore:
             "fingerprint": fingerprint(catalog),
             "catalog": catalog_to_json(catalog),
             "steps": list(steps),
+            "commit_id": commit_id,
         }
         self._files.put(schema_object(schema_id), json.dumps(body, ensure_ascii=False).encode())
         return self.read(schema_id)
@@ -75,5 +91,10 @@ class SchemaStore:
                 f"schema object {schema_id} cannot be read: {error}", schema=schema_id
             ) from error
         return AcceptedSchema(
-            schema_id, body["source"], catalog, body["fingerprint"], tuple(body.get("steps", ()))
+            schema_id,
+            body["source"],
+            catalog,
+            body["fingerprint"],
+            tuple(body.get("steps", ())),
+            body.get("commit_id"),
         )

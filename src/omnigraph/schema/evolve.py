@@ -43,6 +43,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.schema import steps as st
 from omnigraph.schema.steps import DeclaredType, PlannedStep, StepClass
+from omnigraph.syntax.severities import SeverityLevel, read_severities
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import (
     BlobType,
@@ -90,6 +91,14 @@ CODES = {
     ENDPOINTS: "stored edges must connect the new types",
 }
 
+SEVERITIES = dict.fromkeys(CODES, SeverityLevel.WARN) | {RENAME_CYCLE: SeverityLevel.ERROR}
+"""What a step with the code means to a plan unless its caller says otherwise.
+
+An error refuses the change, a warning is listed, and `off` leaves the code out.
+"""
+
+NEVER_OFF = frozenset({DROPPED_NODE, DROPPED_EDGE, DROPPED_PROPERTY, DROPPED_VECTOR, RENAME_CYCLE})
+
 ALLOW_DATA_LOSS, BACKFILL, REEMBED = "allow_data_loss", "backfill", "reembed"
 
 KNOWN_ANNOTATIONS = frozenset(
@@ -113,6 +122,16 @@ class Granted:
     backfill: Mapping[str, LiteralValue] = field(default_factory=dict)
     """`Type.property` -> an expression over the entity's own properties, or a constant."""
     reembed: bool = False
+    severity: Mapping[str, SeverityLevel] = field(default_factory=dict)
+    """Code -> level, where it differs from `SEVERITIES`."""
+
+    def level(self, code: str) -> SeverityLevel:
+        return self.severity.get(code, SEVERITIES[code])
+
+
+def read_severity(given: Mapping[str, str] | None) -> dict[str, SeverityLevel]:
+    """The severities of a caller: code -> `error`, `warn` or `off`."""
+    return read_severities(given or {}, CODES, NEVER_OFF)
 
 
 class FillSource(StrEnum):

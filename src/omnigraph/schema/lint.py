@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from enum import StrEnum
+from collections.abc import Iterator
 
-from omnigraph.errors import InvalidArgument
 from omnigraph.schema import ast
-from omnigraph.syntax.diagnostics import Diagnostic, Diagnostics, Severity
-from omnigraph.values.known_names import did_you_mean
+from omnigraph.syntax.diagnostics import Diagnostics
 
 MISSPELT_ANNOTATION = "L101"
 UNKNOWN_ANNOTATION = "OG-NM-101"
@@ -38,35 +34,7 @@ _KNOWN = [
 ]
 
 
-class LintLevel(StrEnum):
-    """What a finding of a code is."""
-
-    ERROR = "error"
-    WARN = "warn"
-    OFF = "off"
-
-
-def read_levels(settings: Iterable[str]) -> dict[str, LintLevel]:
-    """`OG-NM-101=off` and the like; raises `InvalidArgument` for anything else."""
-    found: dict[str, LintLevel] = {}
-    for text in settings:
-        code, equals, level = (part.strip() for part in text.partition("="))
-        if not equals or level not in set(LintLevel):
-            levels = ", ".join(LintLevel)
-            raise InvalidArgument(
-                f"{text!r} is not CODE=LEVEL, such as {UNKNOWN_ANNOTATION}=off; levels: {levels}"
-            )
-        if code not in MEANINGS:
-            hint = did_you_mean(code, MEANINGS)
-            raise InvalidArgument(f"no code {code!r} of a schema warning; {hint}")
-        found[code] = LintLevel(level)
-    return found
-
-
-def lint_schema(
-    schema: ast.SchemaFile, levels: Mapping[str, LintLevel] | None = None
-) -> Diagnostics:
-    """The findings as warnings; `levels` makes errors of those of a code, or leaves them out."""
+def lint_schema(schema: ast.SchemaFile) -> Diagnostics:
     found = Diagnostics()
     for annotation in _annotations(schema):
         if annotation.name in _KNOWN:
@@ -78,16 +46,7 @@ def lint_schema(
             annotation.span,
             f"did you mean '@{close[0]}'?" if close else None,
         )
-    return Diagnostics(_at_levels(found, levels or {}))
-
-
-def _at_levels(found: Diagnostics, levels: Mapping[str, LintLevel]) -> Iterator[Diagnostic]:
-    for finding in found:
-        level = levels.get(finding.code, LintLevel.WARN)
-        if level is LintLevel.ERROR:
-            yield replace(finding, severity=Severity.ERROR)
-        elif level is LintLevel.WARN:
-            yield finding
+    return found
 
 
 def _annotations(schema: ast.SchemaFile) -> Iterator[ast.SchemaAnnotation]:

@@ -356,12 +356,25 @@ class PlannedStep:
 
     def to_dict(self) -> dict[str, Any]:
         found = step_to_json(self.step) | {
+            "text": str(self),
             "class": self.step_class.value,
             "codes": list(self.codes),
             "entities": self.entities,
             "bytes_estimate": self.bytes_estimate,
         }
         return found | ({"suggestion": self.suggestion} if self.suggestion else {})
+
+
+def entity_of(step: SchemaStep) -> str:
+    """`node:Person` or `node:Person.age`, as refusals name it; names after the change."""
+    if isinstance(step, UnsupportedChange):
+        return step.entity
+    if isinstance(step, UpdateSource):
+        return "schema"
+    renamed = step.new if isinstance(step, RenameType | RenameInterface | RenameProperty) else None
+    owner = getattr(step, "type_name", None) or getattr(step, "name", None) or renamed
+    inner = renamed if isinstance(step, RenameProperty) else getattr(step, "property_name", None)
+    return f"{step.type_kind}:{owner}" + (f".{inner}" if inner else "")
 
 
 def step_kind(step: SchemaStep) -> str:

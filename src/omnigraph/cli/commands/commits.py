@@ -138,7 +138,7 @@ def show(
     branch: CountedFrom = "main",
     store: Store = None,
 ) -> None:
-    """Show one commit.
+    """Show one commit; of one that changed the schema also its steps.
 
     For example:
 
@@ -148,8 +148,9 @@ def show(
     """
     graph = open_to_read(session, address(session, uri, store))
     commit = graph.commits.show(commit_id, branch)
+    steps = graph.commits.schema_steps(commit.graph_commit_id, branch)
     if session.json:
-        print_json(commit.to_dict())
+        print_json(commit.to_dict() | ({"schema_steps": steps} if steps else {}))
         return
     for name, value in commit.to_dict().items():
         if name != "created_at":  # the text of the same moment follows it
@@ -157,6 +158,8 @@ def show(
             print_result(f"{shown:24} {'-' if value is None else value}")
     for change in commit.changes:
         print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")
+    for step in steps:
+        print_result(f"{'schema_step':24} {step['text']}")
 
 
 @command(group, "changes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,12 @@ from omnigraph.cli.options import (
     IfCommit,
     Message,
     Page,
+    Severities,
     Store,
     Uri,
+    severities,
 )
-from omnigraph.cli.output import WrongUsage, print_json, print_result
+from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files, read_source
 from omnigraph.errors import InvalidArgument
@@ -31,9 +34,16 @@ from omnigraph.values.plurals import counted
 if TYPE_CHECKING:
     from omnigraph.evolve.plan import SchemaPlan
 
-SchemaFile = Annotated[
-    str, typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")
-]
+_SCHEMA_FILE = typer.Option("--schema", "-s", metavar="FILE", help="The .pg file, `-` for stdin.")
+SchemaFile = Annotated[str, _SCHEMA_FILE]
+
+
+class SchemaFormat(StrEnum):
+    """How a schema is printed."""
+
+    TEXT = "text"
+    IR = "ir"
+
 
 group = typer.Typer(help="Show, change and format schemas.", no_args_is_help=True)
 
@@ -49,6 +59,10 @@ def show(
     store: Store = None,
     branch: Branch = "main",
     at: At = None,
+    format: Annotated[
+        SchemaFormat,
+        typer.Option("--format", "-f", help="The text, or `ir`: JSON of every type with its ids."),
+    ] = SchemaFormat.TEXT,
 ) -> None:
     """Print the schema of a branch as it was written; one made in Python in canonical form.
 
@@ -57,10 +71,13 @@ def show(
     \b
       omnigraph schema show people.omni
       omnigraph schema show people.omni --at v1 --json
+      omnigraph schema show people.omni --format ir
     """
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
     found = graph.schema.show(branch, at=at)
-    if session.json:
+    if format is SchemaFormat.IR:
+        print_json(found.to_dict() | {"types": found.types()})
+    elif session.json:
         print_json(found.to_dict())
     elif found.source:
         print_result(found.source)
@@ -90,6 +107,7 @@ class Grants:
     reembed: Annotated[
         bool, typer.Option("--reembed", help="Make vectors again that do not fit any more.")
     ] = False
+    severity: Severities = None
 
     def options(self) -> dict[str, Any]:
         """The arguments of `graph.schema.plan` and `apply`."""
@@ -106,6 +124,7 @@ class Grants:
             "allow_data_loss": self.allow_data_loss,
             "backfill": found,
             "reembed": self.reembed,
+            "severity": severities(self.severity),
         }
 
 
@@ -115,6 +134,15 @@ def plan(
     schema: SchemaFile,
     place: BranchPlace,
     grants: Grants,
+    query: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--query",
+            "-q",
+            metavar="FILE",
+            help="Tell which queries of a .gq file break; repeatable.",
+        ),
+    ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Save the plan for `apply --plan`.")
     ] = None,
@@ -134,16 +162,18 @@ def plan(
     \b
       omnigraph schema plan --schema people.pg people.omni
       omnigraph schema plan --schema people.pg people.omni --backfill 'Person.full=first + last'
+      omnigraph schema plan --schema people.pg people.omni --query people.gq
+      omnigraph schema plan --schema people.pg people.omni --severity OG-CD-101=error
       omnigraph schema plan --schema people.pg people.omni --out plan.json --detailed-exitcode
     """
     uri = address(session, place.uri, place.store)
     graph = open_to_read(session, uri, on_branch(place.branch, None))
-    found = graph.schema.plan(_schema_text(schema), branch=place.branch, **grants.options())
+    found = graph.schema.plan(
+        read_source(schema), branch=place.branch, queries=query or (), **grants.options()
+    )
     told = {"uri": uri, **found.to_dict()}
     if out is not None:
-        Path(out).write_text(
-            json.dumps(told, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
-        )
+        _save(told, out)
     if session.json:
         print_json(told)
     else:
@@ -153,6 +183,14 @@ def plan(
         raise typer.Exit(1)
     if detailed_exitcode and found.has_changes:
         raise typer.Exit(6)
+
+
+def _save(plan: dict[str, Any], file: str) -> None:
+    text = json.dumps(plan, ensure_ascii=False, indent=2)
+    try:
+        Path(file).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {file}: {error.strerror}", file=file) from error
 
 
 def _explain_refusal(session: Session, found: SchemaPlan) -> None:
@@ -171,7 +209,7 @@ def apply(
     session: Session,
     place: BranchPlace,
     grants: Grants,
-    schema: SchemaFile | None = None,
+    schema: Annotated[str | None, _SCHEMA_FILE] = None,
     saved: Annotated[
         str | None, typer.Option("--plan", metavar="FILE", help="A plan that `plan --out` saved.")
     ] = None,
@@ -205,7 +243,7 @@ def apply(
         return
     graph = open_to_write(session, uri)
     result = graph.schema.apply(
-        None if schema is None else _schema_text(schema),
+        None if schema is None else read_source(schema),
         branch=place.branch,
         plan=None if saved is None else _saved_plan(saved),
         message=message,
@@ -219,13 +257,11 @@ def apply(
     if result.commit is None:
         print_result("the schema is in force already")
         return
+    if result.repeated:
+        print_result(already_done(result.commit))
+        return
     print_result(str(result.plan))
     print_result(f"applied as commit {result.commit.graph_commit_id}")
-
-
-def _schema_text(file: str) -> str:
-    # The line break tells a text from a path.
-    return f"{read_source(file).text}\n"
 
 
 def _saved_plan(file: str) -> dict[str, Any]:
