@@ -152,6 +152,7 @@ if TYPE_CHECKING:
         Settings,
         WriteSettings,
     )
+    from omnigraph.syntax.severities import SeverityLevel
     from omnigraph.values.identifiers import (
         EntityKind,
         TableKey,
@@ -236,6 +237,7 @@ _CLASSES = {
         "PlannedStep",
         "StepClass",
     ),
+    "omnigraph.syntax.severities": ("SeverityLevel",),
     "omnigraph.manifest.schemas": ("AcceptedSchema",),
     "omnigraph.manifest.snapshot": (
         "Snapshot",
@@ -378,6 +380,7 @@ __all__ = [
     "SchemaVersion",
     "SchemaViolation",
     "Settings",
+    "SeverityLevel",
     "Side",
     "Snapshot",
     "SnapshotDataset",

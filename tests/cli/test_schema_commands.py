@@ -5,20 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import omnigraph
-from conftest import SCHEMA, Answer
-from omnigraph import Graph
+from omnigraph import Edit, Graph
 
+SCHEMA = """node Person {
+  name: String @key
+  age: I32?
+  born: DateTime?
+  bio: String?
+  tags: [String]?
+}
+node Note { text: String }
+edge Knows: Person -> Person { since: Date? }
+"""
 EMAIL = "  age: I32?\n  email: String @unique\n"
 WITH_EMAIL = SCHEMA.replace("  age: I32?\n", EMAIL)
 WITH_CITY = SCHEMA + "node City { name: String @key }\n"
 NO_BIO = SCHEMA.replace("  bio: String?\n", "")
 FROM_NAME = "Person.email=lower(name)"
 
-Run = Callable[..., Answer]
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "people.omni", SCHEMA, actor="maker")
+    rows = [{"name": "Ada", "age": 36, "bio": "x"}, {"name": "Bob"}, {"name": "Čen 陳", "age": 7}]
+    graph.apply({"Person": Edit(insert=rows)}, message="people")
+    return graph
 
 
 @pytest.fixture
@@ -505,7 +523,7 @@ def test_commit_show_lists_the_steps_of_a_schema_commit(cli: Run, changed: Graph
 
 
 def test_commit_show_of_other_commits_has_no_steps(cli: Run, changed: Graph) -> None:
-    changed.apply({"Person": omnigraph.Edit(insert=[{"name": "Dee"}])})
+    changed.apply({"Person": Edit(insert=[{"name": "Dee"}])})
     for commit in ("HEAD", "HEAD~3", "HEAD~4"):
         assert "schema_steps" not in cli("commit", "show", commit, changed.uri, "--json").json
     assert "schema_step" not in cli("commit", "show", "HEAD", changed.uri).out
@@ -514,7 +532,7 @@ def test_commit_show_of_other_commits_has_no_steps(cli: Run, changed: Graph) -> 
 def test_commit_show_of_a_merge_that_brought_a_schema(cli: Run, people: Graph) -> None:
     people.branches.create("review")
     people.schema.apply(WITH_CITY, branch="review")
-    people.apply({"Person": omnigraph.Edit(insert=[{"name": "Dee"}])})
+    people.apply({"Person": Edit(insert=[{"name": "Dee"}])})
     people.merge("review")
     body = cli("commit", "show", "HEAD", people.uri, "--json").json
     assert [step["text"] for step in body["schema_steps"]] == ["add node City"]
