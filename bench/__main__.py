@@ -27,6 +27,7 @@ FAMILIES = {
     "mutation": "one statement against a bare commit",
     "load": "files against a raw write",
     "merge": "diffs, merges, round trips",
+    "evolve": "schema changes: steps, checks, rewrites",
     "maintenance": "what upkeep takes",
     "aged": "stores after many small commits and deletions against fresh ones",
     "pipeline": "loads on Spark",

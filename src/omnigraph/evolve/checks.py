@@ -31,6 +31,7 @@ from omnigraph.catalog.model import (
 from omnigraph.evolve.conversion import Mask
 from omnigraph.evolve.new_columns import NewColumns
 from omnigraph.integrity.row_checks import check_rows
+from omnigraph.integrity.rules import DerivedId, Required, row_rules
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
@@ -135,6 +136,8 @@ Bad = Callable[[pa.RecordBatch], Any]
 
 def _required(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
+    if tables.columns[check.table].is_never_null(name):
+        return None
     return _by_stored_row(tables, check, lambda new, batch: new.missing(batch, name))
 
 
@@ -164,6 +167,8 @@ def _by_stored_row(
 def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
     rules = _only(tables.changes.target.entity_type(check.table), name)
+    if all(isinstance(rule, Required | DerivedId) for rule in row_rules(rules)):
+        return None
 
     def bad(batch: pa.RecordBatch) -> Any:
         report = Report(batch.num_rows)

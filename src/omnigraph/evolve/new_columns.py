@@ -81,6 +81,16 @@ class NewColumns:
             return missing
         return missing & ~found.failed
 
+    def is_never_null(self, name: str) -> bool:
+        """Known without a look at the rows."""
+        if name in (ID, SOURCE, TARGET):
+            return True
+        fill = self.column(name).fill
+        if fill is None or fill.source is FillSource.EMBEDDING:
+            return False
+        expression = self.expressions.get(name)
+        return expression is None or not expression.expression.nullable
+
     def column(self, name: str) -> ColumnChange:
         return next(c for c in self.change.columns if c.after.name == name)
 

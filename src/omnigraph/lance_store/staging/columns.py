@@ -42,6 +42,8 @@ would then put old values into the new column.
 _NAME, _ID, _PARENT, _NULLABLE, _METADATA = 2, 3, 4, 6, 10
 _TOP_LEVEL = -1
 _STAGED = "__staged_"
+# Lance would call the function for every 1,024 rows, which takes five times as long.
+_ROWS_PER_BATCH = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ def write_columns(
 
     with storage_errors(f"writing columns for {target.uri}"):
         fragment = target.open().get_fragment(fragment_id)
-        metadata, schema = fragment.merge_columns(renamed, columns=list(read))
+        metadata, schema = fragment.merge_columns(
+            renamed, columns=list(read), batch_size=_ROWS_PER_BATCH
+        )
     return json.dumps({"fragment": metadata.to_json(), "schema": _schema_to_json(schema)})
 
 
