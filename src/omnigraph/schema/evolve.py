@@ -425,6 +425,7 @@ class _Planner:
             before = known[source] if source is not None else None
             if before is None:
                 self.add(st.AddType(kind, after.name))
+                self._hints_of_new(declared[after.name], kind)
                 self.tables.append(TableChange(None, after))
             else:
                 self._type(before, after, declared[after.name], kind)
@@ -438,6 +439,14 @@ class _Planner:
             self.warnings.append(
                 f"@rename_from({source!r}) of {owner}{name} does nothing: {owner}{name} exists"
             )
+
+    def _hints_of_new(self, declared: EntityType, kind: str) -> None:
+        """The properties of a new type cannot come from those of another type."""
+        for prop in declared.properties:
+            source = renamed_from(prop.annotations)
+            if source is not None:
+                reason = f"{declared.name} is new, so it had no '{source}'"
+                self.problems(kind, f"{declared.name}.", [HintProblem(prop.name, source, reason)])
 
     def _dropped(self, gone: EntityType, kind: str, added: Sequence[EntityType]) -> None:
         code = DROPPED_NODE if kind == st.NODE else DROPPED_EDGE

@@ -45,12 +45,13 @@ class ViewCache:
         )
 
     def table(self, pin: TablePin) -> TableView:
-        found: TableView | None = self.memory.peek(pin.at)
-        name = pin.key.type_name  # a type can be renamed without a new version of its table
-        if found is None or found.content.name.epoch != pin.content_epoch or found.types != (name,):
+        # A type can be renamed without a new version of its table.
+        name = (pin.at, pin.key.type_name)
+        found: TableView | None = self.memory.peek(name)
+        if found is None or found.content.name.epoch != pin.content_epoch:
             content = self.topology.content(pin)
-            view = TableView(name, self._store.open(pin.at), content, self.vectors)
-            found = self.memory.keep(pin.at, view, ("view", pin.location, pin.branch))
+            view = TableView(pin.key.type_name, self._store.open(pin.at), content, self.vectors)
+            found = self.memory.keep(name, view, ("view", pin.location, pin.branch))
         return found
 
 
