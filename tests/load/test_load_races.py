@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -57,6 +58,25 @@ def test_disjoint_commits_are_not_written_again(
     load(graph, tmp_path, EVE + TO_BOB)
     assert writes == [1, 1]
     assert set(content(graph)["Person"]) == {"ada", "bob", "eve", "zoe"}
+    assert_at_rest(graph)
+
+
+def test_what_others_break_is_rejected_too(
+    graph: Graph, tmp_path: Path, when_written: Arrange
+) -> None:
+    """A row that was good when the load began falls because of a commit meanwhile."""
+    bad, path = tmp_path / "bad.ndjson", tmp_path / "in.ndjson"
+    fay = EVE.replace("eve", "fay")
+    path.write_text(EVE + TO_BOB + '{"edge":"Knows","from":"eve","to":"nobody"}\n' + fay)
+    when_written(lambda: graph.apply({"Person": {"insert": [{"name": "fay"}]}}))
+    receipt = graph.load(path, on_error="skip", rejects=bad)
+    listed = [json.loads(line) for line in bad.read_text().splitlines()]
+    assert [(row["line"], row["rule"]) for row in listed] == [
+        (3, "endpoint"),
+        (4, "duplicate_id"),
+    ]
+    assert (receipt.rejected, receipt.total_entities) == (2, 2)
+    assert set(content(graph)["Person"]) == {"ada", "bob", "eve", "fay"}
     assert_at_rest(graph)
 
 
