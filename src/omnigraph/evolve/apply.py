@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
-
-import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog
@@ -20,7 +17,13 @@ from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt, WriteReq
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.evolve.checks import tables_read
-from omnigraph.evolve.new_columns import NewColumns, new_shape
+from omnigraph.evolve.new_columns import (
+    ColumnTask,
+    ColumnWriter,
+    NewColumns,
+    new_shape,
+    write_here,
+)
 from omnigraph.evolve.plan import (
     NewSchema,
     PlanContext,
@@ -28,7 +31,7 @@ from omnigraph.evolve.plan import (
     SchemaPlan,
     prepare_change,
 )
-from omnigraph.lance_store.staging.columns import fragment_ids, holds_null, write_columns
+from omnigraph.lance_store.staging.columns import fragment_ids, holds_null
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
@@ -36,6 +39,9 @@ from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
 from omnigraph.writes.changeset import ChangeSet, Effect, ReshapeTable, SchemaChange
 
 OPERATION = "schema_apply"
+
+ChooseWriter = Callable[[int], ColumnWriter]
+"""Where the new columns of so many rows are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,7 @@ class SchemaRequest:
     graph_id: str
     accepted_source: Callable[[Snapshot], str]
     """The text of the schema of a state."""
-    on_schema_hash: str | None = None
-    """Of a saved plan: the schema that it was made for."""
+    choose_writer: ChooseWriter = lambda _: write_here
 
 
 def apply_schema(
@@ -153,7 +158,7 @@ class _Application:
             return ChangeSet(())
         failpoints.hit("schema_apply.before_effects")
         return ChangeSet(
-            tuple(_effects(self._context.store, snapshot, prepared)),
+            tuple(_effects(self._context.store, snapshot, prepared, self._request.choose_writer)),
             schema=_schema_change(prepared, self._request.new.source),
         )
 
@@ -174,17 +179,19 @@ def _schema_change(prepared: PreparedChange, source: str) -> SchemaChange:
     )
 
 
-def _effects(store: Store, snapshot: Snapshot, prepared: PreparedChange) -> list[Effect]:
+def _effects(
+    store: Store, snapshot: Snapshot, prepared: PreparedChange, choose: ChooseWriter
+) -> list[Effect]:
     found: list[Effect] = []
     for columns in prepared.columns.values():
         change = columns.change
         assert change.before is not None
         if change.moves_columns:
-            found.append(reshape(store, snapshot.pin(change.before.table_key), columns))
+            found.append(reshape(store, snapshot.pin(change.before.table_key), columns, choose))
     return found
 
 
-def reshape(store: Store, pin: TablePin, columns: NewColumns) -> ReshapeTable:
+def reshape(store: Store, pin: TablePin, columns: NewColumns, choose: ChooseWriter) -> ReshapeTable:
     """Write the new values of one table; the effect that puts them in place."""
     change = columns.change
     dataset = store.open(pin.at)
@@ -197,7 +204,11 @@ def reshape(store: Store, pin: TablePin, columns: NewColumns) -> ReshapeTable:
         and holds_null(dataset, c.before.name)
     )
     shape = tuple(new_shape(change, keeps_nullable=loose))
-    written = tuple(_write(store, pin, columns)) if change.is_written else ()
+    written: tuple[str, ...] = ()
+    if change.is_written:
+        task = ColumnTask.of(columns)
+        write = write_here if task.needs_this_process else choose(pin.row_count)
+        written = tuple(write(store, pin.at, fragment_ids(dataset), task))
     return ReshapeTable(
         pin.key,
         pin.location,
@@ -207,19 +218,6 @@ def reshape(store: Store, pin: TablePin, columns: NewColumns) -> ReshapeTable:
         written,
         discards=change.discards,
     )
-
-
-def _write(store: Store, pin: TablePin, columns: NewColumns) -> list[str]:
-    names = [c.after.name for c in columns.change.columns if c.is_written]
-    fields = {shape.field.name: shape.field for shape in new_shape(columns.change)}
-    schema = pa.schema([fields[name] for name in names])
-    reads = columns.reads(names)
-    made = []
-    for fragment in fragment_ids(store.open(pin.at)):
-        make = partial(columns.make, names=names)
-        made.append(write_columns(store.address(pin.at), fragment, schema, reads, make))
-        failpoints.hit("schema_apply.after_backfill_batch")
-    return made
 
 
 def changes_between(old: Catalog, new: Catalog) -> SchemaChanges:

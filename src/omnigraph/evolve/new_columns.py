@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph import failpoints
 from omnigraph.catalog.generated import generated_column
 from omnigraph.catalog.model import (
     ID,
@@ -31,7 +33,8 @@ from omnigraph.evolve.conversion import ConvertedValues, Mask, convert
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import RowExpression, one_chunk, over_rows
 from omnigraph.ir.writes import Update
-from omnigraph.lance_store.staging.columns import ColumnShape
+from omnigraph.lance_store.staging.columns import ColumnShape, write_columns
+from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.evolve import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
@@ -230,3 +233,50 @@ def new_shape(
         )
         found.append(shape)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTask:
+    """New values of one table, written one fragment at a time; tasks of Spark get it, too."""
+
+    columns: NewColumns
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+    @staticmethod
+    def of(columns: NewColumns) -> ColumnTask:
+        names = tuple(c.after.name for c in columns.change.columns if c.is_written)
+        fields = {shape.field.name: shape.field for shape in new_shape(columns.change)}
+        return ColumnTask(columns, names, pa.schema([fields[name] for name in names]))
+
+    @property
+    def needs_this_process(self) -> bool:
+        """A provider of vectors is not sent to other processes."""
+        return self.columns.provider is not None
+
+    def write(self, store: Store, at: DatasetVersion, fragment: int) -> str:
+        """The metadata of one fragment with its new columns."""
+        reads = self.columns.reads(self.names)
+        return write_columns(store.address(at), fragment, self.schema, reads, self._make)
+
+    def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self.columns.make(batch, self.names)
+
+
+class ColumnWriter(Protocol):
+    """Where new columns are written: in this process, or by workers."""
+
+    def __call__(
+        self, store: Store, at: DatasetVersion, fragments: Sequence[int], task: ColumnTask
+    ) -> Sequence[str]:
+        """The metadata of each fragment with its new columns, in order."""
+
+
+def write_here(
+    store: Store, at: DatasetVersion, fragments: Sequence[int], task: ColumnTask
+) -> Sequence[str]:
+    made = []
+    for fragment in fragments:
+        made.append(task.write(store, at, fragment))
+        failpoints.hit("schema_apply.after_backfill_batch")
+    return made

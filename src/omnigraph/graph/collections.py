@@ -16,6 +16,7 @@ from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 from omnigraph.values.scalars import LiteralValue
 from omnigraph.values.temporal import moment_of, write_micros
 
@@ -230,13 +231,15 @@ class Schema:
         message: str | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
+        engine: str = AUTO,
     ) -> SchemaResult:
         """Change the schema of a branch to this text, `.pg` file or catalog, as one commit.
 
         `backfill` gives values for stored entities: `{"Person.full": 'first + " " + last'}`, an
         expression over the entity's own properties, or a constant that is no text. `plan` is a
         saved plan; it is refused if the schema has changed since. A schema that is in force already
-        makes no commit.
+        makes no commit. With `engine="spark"` workers write new values of columns; `auto` does so
+        for many rows if a session is up.
 
         Example:
             >>> graph.schema.apply(Path("people.pg"), message="people have an email")
@@ -247,7 +250,8 @@ class Schema:
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         terms = CommitTerms(branch, self._access.actor, message, if_commit, idempotency_key)
-        return apply_schema(self._access.writable(), schema, granted, terms, plan)
+        require_engine(engine, "schema apply", (AUTO, LOCAL, SPARK))
+        return apply_schema(self._access.writable(), schema, granted, terms, plan, engine)
 
     def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:
         """The steps from the schema of state `a` to that of state `b`."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.intents import IntentBoard
     from omnigraph.commit.recovery.sweep import Recovery
     from omnigraph.commit.transaction import Transaction
+    from omnigraph.evolve.new_columns import ColumnWriter
     from omnigraph.evolve.plan import PlanContext
     from omnigraph.execute.query_runner import QueryRunner
     from omnigraph.load.local_load import LocalLoader
@@ -290,6 +291,17 @@ class Engine:
         from omnigraph.spark.merge.spark_merge import SparkMerger
 
         return SparkMerger(self.settings.pipeline)
+
+    def choose_column_writer(self, engine: str) -> Callable[[int], ColumnWriter]:
+        """Where a schema change writes new columns: local, spark, or auto by the number of rows."""
+        from omnigraph.evolve.new_columns import write_here
+        from omnigraph.spark.engine_choice import choose_merge_engine
+
+        def choose(rows: int) -> ColumnWriter:
+            choice = choose_merge_engine(engine, rows, self.settings.pipeline, "schema apply")
+            return self.spark_upkeep.write_columns if choice.engine == SPARK else write_here
+
+        return choose
 
     @built_once
     def schema_context(self) -> PlanContext:

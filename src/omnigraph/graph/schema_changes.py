@@ -72,8 +72,9 @@ def apply_schema(
     granted: Granted,
     terms: CommitTerms,
     saved: SchemaPlan | Mapping[str, Any] | None,
+    work: str,
 ) -> SchemaResult:
-    """Apply a schema, or the schema of a saved plan."""
+    """Apply a schema, or the schema of a saved plan; `work` is the engine that writes columns."""
     from omnigraph.evolve import apply
     from omnigraph.evolve.plan import SavedPlan
 
@@ -91,6 +92,7 @@ def apply_schema(
         terms=terms,
         graph_id=graph_id_of(engine),
         accepted_source=_accepted_source(engine),
+        choose_writer=engine.choose_column_writer(work),
     )
     return apply.apply_schema(engine.schema_context, engine.transaction, request, snapshot)
 

@@ -66,10 +66,10 @@ def _by_size(size: int, settings: PipelineSettings) -> EngineChoice:
 
 
 def choose_merge_engine(
-    wanted: str, changed_rows: int | None, settings: PipelineSettings
+    wanted: str, changed_rows: int | None, settings: PipelineSettings, what: str = "merge"
 ) -> EngineChoice:
-    """The engine of a merge: `wanted`; `auto` is Spark for many rows if a session is up."""
-    require_engine(wanted, "merge", (AUTO, LOCAL, SPARK))
+    """The engine of a merge or schema change: `auto` is Spark for many rows if a session is up."""
+    require_engine(wanted, what, (AUTO, LOCAL, SPARK))
     if wanted != AUTO:
         return EngineChoice(wanted, "asked for")
     if running_session() is None:

@@ -1,14 +1,16 @@
-"""Upkeep by Spark workers: each rewrites or indexes some fragments, the driver commits all."""
+"""Work on fragments by Spark workers: compaction, indexes, new columns; the driver commits all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
 import pyarrow as pa
 
+from omnigraph.evolve.new_columns import ColumnTask
 from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.staging.index_builds import build_segment
@@ -61,6 +63,13 @@ class SparkUpkeep:
             found.append(BuiltIndex(builds[number], built))
         return tuple(found)
 
+    def write_columns(
+        self, store: Store, at: DatasetVersion, fragments: Sequence[int], task: ColumnTask
+    ) -> Sequence[str]:
+        """A `ColumnWriter` of a schema change."""
+        done = self._each("columns", store, at, tuple(fragments), partial(_write_column, task))
+        return [result.decode() for result in done if result is not None]
+
     def _each(
         self,
         name: str,
@@ -95,6 +104,10 @@ def cut_build(build: IndexBuild, most: int) -> list[IndexBuild]:
         for part in parts
         if part
     ]
+
+
+def _write_column(task: ColumnTask, store: Store, at: DatasetVersion, fragment: int) -> bytes:
+    return task.write(store, at, fragment).encode()
 
 
 def _compact(store: Store, at: DatasetVersion, task: str) -> bytes:

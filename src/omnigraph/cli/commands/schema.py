@@ -13,6 +13,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import (
     At,
+    AutoEngine,
     Branch,
     BranchPlace,
     IdempotencyKey,
@@ -219,6 +220,9 @@ def apply(
     message: Message = None,
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
+    engine: Annotated[
+        AutoEngine, typer.Option("--engine", help="Where new values of columns are written.")
+    ] = AutoEngine.AUTO,
 ) -> None:
     """Change the schema of a branch, as one commit.
 
@@ -249,6 +253,7 @@ def apply(
         message=message,
         if_commit=if_commit,
         idempotency_key=idempotency_key,
+        engine=engine.value,
         **({} if saved is not None else grants.options()),
     )
     if session.json:
