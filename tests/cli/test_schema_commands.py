@@ -452,6 +452,27 @@ def test_history_of_a_branch(cli: Run, changed: Graph, pg) -> None:
     assert len(cli("schema", "history", changed.uri, "--json").json["schemas"]) == 3
 
 
+def test_history_has_merges_and_reverts(cli: Run, changed: Graph) -> None:
+    changed.branches.create("review")
+    changed.schema.apply(WITH_CITY, branch="review", allow_data_loss=True)
+    changed.apply({"Note": Edit(insert=[{"text": "x"}])})
+    changed.merge("review", message="merged")
+    changed.revert("HEAD", message="undone")
+    lines = cli("schema", "history", changed.uri, "--quiet").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == [
+        "1 step: undone",
+        "1 step: merged",
+        "1 step: older people",
+        "1 step: cities",
+        "the first schema",
+    ]
+    body = cli("schema", "history", changed.uri, "--json").json["schemas"]
+    assert [step["text"] for schema in body[:2] for step in schema["steps"]] == [
+        "change Person.age from I32? to I64? (lossless)",
+        "change Person.age from I64? to I32? (cast)",
+    ]
+
+
 # show
 
 

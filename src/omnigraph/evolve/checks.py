@@ -36,8 +36,9 @@ from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema.evolve import CheckKind, DataCheck, SchemaChanges, TableChange
+from omnigraph.schema.evolve import CODES, CheckKind, DataCheck, SchemaChanges, TableChange
 from omnigraph.values.identifiers import TableKey, node_table
+from omnigraph.values.plurals import counted
 
 MOST_SAMPLES = 20
 _BATCH_ROWS = 64 * 1024
@@ -57,7 +58,9 @@ class SchemaViolation:
     def __str__(self) -> str:
         shown = ", ".join(map(repr, self.sample_ids[:3]))
         more = ", …" if self.count > 3 else ""
-        return f"{self.type_name}: {self.count:,} break {self.constraint} ({shown}{more})"
+        broken = f"{counted(self.count, 'entity')} {'breaks' if self.count == 1 else 'break'}"
+        rule = f"{self.constraint} ({shown}{more}): {CODES[self.code]}"
+        return f"{self.type_name}: {broken} {rule}  [{self.code}]"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -205,35 +205,39 @@ def schema_history(engine: Engine, branch: str, limit: int | None) -> list[Schem
     """Commits of a branch that changed its schema, newest first, down to the first commit."""
     _, state = engine.reader.branch(branch)
     found: list[SchemaVersion] = []
-    pending: Commit | None = None
+    newer: Commit | None = None
     for stored in engine.commits.walk(state):
-        if pending is not None and stored.commit.schema_id != pending.schema_id:
-            found.append(_version(engine, pending))
+        if newer is not None and stored.commit.schema_id != newer.schema_id:
+            found.append(_version(engine, newer, stored.commit))
             if limit is not None and len(found) >= limit:
                 return found
-        pending = stored.commit
-    if pending is not None:
-        found.append(_version(engine, pending))
+        newer = stored.commit
+    if newer is not None:
+        found.append(_version(engine, newer, None))
     return found
 
 
-def schema_steps(engine: Engine, commit: Commit) -> tuple[Mapping[str, Any], ...]:
-    """The steps of a commit that changed the schema; empty for every other commit.
+def _version(engine: Engine, commit: Commit, parent: Commit | None) -> SchemaVersion:
+    accepted = engine.reader.schemas.read(commit.schema_id)
+    return SchemaVersion(commit, accepted.schema_hash, _steps(engine, accepted, parent))
 
-    A merge stores no steps, so they are found out from the schema before it.
-    """
+
+def schema_steps(engine: Engine, commit: Commit) -> tuple[Mapping[str, Any], ...]:
+    """The steps of a commit that changed the schema; empty for every other commit."""
     accepted = engine.reader.schemas.read(commit.schema_id)
     if accepted.schema_version != commit.graph_commit_id or commit.parent_commit_id is None:
         return ()
-    if accepted.steps:
-        return accepted.steps
     parent = engine.commits.find(commit.parent_commit_id, commit.graph_branch)
-    before = engine.reader.schemas.read(parent.schema_id).catalog
+    return _steps(engine, accepted, parent)
+
+
+def _steps(
+    engine: Engine, accepted: AcceptedSchema, parent: Commit | None
+) -> tuple[Mapping[str, Any], ...]:
+    """Merges and reverts store no steps, so theirs are found out from the schema before."""
     from omnigraph.evolve.apply import changes_between
 
+    if accepted.steps or parent is None:
+        return accepted.steps
+    before = engine.reader.schemas.read(parent.schema_id).catalog
     return tuple(step.to_dict() for step in changes_between(before, accepted.catalog).steps)
-
-
-def _version(engine: Engine, commit: Commit) -> SchemaVersion:
-    accepted = engine.reader.schemas.read(commit.schema_id)
-    return SchemaVersion(commit, shape_hash(accepted.catalog), accepted.steps)

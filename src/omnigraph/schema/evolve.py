@@ -944,7 +944,8 @@ class _Planner:
             return
         change = st.ChangeCardinality(st.EDGE, after.name, before.cardinality, after.cardinality)
         if not is_tighter(before, after):
-            self.add(change)
+            codes = (CONSTRAINT_REMOVED,) if after.cardinality is None else ()
+            self.add(change, StepClass.METADATA, *codes)
             return
         self.add(change, StepClass.VALIDATED, CARDINALITY, table=table)
         assert after.cardinality is not None

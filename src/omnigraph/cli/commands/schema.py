@@ -325,7 +325,8 @@ def history(
         return
     for version in found:
         commit = version.commit
-        steps = counted(len(version.steps), "step") if version.steps else "the first schema"
+        first = commit.parent_commit_id is None
+        steps = "the first schema" if first else counted(len(version.steps), "step")
         told = f": {commit.message}" if commit.message else ""
         print_result(f"{commit.graph_commit_id}  {commit.created_at_rfc3339}  {steps}{told}")
 
