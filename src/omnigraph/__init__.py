@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.evolve.apply import SchemaResult
     from omnigraph.evolve.checks import SchemaViolation
-    from omnigraph.evolve.plan import SchemaPlan
+    from omnigraph.evolve.plan import BranchOutlook, SchemaPlan
     from omnigraph.evolve.stored_queries import BrokenQuery
     from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import (
@@ -226,7 +226,7 @@ _CLASSES = {
     "omnigraph.manifest.refs": ("Tag",),
     "omnigraph.evolve.apply": ("SchemaResult",),
     "omnigraph.evolve.checks": ("SchemaViolation",),
-    "omnigraph.evolve.plan": ("SchemaPlan",),
+    "omnigraph.evolve.plan": ("BranchOutlook", "SchemaPlan"),
     "omnigraph.evolve.stored_queries": ("BrokenQuery",),
     "omnigraph.graph.schema_changes": (
         "SchemaDiff",
@@ -289,6 +289,7 @@ __all__ = [
     "Annotation",
     "BackupReport",
     "Branch",
+    "BranchOutlook",
     "BranchStatus",
     "Branches",
     "BrokenQuery",

@@ -21,6 +21,7 @@ from omnigraph.evolve.new_columns import (
     ColumnTask,
     ColumnWriter,
     NewColumns,
+    id_map,
     new_shape,
     write_here,
 )
@@ -36,6 +37,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
+from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet, Effect, ReshapeTable, SchemaChange
 
 OPERATION = "schema_apply"
@@ -129,6 +131,7 @@ class _Application:
         read = {
             before.table_key for key in tables_read(changes) if (before := old.get(key)) is not None
         }
+        read |= {old[key].table_key for c in changes.tables for _, key in c.remaps if key in old}
         read |= {
             c.before.table_key
             for c in changes.tables
@@ -186,9 +189,22 @@ def _effects(
     for columns in prepared.columns.values():
         change = columns.change
         assert change.before is not None
-        if change.moves_columns:
-            found.append(reshape(store, snapshot.pin(change.before.table_key), columns, choose))
+        if not change.moves_columns:
+            continue
+        if change.remaps:
+            new_ids = {
+                column: id_map(store, _pin(snapshot, prepared, node).at, prepared.columns[node])
+                for column, node in change.remaps
+            }
+            columns = replace(columns, new_ids=new_ids)
+        found.append(reshape(store, snapshot.pin(change.before.table_key), columns, choose))
     return found
+
+
+def _pin(snapshot: Snapshot, prepared: PreparedChange, after: TableKey) -> TablePin:
+    before = prepared.columns[after].change.before
+    assert before is not None
+    return snapshot.pin(before.table_key)
 
 
 def reshape(store: Store, pin: TablePin, columns: NewColumns, choose: ChooseWriter) -> ReshapeTable:

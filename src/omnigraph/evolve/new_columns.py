@@ -33,12 +33,29 @@ from omnigraph.evolve.conversion import ConvertedValues, Mask, convert
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import RowExpression, one_chunk, over_rows
 from omnigraph.ir.writes import Update
+from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.columns import ColumnShape, write_columns
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.evolve import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
 from omnigraph.values.coercion import coerce
+from omnigraph.writes.derived import derived_ids
+
+_ROWS = 64 * 1024
+_ROWS_WITH_IDS = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IdMap:
+    """The old and the new ids of a type, in the same order."""
+
+    old: pa.Array
+    new: pa.Array
+
+    def translated(self, ids: pa.Array) -> pa.Array:
+        """New ids; an id that is not known stays."""
+        return pc.coalesce(self.new.take(pc.index_in(ids, value_set=self.old)), ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,8 @@ class NewColumns:
     """Backfills by the name of their property, over the new names."""
     now_millis: int = 0
     provider: EmbeddingProvider | None = None
+    new_ids: Mapping[str, IdMap] = field(default_factory=dict)
+    """For `src` and `dst`: the new ids of nodes whose key changes."""
 
     def reads(self, names: Sequence[str]) -> list[str]:
         """The stored columns that these new columns are made from."""
@@ -57,6 +76,8 @@ class NewColumns:
         for name in names:
             if name in (ID, SOURCE, TARGET):
                 found[name] = None
+                if name == ID and self.change.rekeys:
+                    found.update(dict.fromkeys(self.reads(self._key)))
                 continue
             column = self.column(name)
             if column.before is not None:
@@ -110,7 +131,7 @@ class NewColumns:
 
     def _array(self, batch: pa.RecordBatch, name: str) -> ConvertedValues:
         if name in (ID, SOURCE, TARGET):
-            return ConvertedValues(batch.column(name), np.zeros(batch.num_rows, bool))
+            return ConvertedValues(self._system(batch, name), np.zeros(batch.num_rows, bool))
         column = self.column(name)
         found = self._kept(batch, column)
         if column.fill is None:
@@ -120,6 +141,19 @@ class NewColumns:
             return found
         fill = self._fill(batch, column, found.values)
         return replace(found, values=pc.if_else(missing, fill, found.values))
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        assert self.change.after is not None
+        return self.change.after.key
+
+    def _system(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """`id`, `src` or `dst`, as they are after a change of keys."""
+        if name == ID and self.change.rekeys:
+            made = [pa.chunked_array([self._array(batch, member).values]) for member in self._key]
+            return one_chunk(derived_ids(made))
+        known = self.new_ids.get(name)
+        return batch.column(name) if known is None else known.translated(batch.column(name))
 
     def _kept(self, batch: pa.RecordBatch, column: ColumnChange) -> ConvertedValues:
         """The stored values in their new form; NULL for a new property."""
@@ -172,6 +206,15 @@ def _rows_without_columns(count: int) -> pa.Table:
     return pa.table({ID: pa.nulls(count)})
 
 
+def id_map(store: Store, at: DatasetVersion, columns: NewColumns) -> IdMap:
+    """The ids of a type before and after its key changes."""
+    old, new = [pa.array([], pa.string())], [pa.array([], pa.string())]
+    for batch in read_batches(store.open(at), columns.reads([ID]), batch_rows=_ROWS_WITH_IDS):
+        old.append(batch.column(ID))
+        new.append(columns.make(batch, [ID]).column(0))
+    return IdMap(pa.concat_arrays(old), pa.concat_arrays(new))
+
+
 def new_columns(
     change: TableChange, target: Catalog, now_millis: int, provider: EmbeddingProvider | None
 ) -> NewColumns:
@@ -219,8 +262,12 @@ def new_shape(
     """
     assert change.after is not None
     system = [ID, SOURCE, TARGET] if isinstance(change.after, EdgeType) else [ID]
+    written = {column for column, _ in change.remaps} | ({ID} if change.rekeys else set())
     found = [
-        ColumnShape(pa.field(name, pa.string(), nullable=False), source=name) for name in system
+        ColumnShape(
+            pa.field(name, pa.string(), nullable=False), source=name, is_written=name in written
+        )
+        for name in system
     ]
     for column in change.columns:
         declared = column.after
@@ -245,19 +292,20 @@ class ColumnTask:
 
     @staticmethod
     def of(columns: NewColumns) -> ColumnTask:
-        names = tuple(c.after.name for c in columns.change.columns if c.is_written)
-        fields = {shape.field.name: shape.field for shape in new_shape(columns.change)}
-        return ColumnTask(columns, names, pa.schema([fields[name] for name in names]))
+        written = [shape.field for shape in new_shape(columns.change) if shape.is_written]
+        return ColumnTask(columns, tuple(f.name for f in written), pa.schema(written))
 
     @property
     def needs_this_process(self) -> bool:
-        """A provider of vectors is not sent to other processes."""
-        return self.columns.provider is not None
+        """A provider of vectors and the ids of a whole type are not sent to other processes."""
+        return self.columns.provider is not None or bool(self.columns.new_ids)
 
     def write(self, store: Store, at: DatasetVersion, fragment: int) -> str:
         """The metadata of one fragment with its new columns."""
         reads = self.columns.reads(self.names)
-        return write_columns(store.address(at), fragment, self.schema, reads, self._make)
+        # Translating ids looks at all of them for every batch.
+        rows = _ROWS_WITH_IDS if self.columns.new_ids else _ROWS
+        return write_columns(store.address(at), fragment, self.schema, reads, self._make, rows)
 
     def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return self.columns.make(batch, self.names)

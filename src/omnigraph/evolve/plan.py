@@ -7,14 +7,14 @@ changed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.catalog.identity import shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import InvalidArgument, SchemaRefused, ValidationFailed
+from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.evolve.checks import (
     CheckedTables,
     SchemaViolation,
@@ -25,6 +25,7 @@ from omnigraph.evolve.new_columns import NewColumns, new_columns
 from omnigraph.evolve.stored_queries import BrokenQuery, check_stored_queries
 from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema import evolve as ev
 from omnigraph.schema import steps as st
@@ -58,6 +59,7 @@ class PlanContext:
     clock: Clock
     provider: Callable[[], EmbeddingProvider]
     memory_bytes: int
+    reader: ManifestReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class SchemaPlan:
     requires: tuple[str, ...] = ()
     violations: tuple[SchemaViolation, ...] = ()
     warnings: tuple[str, ...] = ()
+    branches: tuple[BranchOutlook, ...] = ()
+    """With `all_branches`: whether the other branches could follow."""
     stored_queries: tuple[BrokenQuery, ...] = ()
     """Queries of the given files that would no longer compile."""
 
@@ -127,6 +131,7 @@ class SchemaPlan:
             "violations": [violation.to_dict() for violation in self.violations],
             "warnings": list(self.warnings),
             "stored_queries": [query.to_dict() for query in self.stored_queries],
+            "branches": [branch.to_dict() for branch in self.branches],
             "base_commit_id": self.base_commit_id,
             "base_schema_hash": self.base_schema_hash,
             "target_schema_hash": self.target_schema_hash,
@@ -145,6 +150,9 @@ class SchemaPlan:
         lines += [f"! {violation}" for violation in self.violations]
         mark = "x" if self.refuses_queries else "!"
         lines += [f"{mark} {query}  [{query.code}]" for query in self.stored_queries]
+        lines += [
+            f"branch {b.name}: {'; '.join(b.reasons) or 'could follow'}" for b in self.branches
+        ]
         lines += [f"note: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -277,7 +285,7 @@ def prepare_change(
     if not steps and new.source != accepted_source:
         steps = (PlannedStep(st.UpdateSource()),)
     columns, problems = _columns(context, changes)
-    steps = (*steps, *problems)
+    steps = (*steps, *problems, *_branches_behind(context, snapshot, changes))
     violations: list[SchemaViolation] = []
     if all(step.is_supported for step in steps):
         tables = CheckedTables(context.store, snapshot, changes, columns, context.memory_bytes)
@@ -298,6 +306,74 @@ def prepare_change(
         warnings=changes.warnings,
     )
     return PreparedChange(plan, changes, columns)
+
+
+def _branches_behind(
+    context: PlanContext, snapshot: Snapshot, changes: SchemaChanges
+) -> list[PlannedStep]:
+    """Refuse new ids of a type that other branches hold, because a merge matches rows by id."""
+    found = []
+    rekeyed = [c.before for c in changes.tables if c.rekeys and c.before is not None]
+    for entity in rekeyed:
+        holders = [
+            name
+            for name, other in _other_branches(context, snapshot)
+            if any(
+                t.identity == entity.identity and other.pin(t.table_key).row_count
+                for t in other.catalog.entity_types()
+            )
+        ]
+        if holders:
+            reason = (
+                f"its ids would change, and {', '.join(holders)} "
+                f"{'holds' if len(holders) == 1 else 'hold'} it, too: "
+                "merge or delete the other branches first"
+            )
+            kind = entity.table_key.kind.value
+            unsupported = st.UnsupportedChange(f"{kind}:{entity.name}", reason, ev.BRANCH_BEHIND)
+            found.append(PlannedStep(unsupported, codes=(ev.BRANCH_BEHIND,)))
+    return found
+
+
+def _other_branches(context: PlanContext, snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
+    for name in context.reader.branch_refs.names():
+        if name == snapshot.graph_branch:
+            continue
+        try:
+            yield name, context.reader.snapshot(*context.reader.branch(name))
+        except NotFound:
+            continue  # deleted after its name was listed
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOutlook:
+    """Whether another branch could follow the same change now."""
+
+    name: str
+    supported: bool
+    reasons: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        codes = [] if self.supported else [ev.BRANCH_BEHIND]
+        return {
+            "name": self.name,
+            "supported": self.supported,
+            "codes": codes,
+            "reasons": list(self.reasons),
+        }
+
+
+def with_branches(
+    context: PlanContext, snapshot: Snapshot, plan: SchemaPlan, new: NewSchema
+) -> SchemaPlan:
+    """The plan with what the same schema would meet on every other branch."""
+    found = []
+    for name, other in _other_branches(context, snapshot):
+        there = prepare_change(context, other, new, plan.granted, plan.graph_id, "").plan
+        reasons = [str(refused) for refused in there.steps if not refused.is_supported]
+        reasons += [str(violation) for violation in there.violations]
+        found.append(BranchOutlook(name, there.supported, tuple(reasons)))
+    return replace(plan, branches=tuple(found))
 
 
 def with_stored_queries(

@@ -199,12 +199,14 @@ class Schema:
         reembed: bool = False,
         severity: Mapping[str, str] | None = None,
         queries: Sequence[QuerySource] = (),
+        all_branches: bool = False,
     ) -> SchemaPlan:
         """What `apply` would do with the same arguments; nothing is written.
 
         `severity` weighs codes: `{"OG-CD-101": "error"}` refuses a change with such a step, "warn"
         lists the code, "off" leaves it out. `queries` are `.gq` files or texts; the plan lists
-        their queries that would no longer compile.
+        their queries that would no longer compile. With `all_branches` it says of every other
+        branch whether it could follow.
 
         Example:
             >>> plan = graph.schema.plan(Path("people.pg"))
@@ -216,7 +218,9 @@ class Schema:
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         sources = [reads.query_source(source) for source in queries]
-        return plan_schema(self._access.engine, schema, granted, branch, sources)
+        return plan_schema(
+            self._access.engine, schema, granted, branch, sources, all_branches=all_branches
+        )
 
     def apply(
         self,

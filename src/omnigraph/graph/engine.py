@@ -308,7 +308,7 @@ class Engine:
         from omnigraph.evolve.plan import PlanContext
 
         memory = self.settings.load.memory_bytes
-        return PlanContext(self.store, self.clock, lambda: self.provider, memory)
+        return PlanContext(self.store, self.clock, lambda: self.provider, memory, self.reader)
 
     @built_once
     def spark_frame_of(self) -> Callable[[pa.Table], Any]:

@@ -54,16 +54,19 @@ def plan_schema(
     granted: Granted,
     branch: str,
     queries: Sequence[SourceText] = (),
+    *,
+    all_branches: bool = False,
 ) -> SchemaPlan:
     """What applying the schema to a branch would do now; nothing is written."""
-    from omnigraph.evolve.plan import prepare_change, with_stored_queries
+    from omnigraph.evolve.plan import prepare_change, with_branches, with_stored_queries
 
     snapshot = engine.reader.snapshot(*engine.reader.branch(branch))
     new, graph_id = _new_schema(schema), graph_id_of(engine)
     source = _accepted_source(engine)(snapshot)
     context = engine.schema_context
     prepared = prepare_change(context, snapshot, new, granted, graph_id, source)
-    return with_stored_queries(prepared, snapshot.catalog, queries)
+    plan = with_stored_queries(prepared, snapshot.catalog, queries)
+    return with_branches(context, snapshot, plan, new) if all_branches else plan
 
 
 def apply_schema(

@@ -21,6 +21,8 @@ from omnigraph.catalog.identity import (
     without_hints,
 )
 from omnigraph.catalog.model import (
+    SOURCE,
+    TARGET,
     Annotation,
     Catalog,
     Check,
@@ -44,7 +46,7 @@ from omnigraph.catalog.model import (
 from omnigraph.schema import steps as st
 from omnigraph.schema.steps import DeclaredType, PlannedStep, StepClass
 from omnigraph.syntax.severities import SeverityLevel, read_severities
-from omnigraph.values.identifiers import TableKey
+from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.scalars import (
     BlobType,
     EnumType,
@@ -183,6 +185,8 @@ class TableChange:
     columns: tuple[ColumnChange, ...] = ()
     rekeys: bool = False
     """Ids are spelled from another key afterwards."""
+    remaps: tuple[tuple[str, TableKey], ...] = ()
+    """Ends of edges, with the node types whose ids change: `("src", node:Person)`."""
 
     @property
     def moves_columns(self) -> bool:
@@ -194,7 +198,9 @@ class TableChange:
 
     @property
     def is_written(self) -> bool:
-        return any(column.is_written for column in self.columns)
+        """Values of the table are written anew."""
+        columns = any(column.is_written for column in self.columns)
+        return columns or self.rekeys or bool(self.remaps)
 
     @property
     def discards(self) -> bool:
@@ -262,6 +268,7 @@ def plan_changes(
     plan.interfaces()
     plan.types(old.nodes, new.nodes, plan.target.nodes, st.NODE)
     plan.types(old.edges, new.edges, plan.target.edges, st.EDGE)
+    plan.follow_keys()
     plan.unused_backfills()
     plan.unclassified()
     return plan.result()
@@ -528,13 +535,24 @@ class _Planner:
         for name in after.key:
             self.check(CheckKind.REQUIRED, table, (name,), NULLS, spelled)
         self.check(CheckKind.UNIQUE, table, after.key, UNIQUE, spelled)
-        if not self.has_rows(before):
-            return False
-        self.refuse(
-            f"{kind}:{after.name}",
-            f"{spelled}: ids of existing entities would change; export and load into a new type",
-        )
-        return True
+        return self.has_rows(before)
+
+    def follow_keys(self) -> None:
+        """Edges follow the new ids of their nodes; edges with a key then have new ids, too."""
+        rekeyed = {
+            change.after.table_key: change.after
+            for change in self.tables
+            if change.rekeys and isinstance(change.after, NodeType)
+        }
+        for place, change in enumerate(self.tables):
+            edge = change.after
+            if change.before is None or not isinstance(edge, EdgeType):
+                continue
+            ends = ((SOURCE, node_table(edge.source)), (TARGET, node_table(edge.target)))
+            remaps = tuple((column, key) for column, key in ends if key in rekeyed)
+            if remaps and self.has_rows(change.before):
+                rekeys = change.rekeys or bool(edge.key)
+                self.tables[place] = replace(change, remaps=remaps, rekeys=rekeys)
 
     def check(
         self, kind: CheckKind, table: TableKey, columns: tuple[str, ...], code: str, constraint: str

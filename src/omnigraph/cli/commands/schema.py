@@ -147,6 +147,9 @@ def plan(
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Save the plan for `apply --plan`.")
     ] = None,
+    all_branches: Annotated[
+        bool, typer.Option("--all-branches", help="Tell which other branches could follow.")
+    ] = False,
     detailed_exitcode: Annotated[
         bool,
         typer.Option("--detailed-exitcode", help="Exit 0 without changes, 6 with changes."),
@@ -170,7 +173,11 @@ def plan(
     uri = address(session, place.uri, place.store)
     graph = open_to_read(session, uri, on_branch(place.branch, None))
     found = graph.schema.plan(
-        read_source(schema), branch=place.branch, queries=query or (), **grants.options()
+        read_source(schema),
+        branch=place.branch,
+        queries=query or (),
+        all_branches=all_branches,
+        **grants.options(),
     )
     told = {"uri": uri, **found.to_dict()}
     if out is not None:

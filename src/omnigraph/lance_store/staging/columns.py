@@ -115,6 +115,7 @@ def write_columns(
     columns: pa.Schema,
     read: Sequence[str],
     values: Callable[[pa.RecordBatch], pa.RecordBatch],
+    batch_rows: int = _ROWS_PER_BATCH,
 ) -> str:
     """Write new columns of one fragment; the metadata of the fragment with them, as JSON.
 
@@ -131,7 +132,7 @@ def write_columns(
     with storage_errors(f"writing columns for {target.uri}"):
         fragment = target.open().get_fragment(fragment_id)
         metadata, schema = fragment.merge_columns(
-            renamed, columns=list(read), batch_size=_ROWS_PER_BATCH
+            renamed, columns=list(read), batch_size=batch_rows
         )
     return json.dumps({"fragment": metadata.to_json(), "schema": _schema_to_json(schema)})
 
@@ -166,6 +167,9 @@ def _projection(dataset: Dataset, version: int, columns: Sequence[ColumnShape]) 
         else:
             made = groups[name]
         head, *children = made
+        before = groups.get(column.source or "")
+        if column.is_written and before:
+            head += b"".join(raw for number, raw, _ in fields(before[0]) if number == _METADATA)
         head = _put(head, _NAME, length_delimited(_NAME, column.field.name.encode()))
         head = _put(head, _NULLABLE, number_field(_NULLABLE, 1) if column.field.nullable else b"")
         if column.identity:
