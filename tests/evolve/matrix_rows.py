@@ -392,7 +392,7 @@ KEYS = (
         ("add_constraint rewrite OG-MF-101",),
         Case(
             {"P": [{"id": "i", "name": "a"}]},
-            refused=(Refused("node:P", reason="ids of existing entities would change"),),
+            refused=(Refused("node:P", "OG-NL-101", reason="merge or delete the other branches"),),
         ),
         insert={"P": [{"name": "n"}]},
     ),
@@ -403,7 +403,7 @@ KEYS = (
         ("drop_constraint metadata OG-CD-101", "add_constraint rewrite OG-MF-101"),
         Case(
             {"P": [{"name": "a", "other": "b"}]},
-            refused=(Refused("node:P", reason="export and load into a new type"),),
+            refused=(Refused("node:P", "OG-NL-101", reason="merge or delete the other branches"),),
         ),
         insert={"P": [{"name": "n", "other": "o"}]},
     ),
