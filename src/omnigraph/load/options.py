@@ -72,7 +72,7 @@ class LoadOptions(CommitTerms):
     """The batch of a stream. A batch that was committed before changes nothing."""
     on_error: OnError = OnError.FAIL
     max_errors: int | None = None
-    """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 no limit."""
+    """With `OnError.SKIP`: a load with more rejected rows fails; None is 1,000, 0 is a million."""
     rejects: str | os.PathLike[str] | None = None
     """A file that gets the rejected rows as NDJSON."""
     dry_run: bool = False
@@ -85,7 +85,7 @@ class LoadOptions(CommitTerms):
         path = None if self.rejects is None else usable_path(self.rejects)
         is_batch = self.stream_batch is not None
         if self.max_errors is not None and self.max_errors < 0:
-            raise InvalidArgument("max_errors is 0 or more; 0 is no limit", option="max_errors")
+            raise InvalidArgument("max_errors is 0 or more; 0 allows a million rejected rows", option="max_errors")
         if self.on_error is OnError.FAIL and self.max_errors is not None:
             raise InvalidArgument(
                 "max_errors limits the rows that on_error='skip' leaves out; give both",

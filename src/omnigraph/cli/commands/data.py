@@ -139,7 +139,7 @@ MaxErrors = Annotated[
         "--max-errors",
         metavar="N",
         min=0,
-        help="With skip: fail if more rows are rejected; by default 1000, 0 is no limit.",
+        help="With skip: fail if more rows are rejected; by default 1000, 0 allows a million.",
     ),
 ]
 Rejects = Annotated[

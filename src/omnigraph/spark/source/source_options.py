@@ -144,7 +144,7 @@ def sink_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest:
 
 
 def _most(options: Mapping[str, str]) -> int | None:
-    """0 is no limit; None is the default."""
+    """0 is a million, None is the default."""
     text = options.get("max_errors")
     if text is None:
         return None
