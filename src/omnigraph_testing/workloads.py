@@ -92,6 +92,40 @@ THREE_TABLES: dict[str, Any] = {
 }
 
 
+def apply_schema(
+    report: Report,
+    uri: str,
+    schema: str,
+    branch: str = "main",
+    backfill: dict[str, Any] | None = None,
+) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report("open")
+    result = graph.schema.apply(schema, branch=branch, backfill=backfill, message="evolve")
+    report(result.commit.graph_commit_id if result.commit else None)
+
+
+def insert_people(
+    report: Report,
+    uri: str,
+    name: str,
+    row: dict[str, Any],
+    commits: int,
+    type_name: str = "Person",
+) -> None:
+    """One row in each commit. Reports what was committed and what was refused, by name."""
+    graph = open_graph(uri, actor=name, settings=settings())
+    report("open")
+    for number in range(commits):
+        marker = f"{name}-{number}"
+        try:
+            graph.apply({type_name: {"insert": [{"name": marker, **row}]}}, message=marker)
+        except OmnigraphError as error:
+            report({"failed": marker, "error": error.to_dict()})
+        else:
+            report({"done": marker})
+
+
 def create_one_branch(report: Report, uri: str, name: str) -> None:
     graph = open_graph(uri, actor="victim", settings=settings())
     graph.branches.create(name)

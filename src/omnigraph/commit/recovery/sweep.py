@@ -71,12 +71,16 @@ class Recovery:
 
     def _bring_to_end(self, intent: Intent) -> Decision:
         state = self._state_of(intent)
-        states = self._classify(intent, state) if state is not None and not state.deleted else {}
+        published = state is not None and self._is_published(intent, state)
+        states: TableStates = {}
+        if state is not None and not state.deleted and not published:
+            # After the publication its tables may have other names.
+            states = self._classify(intent, state)
         decision = decide(
             IntentFindings(
                 kind=intent.kind,
                 states=tuple(states.values()),
-                published=state is not None and self._is_published(intent, state),
+                published=published,
                 cancelled=state is not None and intent.intent_id in state.cancelled,
                 branch_gone=state is None,
                 head_marked_deleted=state is not None and state.deleted,
