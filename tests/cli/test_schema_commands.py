@@ -254,6 +254,25 @@ def test_query_files_with_a_syntax_error_or_none(cli: Run, people: Graph, pg, qu
         assert (answer.code, answer.json["code"]) == (1, code)
 
 
+def test_plan_tells_which_branches_could_follow(cli: Run, people: Graph, pg) -> None:
+    people.branches.create("fine")
+    people.branches.create("young")
+    people.apply({"Person": Edit(insert=[{"name": "Dee", "age": -1}])}, "young")
+    file = pg(SCHEMA.replace("  bio: String?\n", "  bio: String?\n  @range(age, 0..150)\n"))
+    words = ("schema", "plan", "-s", file, people.uri)
+    answer = cli(*words, "--all-branches")
+    assert answer.code == 0
+    assert answer.out.splitlines()[1:] == [
+        "  branch fine could follow",
+        "! branch young: Person: 1 entity breaks @range(age, 0..150) ('Dee'): stored values must "
+        "keep a new @range or @check  [OG-MF-102]  [OG-NL-101]",
+    ]
+    fine, young = cli(*words, "--all-branches", "--json").json["branches"]
+    assert fine == {"name": "fine", "supported": True, "codes": [], "reasons": []}
+    assert (young["name"], young["supported"], young["codes"]) == ("young", False, ["OG-NL-101"])
+    assert cli(*words, "--json").json["branches"] == []
+
+
 # apply
 
 
@@ -328,6 +347,13 @@ def test_an_idempotency_key_repeats_the_answer(cli: Run, people: Graph, pg) -> N
     assert len(heads(people)) == 3
     text = cli(*words)
     assert text.out == f"already done by commit {first['commit']['graph_commit_id']}\n"
+
+
+def test_engines_of_apply(cli: Run, people: Graph, pg) -> None:
+    wide = pg(SCHEMA.replace("age: I32?", "age: I64?"))
+    words = ("schema", "apply", "-s", wide, people.uri, "--engine")
+    assert cli(*words, "abacus").code == 2
+    assert cli(*words, "local", "--json").json["applied"]
 
 
 def test_a_dry_run_is_a_plan(cli: Run, people: Graph, pg, tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def test_another_key_and_no_key(graph: Graph) -> None:
 def test_values_that_are_no_key(graph: Graph) -> None:
     head = graph.snapshot().graph_commit_id
     graph.mutate('insert Person { name: "p1" }')
-    with pytest.raises(ValidationFailed, match=r"2 break @key\(name\)") as caught:
+    with pytest.raises(ValidationFailed, match=r"2 entities break @key\(name\)") as caught:
         graph.schema.apply(KEYED)
     assert caught.value.violations[0]["count"] == 2
     assert graph.snapshot().graph_commit_id != head
-    with pytest.raises(ValidationFailed, match=r"2 break @key\(mail\)"):
+    with pytest.raises(ValidationFailed, match=r"2 entities break @key\(mail\)"):
         graph.schema.apply(SCHEMA.replace("mail: String?", "mail: String @key"))
 
 

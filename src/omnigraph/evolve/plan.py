@@ -150,9 +150,7 @@ class SchemaPlan:
         lines += [f"! {violation}" for violation in self.violations]
         mark = "x" if self.refuses_queries else "!"
         lines += [f"{mark} {query}  [{query.code}]" for query in self.stored_queries]
-        lines += [
-            f"branch {b.name}: {'; '.join(b.reasons) or 'could follow'}" for b in self.branches
-        ]
+        lines += [str(branch) for branch in self.branches]
         lines += [f"note: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -352,6 +350,11 @@ class BranchOutlook:
     name: str
     supported: bool
     reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.supported:
+            return f"  branch {self.name} could follow"
+        return f"! branch {self.name}: {'; '.join(self.reasons)}  [{ev.BRANCH_BEHIND}]"
 
     def to_dict(self) -> dict[str, Any]:
         codes = [] if self.supported else [ev.BRANCH_BEHIND]

@@ -85,7 +85,9 @@ class LoadOptions(CommitTerms):
         path = None if self.rejects is None else usable_path(self.rejects)
         is_batch = self.stream_batch is not None
         if self.max_errors is not None and self.max_errors < 0:
-            raise InvalidArgument("max_errors is 0 or more; 0 allows a million rejected rows", option="max_errors")
+            raise InvalidArgument(
+                "max_errors is 0 or more; 0 allows a million rejected rows", option="max_errors"
+            )
         if self.on_error is OnError.FAIL and self.max_errors is not None:
             raise InvalidArgument(
                 "max_errors limits the rows that on_error='skip' leaves out; give both",
