@@ -210,3 +210,29 @@ def test_a_constraint_follows_a_rename_of_the_other_side(graph: Graph) -> None:
     (limit,) = [c for c in graph.snapshot().catalog.nodes[0].constraints if hasattr(c, "minimum")]
     assert limit.property == "years"
     check(graph)
+
+
+def test_theirs_renamed_a_type_and_uses_its_name_again(graph: Graph) -> None:
+    graph.schema.apply(RENAMED, branch="b")
+    graph.schema.apply(RENAMED + "node Person { name: String @key }", branch="b")
+    graph.mutate('insert Person { name: "new" }', branch="b")
+    graph.mutate(update("age: 99", "p1"))
+    graph.merge("b")
+    assert rows(graph, "Human")["p1"]["years"] == 99
+    assert rows(graph, "Person") == {"new": {"id": "new", "name": "new"}}
+    check(graph)
+
+
+def test_names_move_on_in_a_chain(graph: Graph) -> None:
+    """Old becomes Older, and Person becomes Old, in one change."""
+    text = """
+node Old @rename_from("Person") { name: String @key  age: I32?  note: String? }
+node Older @rename_from("Old") { x: I32? }
+edge Knows: Old -> Old { weight: I32? }
+"""
+    graph.mutate("insert Old { x: 7 }")
+    graph.schema.apply(text, branch="b")
+    graph.merge("b")
+    assert rows(graph, "Old")["p1"]["age"] == 1
+    assert [row["x"] for row in rows(graph, "Older").values()] == [7]
+    check(graph)

@@ -29,7 +29,7 @@ from omnigraph.manifest.schemas import SchemaStore
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
-from omnigraph.writes.changeset import ChangeSet, ReplaceRows
+from omnigraph.writes.changeset import ChangeSet
 
 
 def create_graph(
@@ -115,7 +115,7 @@ def accept_schema(
     assert change is not None
     assert draft is not None
     store = reader.store
-    rows = {e.key: e.rows for e in changes.effects if isinstance(e, ReplaceRows)}
+    rows = {first.key: first.rows for first in change.first_rows}
     schema_id = clock.new_ulid()
     reader.schemas.write(schema_id, change.catalog, change.source, commit_id, change.steps)
     created = tuple(

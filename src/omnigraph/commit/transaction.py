@@ -264,9 +264,7 @@ class Transaction:
     def _stage(
         self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
     ) -> tuple[StagedTable, ...]:
-        added = changes.schema.added if changes.schema is not None else ()
-        new = {entity.table_key for entity in added}
-        effects = [e for e in changes.effects if e.key not in new]
+        effects = changes.effects
         undeclared = [str(e.key) for e in effects if e.key not in request.tables]
         if undeclared:
             # No queue kept other writers off these tables, so they may have changed them.

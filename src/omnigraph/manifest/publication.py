@@ -47,6 +47,10 @@ class TableMove:
     transaction_uuid: str | None = None
 
     @property
+    def renames(self) -> bool:
+        return self.expected.key != self.after.key
+
+    @property
     def only_renames(self) -> bool:
         """The type gets another name; its dataset stays as it is."""
         return self.expected.at == self.after.at
@@ -227,9 +231,10 @@ def _moved_table(state: BranchState, publication: Publication) -> Requirement | 
             error = _mismatch(move.expected.key, move.expected.version, actual)
             same_rows = pin is not None and pin.content_epoch == move.expected.content_epoch
             return Requirement(error, physical=same_rows)
+    freed = {*publication.dropped, *(m.expected.key for m in publication.moves if m.renames)}
     for created in publication.created:
         pin = state.tables.get(created.key)
-        if pin is not None and created.key not in publication.dropped:
+        if pin is not None and created.key not in freed:
             return Requirement(_mismatch(created.key, None, pin.version))
     return None
 

@@ -234,7 +234,7 @@ class _Attempt:
             return ChangeSet(())
         store, theirs = self._context.reader.store, self._their_snapshot
         accepted = self._context.reader.schemas.read(theirs.schema_id)
-        schema = merged.schema_change(ours.catalog, accepted)
+        schema = merged.schema_change(store, ours.catalog, accepted)
         failpoints.hit("merge.after_rows")
         head = self._merged_head(lineage, merged, ours.graph_commit_id)
         failpoints.hit("merge.after_history")

@@ -88,6 +88,8 @@ class _Pick:
         merged = self._merged
         assert merged is not None
         reader = self._context.reader
-        schema = merged.schema_change(ours.catalog, reader.schemas.read(self._theirs.schema_id))
+        schema = merged.schema_change(
+            reader.store, ours.catalog, reader.schemas.read(self._theirs.schema_id)
+        )
         failpoints.hit("merge.after_rows")
         return ChangeSet(merged.effects(reader.store, ours), schema=schema)

@@ -46,7 +46,14 @@ from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_m
 from omnigraph.merge.three_way import Forced
 from omnigraph.schema.evolve import TableChange
 from omnigraph.values.identifiers import TableKey, node_table
-from omnigraph.writes.changeset import AdoptRows, EditRows, Effect, ReshapeTable, SchemaChange
+from omnigraph.writes.changeset import (
+    AdoptRows,
+    EditRows,
+    Effect,
+    ReplaceRows,
+    ReshapeTable,
+    SchemaChange,
+)
 from omnigraph.writes.row_compare import differing_rows
 
 _STALLED_ROUNDS = 20
@@ -89,28 +96,34 @@ class MergedSides(Generic[OutputT]):
         found: list[Effect] = []
         for output in self.outputs:
             key = output.entity.table_key
+            if key in self.new_tables:
+                continue
             change = adjusted.get(key)
             if change is not None and change.moves_columns:
                 del adjusted[key]
                 found.append(_adjusted(store, ours.pin(self.catalog.our_key(key)), change, output))
                 continue
-            pin = None if key in self.new_tables else ours.pin(self.catalog.our_key(key))
-            effect = output.effect(store, pin, before.get(key))
-            found.append(effect if pin is None else replace(effect, key=pin.key))
+            pin = ours.pin(self.catalog.our_key(key))
+            found.append(replace(output.effect(store, pin, before.get(key)), key=pin.key))
         for key, change in adjusted.items():
             if change.moves_columns:
                 found.append(_adjusted(store, ours.pin(self.catalog.our_key(key)), change, None))
         return tuple(found)
 
-    def schema_change(self, ours: Catalog, theirs: AcceptedSchema) -> SchemaChange | None:
+    def schema_change(
+        self, store: Store, ours: Catalog, theirs: AcceptedSchema
+    ) -> SchemaChange | None:
         catalog = self.catalog
         if catalog.catalog == ours:
             return None
+        new = [output for output in self.outputs if output.entity.table_key in self.new_tables]
+        made = [output.effect(store, None, None) for output in new]
         gone = (*catalog.reshaped, *catalog.dropped)
         return SchemaChange(
             catalog.catalog,
             _schema_text(catalog.catalog, theirs),
             added=catalog.created,
+            first_rows=tuple(first for first in made if isinstance(first, ReplaceRows)),
             dropped=tuple(entity.table_key for entity in gone),
             renamed=tuple(
                 (c.before.table_key, c.after.table_key)

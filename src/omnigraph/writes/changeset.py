@@ -144,6 +144,8 @@ class SchemaChange:
     source: str
     added: tuple[EntityType, ...] = ()
     """Types that get a new table."""
+    first_rows: tuple[ReplaceRows, ...] = ()
+    """The rows of new tables; a new table without them is empty."""
     dropped: tuple[TableKey, ...] = ()
     """Tables that leave the graph; a type of `added` may have the same name."""
     renamed: tuple[tuple[TableKey, TableKey], ...] = ()
@@ -169,7 +171,7 @@ class MergedHead:
 class ChangeSet:
     """Effects, at most one for each table, with an optional schema change and merged parent.
 
-    An effect on a table that `schema` adds must be `ReplaceRows`: the first rows of the table.
+    Effects name existing tables by the names that they have before a schema change.
     With `merged` a commit is made even if no row changes. The tables that a write relied on are not
     in here: they are the `reads` of its request (`commit.request.WriteRequest`).
     """
