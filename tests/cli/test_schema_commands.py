@@ -316,6 +316,26 @@ def test_a_refused_apply_changes_nothing(cli: Run, people: Graph, pg) -> None:
     assert heads(people) == before
 
 
+def test_the_reason_of_an_allowed_loss_is_kept(cli: Run, people: Graph, pg) -> None:
+    text = NO_BIO.replace("node Person {", 'node Person @allow(OG-DS-104, "moved to the wiki") {')
+    text = text.replace("age: I32?", 'age: Bool? @allow(OG-MF-106, "only a flag is left")')
+    answer = cli("schema", "apply", "-s", pg(text), people.uri, "-m", "less", "--json")
+    assert answer.code == 0
+    assert answer.json["commit"]["message"] == (
+        "less\n\n"
+        "Allowed: OG-MF-106 node:Person.age: only a flag is left\n"
+        "Allowed: OG-DS-104 node:Person.bio: moved to the wiki"
+    )
+    steps = cli("commit", "show", "HEAD", people.uri, "--json").json["schema_steps"]
+    assert {step["kind"]: step.get("allowed") for step in steps} == {
+        "change_property_type": "only a flag is left",
+        "drop_property": "moved to the wiki",
+    }
+    lines = cli("schema", "history", people.uri, "--quiet").out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("2 steps: less")
+
+
 def test_apply_on_a_branch(cli: Run, people: Graph, pg) -> None:
     people.branches.create("review")
     file = pg(WITH_CITY)

@@ -17,8 +17,8 @@ from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.catalog_text import catalog_text
-from omnigraph.schema.evolve import BREAKS_QUERIES, Granted
-from omnigraph.schema.steps import PlannedStep
+from omnigraph.schema.evolve import BREAKS_QUERIES, Granted, plan_changes
+from omnigraph.schema.steps import PlannedStep, entity_of
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.plurals import counted
@@ -89,15 +89,29 @@ def apply_schema(
         _require_same_base(plan, snapshot, graph_id_of(engine))
         _require_whole_queries(plan)
         granted = plan.granted
+    new = _new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>"))
     request = apply.SchemaRequest(
-        new=_new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>")),
+        new=new,
         granted=granted,
-        terms=terms,
+        terms=_with_reasons(terms, plan_changes(snapshot.catalog, new.catalog, granted).steps),
         graph_id=graph_id_of(engine),
         accepted_source=_accepted_source(engine),
         choose_writer=engine.choose_column_writer(work),
     )
     return apply.apply_schema(engine.schema_context, engine.transaction, request, snapshot)
+
+
+def _with_reasons(terms: CommitTerms, steps: Sequence[PlannedStep]) -> CommitTerms:
+    """The terms with the reasons of `@allow` below the message of the commit."""
+    lines = [
+        f"Allowed: {step.codes[0]} {entity_of(step.step)}: {step.allowed}"
+        for step in steps
+        if step.allowed is not None
+    ]
+    if not lines:
+        return terms
+    message = [terms.message, ""] if terms.message else []
+    return replace(terms, message="\n".join([*message, *lines]))
 
 
 def _require_same_base(plan: SavedPlan, snapshot: Snapshot, graph_id: str) -> None:

@@ -353,10 +353,13 @@ class _Planner:
         *codes: str,
         table: TableKey | None = None,
         suggestion: str | None = None,
+        allowed: str | None = None,
     ) -> None:
         touches = step_class in (StepClass.VALIDATED, StepClass.REWRITE)
         count = (self.rows or {}).get(table, 0) if table is not None and touches else 0
-        self.steps.append(PlannedStep(step, step_class, codes, count, suggestion=suggestion))
+        self.steps.append(
+            PlannedStep(step, step_class, codes, count, suggestion=suggestion, allowed=allowed)
+        )
 
     def refuse(self, entity: str, reason: str, code: str | None = None) -> None:
         unsupported = st.UnsupportedChange(entity, reason, code)
@@ -593,7 +596,8 @@ class _Planner:
     ) -> None:
         code = DROPPED_VECTOR if isinstance(gone.type, VectorType) else DROPPED_PROPERTY
         entity = f"{kind}:{after.name}.{gone.name}"
-        allowed = self.granted.allow_data_loss or code in allowances(declared.annotations)
+        reason = allowances(declared.annotations).get(code)
+        allowed = self.granted.allow_data_loss or reason is not None
         if is_protected(gone.annotations):
             self.refuse(
                 entity, "it is @protected: remove the annotation in a change of its own first", code
@@ -609,9 +613,8 @@ class _Planner:
         alike = next((p for p in added if p.type == gone.type), None)
         hint = None if alike is None else f'write `{alike.name}: … @rename_from("{gone.name}")`'
         codes = (code, PROBABLE_RENAME) if alike else (code,)
-        self.add(
-            st.DropProperty(kind, after.name, gone.name), StepClass.LOSSY, *codes, suggestion=hint
-        )
+        step = st.DropProperty(kind, after.name, gone.name)
+        self.add(step, StepClass.LOSSY, *codes, suggestion=hint, allowed=reason)
 
     def _added(
         self, before: EntityType, owner: EntityType, prop: Property, kind: str
@@ -839,9 +842,10 @@ class _Planner:
             self._type_step(owner, column, st.Conversion.CAST, kind, StepClass.VALIDATED, before)
             self.check(CheckKind.VALUES, owner.table_key, (new.name,), TYPE_CHANGE, name)
             return column
-        allowed = self.granted.allow_data_loss or TYPE_CHANGE in allowances(declared.annotations)
+        reason = allowances(declared.annotations).get(TYPE_CHANGE)
+        allowed = self.granted.allow_data_loss or reason is not None
         kept = StepClass.LOSSY if allowed else StepClass.VALIDATED
-        self._type_step(owner, column, st.Conversion.CAST, kind, kept, before)
+        self._type_step(owner, column, st.Conversion.CAST, kind, kept, before, allowed=reason)
         name = f"{owner.name}.{new.name}"
         if not allowed:
             self.check(CheckKind.CONVERTIBLE, owner.table_key, (new.name,), TYPE_CHANGE, name)
@@ -859,6 +863,7 @@ class _Planner:
         kind: str,
         step_class: StepClass,
         before: EntityType | None = None,
+        allowed: str | None = None,
     ) -> None:
         old, new = column.before, column.after
         assert old is not None
@@ -872,7 +877,7 @@ class _Planner:
         )
         codes = (VECTORS_INVALID,) if conversion is st.Conversion.REEMBED else (TYPE_CHANGE,)
         table = before.table_key if before is not None else None
-        self.add(step, step_class, *codes, table=table)
+        self.add(step, step_class, *codes, table=table, allowed=allowed)
 
     def _enum(
         self,

@@ -342,6 +342,8 @@ class PlannedStep:
     """Stored entities that the step reads or writes."""
     bytes_estimate: int = 0
     suggestion: str | None = None
+    allowed: str | None = None
+    """The reason of an `@allow` in the new text, for a step that loses values."""
 
     @property
     def kind(self) -> str:
@@ -362,7 +364,8 @@ class PlannedStep:
             "entities": self.entities,
             "bytes_estimate": self.bytes_estimate,
         }
-        return found | ({"suggestion": self.suggestion} if self.suggestion else {})
+        told = {"suggestion": self.suggestion, "allowed": self.allowed}
+        return found | {name: text for name, text in told.items() if text is not None}
 
 
 def entity_of(step: SchemaStep) -> str:

@@ -334,7 +334,7 @@ def history(
         commit = version.commit
         first = commit.parent_commit_id is None
         steps = "the first schema" if first else counted(len(version.steps), "step")
-        told = f": {commit.message}" if commit.message else ""
+        told = f": {commit.message.splitlines()[0]}" if commit.message else ""
         print_result(f"{commit.graph_commit_id}  {commit.created_at_rfc3339}  {steps}{told}")
 
 
