@@ -83,6 +83,8 @@ class SchemaRequest:
     graph_id: str
     accepted_source: Callable[[Snapshot], str]
     """The text of the schema of a state."""
+    require_base: Callable[[Snapshot], None] = lambda _: None
+    """Refuses a state that the change was not planned for; with a saved plan."""
     choose_writer: ChooseWriter = lambda _: write_here
 
 
@@ -154,6 +156,7 @@ class _Application:
         )
 
     def build(self, snapshot: Snapshot) -> ChangeSet:
+        self._request.require_base(snapshot)
         failpoints.hit("schema_apply.before_validate")
         prepared = self.prepared = self._prepare(snapshot)
         prepared.require_supported()

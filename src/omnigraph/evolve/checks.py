@@ -37,8 +37,10 @@ from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.evolve import CODES, CheckKind, DataCheck, SchemaChanges, TableChange
+from omnigraph.schema.steps import spell_constraint
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.plurals import counted
+from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType, ValueType
 
 MOST_SAMPLES = 20
 _BATCH_ROWS = 64 * 1024
@@ -169,8 +171,9 @@ def _by_stored_row(
 
 def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
-    rules = _only(tables.changes.target.entity_type(check.table), name)
-    if all(isinstance(rule, Required | DerivedId) for rule in row_rules(rules)):
+    rules = _rule_of(check, tables.changes.target.entity_type(check.table))
+    computed = name in tables.columns[check.table].expressions
+    if not computed and all(isinstance(r, Required | DerivedId) for r in row_rules(rules)):
         return None
 
     def bad(batch: pa.RecordBatch) -> Any:
@@ -186,13 +189,25 @@ def _numbers(count: int) -> pa.Array:
     return pa.array(np.arange(count)).cast(pa.string())
 
 
-def _only(entity: EntityType, name: str) -> NodeType:
-    """One property and the rules of single rows about it, as a type of its own."""
-    kept = tuple(replace(p, nullable=True) for p in entity.properties if p.name == name)
+def _rule_of(check: DataCheck, entity: EntityType) -> NodeType:
+    """The rule that is checked, as a type of its own: one constraint, or the type of a property."""
     rules = tuple(
-        c for c in entity.constraints if isinstance(c, Range | Check) and c.property == name
+        c
+        for c in entity.constraints
+        if isinstance(c, Range | Check) and spell_constraint(c) == check.constraint
+    )
+    kept = tuple(
+        replace(p, nullable=True, type=_without_values(p.type) if rules else p.type)
+        for p in entity.properties
+        if p.name in check.columns
     )
     return NodeType(entity.name, kept, rules)
+
+
+def _without_values(value_type: ValueType) -> ValueType:
+    """An enum as the String that it is stored as."""
+    is_enum = isinstance(value_type, EnumType)
+    return ScalarType(ScalarKind.STRING) if is_enum else value_type
 
 
 def _by_row(

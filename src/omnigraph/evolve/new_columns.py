@@ -180,7 +180,12 @@ class NewColumns:
                 for other in expression.columns
             }
             rows = pa.table(inputs) if inputs else _rows_without_columns(batch.num_rows)
-            return expression.values(rows, Evaluator({}, self.now_millis)).cast(current.type)
+            try:
+                return expression.values(rows, Evaluator({}, self.now_millis)).cast(current.type)
+            except InvalidArgument as error:
+                assert self.change.after is not None
+                owner = self.change.after.name
+                raise InvalidArgument(f"backfill of {owner}.{name}: {error.message}") from error
         if isinstance(fill.value, GeneratedDefault):
             return generated_column(fill.value, current.type, batch.num_rows, self.now_millis)
         value = coerce(fill.value, column.after.type)
@@ -220,12 +225,24 @@ def new_columns(
 ) -> NewColumns:
     """Compiles the backfills of a type; raises `InvalidArgument` where an expression is wrong."""
     assert change.after is not None
+    for column in change.columns:
+        if column.fill is not None and column.fill.source is FillSource.CONSTANT:
+            _require_fitting(change.after, column.after, column.fill.value)
     expressions = {
         column.after.name: _compiled(change.after, column.after, column.fill.expression, target)
         for column in change.columns
         if column.fill is not None and column.fill.expression is not None
     }
     return NewColumns(change, expressions, now_millis, provider)
+
+
+def _require_fitting(entity: EntityType, declared: Property, value: object) -> None:
+    try:
+        coerce(value, declared.type)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"backfill of {entity.name}.{declared.name}: {error.message}"
+        ) from error
 
 
 def _compiled(entity: EntityType, declared: Property, text: str, target: Catalog) -> RowExpression:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from omnigraph.catalog.identity import shape_hash
 from omnigraph.catalog.model import Catalog
@@ -41,6 +41,8 @@ LARGE_BYTES = 1 << 30
 """A rewrite of more bytes gets the code `OG-LK-101`."""
 
 PLAN_FORMAT = 1
+
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +200,9 @@ class SavedPlan:
                     "plan again"
                 )
             granted = Granted(
-                bool(body["allow_data_loss"]),
-                dict(body["backfill"]),
-                bool(body["reembed"]),
+                _of_type(bool, body["allow_data_loss"]),
+                _of_type(dict, body["backfill"]),
+                _of_type(bool, body["reembed"]),
                 ev.read_severity(body["severity"]),
             )
             return SavedPlan(
@@ -209,7 +211,7 @@ class SavedPlan:
                 base_commit_id=str(body["base_commit_id"]),
                 base_schema_hash=str(body["base_schema_hash"]),
                 target_schema_hash=str(body["target_schema_hash"]),
-                schema_source=str(body["schema_source"]),
+                schema_source=_of_type(str, body["schema_source"]),
                 granted=granted,
                 broken_queries=tuple(str(found["message"]) for found in body["stored_queries"])
                 if granted.level(ev.BREAKS_QUERIES) is SeverityLevel.ERROR
@@ -219,6 +221,12 @@ class SavedPlan:
             raise InvalidArgument(
                 f"this is no plan that `schema plan --out` wrote: {error!r}"
             ) from error
+
+
+def _of_type(wanted: type[_V], value: Any) -> _V:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{value!r} is no {wanted.__name__}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +295,10 @@ def prepare_change(
     violations: list[SchemaViolation] = []
     if all(step.is_supported for step in steps):
         tables = CheckedTables(context.store, snapshot, changes, columns, context.memory_bytes)
-        violations = run_checks(tables)
+        try:
+            violations = run_checks(tables)
+        except InvalidArgument as error:  # a backfill makes a value that does not fit
+            steps = (*steps, PlannedStep(st.UnsupportedChange("backfill", error.message)))
     plan = SchemaPlan(
         graph_id=graph_id,
         graph_branch=snapshot.graph_branch,

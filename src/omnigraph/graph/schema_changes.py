@@ -86,16 +86,23 @@ def apply_schema(
         raise InvalidArgument("give either a schema or a saved plan")
     snapshot = engine.reader.snapshot(*engine.reader.branch(terms.branch))
     if plan is not None:
-        _require_same_base(plan, snapshot, graph_id_of(engine))
         _require_whole_queries(plan)
         granted = plan.granted
+    graph_id = graph_id_of(engine)
+
+    def require_base(snapshot: Snapshot) -> None:
+        if plan is not None:
+            _require_same_base(plan, snapshot, graph_id)
+
+    require_base(snapshot)
     new = _new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>"))
     request = apply.SchemaRequest(
         new=new,
         granted=granted,
         terms=_with_reasons(terms, plan_changes(snapshot.catalog, new.catalog, granted).steps),
-        graph_id=graph_id_of(engine),
+        graph_id=graph_id,
         accepted_source=_accepted_source(engine),
+        require_base=require_base,
         choose_writer=engine.choose_column_writer(work),
     )
     return apply.apply_schema(engine.schema_context, engine.transaction, request, snapshot)

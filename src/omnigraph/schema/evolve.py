@@ -651,14 +651,23 @@ class _Planner:
         self.check(CheckKind.VALUES, owner.table_key, (prop.name,), TYPE_CHANGE, name)
         if not prop.nullable:
             self.check(CheckKind.REQUIRED, owner.table_key, (prop.name,), NULLS, name)
-        self._still_unique(owner, prop)
+        self._still_valid(owner, prop)
 
-    def _still_unique(self, owner: EntityType, prop: Property) -> None:
-        """New values of a property may be equal where the old ones were not."""
-        for unique in owner.constraints:
-            if isinstance(unique, Unique) and prop.name in unique.properties:
-                spelled = st.spell_constraint(unique)
-                self.check(CheckKind.UNIQUE, owner.table_key, unique.properties, UNIQUE, spelled)
+    def _still_valid(self, owner: EntityType, prop: Property) -> None:
+        """New values of a property must keep its constraints, also those that it had before."""
+        for constraint in owner.constraints:
+            if prop.name in names_of(constraint):
+                self._constraint_check(owner, constraint)
+
+    def _constraint_check(self, owner: EntityType, constraint: Constraint) -> None:
+        spelled = st.spell_constraint(constraint)
+        match constraint:
+            case Unique(names):
+                self.check(CheckKind.UNIQUE, owner.table_key, names, UNIQUE, spelled)
+            case Range(name) | Check(name):
+                self.check(CheckKind.VALUES, owner.table_key, (name,), RANGE_OR_CHECK, spelled)
+            case Key() | Index():
+                pass
 
     def _fill(self, owner: EntityType, prop: Property) -> Fill | None:
         name = f"{owner.name}.{prop.name}"
@@ -852,7 +861,7 @@ class _Planner:
         if not new.nullable:
             # A value that does not convert becomes NULL, and so does an empty list.
             self.check(CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, name)
-        self._still_unique(owner, new)
+        self._still_valid(owner, new)
         return replace(column, converts=True, is_lossy=allowed)
 
     def _type_step(
@@ -904,7 +913,7 @@ class _Planner:
         if mapping:
             step = st.RenameEnumValue(kind, owner.name, new.name, mapping)
             self.add(step, StepClass.REWRITE, table=before.table_key)
-            self._still_unique(owner, new)
+            self._still_valid(owner, new)
         if removed:
             self.add(
                 st.NarrowEnum(kind, owner.name, new.name, removed),
@@ -937,18 +946,16 @@ class _Planner:
         self, before: EntityType, after: EntityType, constraint: Constraint, kind: str
     ) -> None:
         step = st.AddConstraint(kind, after.name, constraint)
-        spelled = st.spell_constraint(constraint)
         match constraint:
             case Index():
                 self.add(step)
-            case Unique(names):
+            case Unique():
                 self.add(step, StepClass.VALIDATED, UNIQUE, table=before.table_key)
-                self.check(CheckKind.UNIQUE, after.table_key, names, UNIQUE, spelled)
-            case Range(name) | Check(name):
+            case Range() | Check():
                 self.add(step, StepClass.VALIDATED, RANGE_OR_CHECK, table=before.table_key)
-                self.check(CheckKind.VALUES, after.table_key, (name,), RANGE_OR_CHECK, spelled)
             case Key():
                 pass
+        self._constraint_check(after, constraint)
 
     def _edge(self, before: EdgeType, after: EdgeType) -> None:
         ends = tuple(self.type_names.get(name, name) for name in (before.source, before.target))
