@@ -65,6 +65,7 @@ def test_values_that_are_no_key(graph: Graph) -> None:
     with pytest.raises(ValidationFailed, match=r"2 entities break @key\(name\)") as caught:
         graph.schema.apply(KEYED)
     assert caught.value.violations[0]["count"] == 2
+    assert "id1" in caught.value.violations[0]["sample_ids"]
     assert graph.snapshot().graph_commit_id != head
     with pytest.raises(ValidationFailed, match=r"2 entities break @key\(mail\)"):
         graph.schema.apply(SCHEMA.replace("mail: String?", "mail: String @key"))

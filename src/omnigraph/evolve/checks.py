@@ -44,6 +44,7 @@ from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType, ValueType
 
 MOST_SAMPLES = 20
 _BATCH_ROWS = 64 * 1024
+_SYSTEM = (ID, SOURCE, TARGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,14 @@ class CheckedTables:
         return entity.table_key
 
     def batches(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """New columns of the stored rows."""
+        """New columns of the stored rows; ids and ends are the stored ones."""
         new = self.columns[after]
-        for batch in self.stored(after, new.reads(names)):
-            yield new.make(batch, names)
+        own = [name for name in names if name not in _SYSTEM]
+        read = list(dict.fromkeys([*(name for name in names if name in _SYSTEM), *new.reads(own)]))
+        for batch in self.stored(after, read):
+            made = dict(zip(own, new.make(batch, own).columns, strict=True)) if own else {}
+            arrays = [made[name] if name in made else batch.column(name) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, list(names))
 
     def stored(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         dataset = self.store.open(self.snapshot.pin(self.before(after)).at)
