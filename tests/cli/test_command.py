@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 CASES = [
-    ("load --data x --mode mine g", "'mine' is not one of 'append', 'merge', 'overwrite'"),
+    ("load --data x --mode mine g", "'mine' is not one of 'append', 'merge', 'patch', 'overwrite'"),
     ("query -e q -f xml --store g", "'xml' is not one of 'table', 'json'"),
     ("query -e q --timeout soon --store g", "'--timeout': 'soon' is not a number"),
     ("query -e q --timeout=-1 --store g", "'--timeout': -1 is less than 0"),

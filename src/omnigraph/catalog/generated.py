@@ -15,19 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EntityType, GeneratedDefault, Property, default_of
+from omnigraph.catalog.model import EntityType, GeneratedDefault, Property, generated_defaults
 
 _MILLIS_PER_DAY = 24 * 60 * 60 * 1000
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8)
 _DASHES = (8, 13, 18, 23)
 _UUID_LENGTH = 36
 _UUID_BYTES = 16
-
-
-def generated_defaults(entity: EntityType) -> dict[str, GeneratedDefault]:
-    """The properties of a type whose default every write makes."""
-    defaults = ((p.name, default_of(p)) for p in entity.properties)
-    return {name: value for name, value in defaults if isinstance(value, GeneratedDefault)}
 
 
 def generated_column(

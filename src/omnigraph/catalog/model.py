@@ -243,6 +243,12 @@ def default_of(declared: Property) -> LiteralValue | GeneratedDefault:
     return found.arguments[0] if found else None
 
 
+def generated_defaults(entity: EntityType) -> dict[str, GeneratedDefault]:
+    """The properties of a type whose default every write makes."""
+    defaults = ((p.name, default_of(p)) for p in entity.properties)
+    return {name: value for name, value in defaults if isinstance(value, GeneratedDefault)}
+
+
 def renamed_from(annotations: tuple[Annotation, ...]) -> str | None:
     """The old name that `@rename_from` gives."""
     found = find_annotation(annotations, "rename_from")

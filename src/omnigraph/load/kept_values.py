@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.catalog.generated import generated_defaults
-from omnigraph.catalog.model import ID
+from omnigraph.catalog.model import ID, generated_defaults
 from omnigraph.lance_store.store import Dataset
 from omnigraph.load.parsed_rows import AbsentColumns
 from omnigraph.load.prepare_rows import ABSENT, PLACE

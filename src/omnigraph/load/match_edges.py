@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.generated import generated_defaults
-from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, generated_defaults
 from omnigraph.integrity.edge_identity import (
     content_columns,
     has_made_vectors,

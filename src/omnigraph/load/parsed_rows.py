@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
-from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -28,6 +27,7 @@ from omnigraph.catalog.model import (
     Catalog,
     EdgeType,
     EntityType,
+    generated_defaults,
     spelled,
 )
 from omnigraph.errors import InvalidArgument, NotFound

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.generated import generated_defaults
-from omnigraph.catalog.model import ID, Catalog, EntityType
+from omnigraph.catalog.model import ID, Catalog, EntityType, generated_defaults
 from omnigraph.integrity.graph_checks import LeftOut
 from omnigraph.integrity.violations import Place, Report, Tally, Violation
 from omnigraph.load.key_index import KeyIndex

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from omnigraph.catalog.declared_types import types_to_json
 from omnigraph.catalog.identity import fingerprint, shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
 from omnigraph.errors import FormatUnknown, NotFound
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import schema_object
-from omnigraph.schema.declared_types import types_to_json
 
 
 @dataclass(frozen=True, slots=True)

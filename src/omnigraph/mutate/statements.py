@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.generated import generated_column, generated_defaults
-from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of
+from omnigraph.catalog.generated import generated_column
+from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of, generated_defaults
 from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.generated import generated_defaults
 from omnigraph.catalog.model import (
     ENDPOINT_COLUMNS,
     ID,
@@ -14,6 +13,7 @@ from omnigraph.catalog.model import (
     Property,
     default_of,
     embedding_of,
+    generated_defaults,
 )
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.writes import Assignment, Delete, Insert, Update

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from omnigraph.catalog.declared_types import EDGE, INTERFACE, NODE
 from omnigraph.catalog.identity import (
     HintProblem,
     NameMatch,
@@ -266,8 +267,8 @@ def plan_changes(
     target = new if by_identity else carry_identities(old, new, new_identity)
     plan = _Planner(old, new, target, granted or Granted(), rows, match)
     plan.interfaces()
-    plan.types(old.nodes, new.nodes, plan.target.nodes, st.NODE)
-    plan.types(old.edges, new.edges, plan.target.edges, st.EDGE)
+    plan.types(old.nodes, new.nodes, plan.target.nodes, NODE)
+    plan.types(old.edges, new.edges, plan.target.edges, EDGE)
     plan.follow_keys()
     plan.unused_backfills()
     plan.unclassified()
@@ -383,20 +384,20 @@ class _Planner:
 
     def interfaces(self) -> None:
         match = match_all_interfaces(self.old.interfaces, self.new.interfaces)
-        self.problems(st.INTERFACE, "", match.problems)
+        self.problems(INTERFACE, "", match.problems)
         known = {i.name: i for i in self.old.interfaces}
         for declared in self.target.interfaces:
             source = match.sources.get(declared.name)
             if source is None:
-                self.add(st.AddType(st.INTERFACE, declared.name))
+                self.add(st.AddType(INTERFACE, declared.name))
                 continue
             if source != declared.name:
-                self.add(st.RenameInterface(st.INTERFACE, source, declared.name))
+                self.add(st.RenameInterface(INTERFACE, source, declared.name))
             self._interface_content(known[source], declared)
         kept = set(match.sources.values())
         for name in known:
             if name not in kept:
-                self.add(st.DropInterface(st.INTERFACE, name))
+                self.add(st.DropInterface(INTERFACE, name))
 
     def _interface_content(self, before: InterfaceType, after: InterfaceType) -> None:
         old = {p.name: p for p in before.properties}
@@ -404,14 +405,14 @@ class _Planner:
         for name, declared in new.items():
             if name not in old:
                 kind = DeclaredType(declared.type, declared.nullable)
-                self.add(st.AddProperty(st.INTERFACE, after.name, name, kind))
+                self.add(st.AddProperty(INTERFACE, after.name, name, kind))
         for name in old:
             if name not in new:
-                self.add(st.DropProperty(st.INTERFACE, after.name, name))
+                self.add(st.DropProperty(INTERFACE, after.name, name))
         changed = any(new[n] != p and n in new for n, p in old.items() if n in new)
         constraints = set(before.constraints) != set(after.constraints)
         if changed or constraints or before.annotations != after.annotations:
-            self.add(st.UpdateTypeMetadata(st.INTERFACE, after.name, after.annotations))
+            self.add(st.UpdateTypeMetadata(INTERFACE, after.name, after.annotations))
 
     # Types
 
@@ -422,8 +423,8 @@ class _Planner:
         target: Sequence[NodeType] | Sequence[EdgeType],
         kind: str,
     ) -> None:
-        others = self.old.edges if kind == st.NODE else self.old.nodes
-        other_kind = "an edge type" if kind == st.NODE else "a node type"
+        others = self.old.edges if kind == NODE else self.old.nodes
+        other_kind = "an edge type" if kind == NODE else "a node type"
         elsewhere = {t.name: other_kind for t in others}
         match = self.match(old, new, elsewhere)
         self.problems(kind, "", match.problems)
@@ -459,7 +460,7 @@ class _Planner:
                 self.problems(kind, f"{declared.name}.", [HintProblem(prop.name, source, reason)])
 
     def _dropped(self, gone: EntityType, kind: str, added: Sequence[EntityType]) -> None:
-        code = DROPPED_NODE if kind == st.NODE else DROPPED_EDGE
+        code = DROPPED_NODE if kind == NODE else DROPPED_EDGE
         entity = f"{kind}:{gone.name}"
         if is_protected(gone.annotations):
             self.refuse(
@@ -508,7 +509,7 @@ class _Planner:
         names = match_all_interfaces(self.old.interfaces, self.new.interfaces).sources
         back = {old: new for new, old in names.items()}
         if tuple(back.get(name, name) for name in before.implements) != after.implements:
-            step = st.ChangeImplements(st.NODE, after.name, before.implements, after.implements)
+            step = st.ChangeImplements(NODE, after.name, before.implements, after.implements)
             self.add(step)
 
     def _key(self, before: EntityType, after: EntityType, kind: str) -> bool:
@@ -962,7 +963,7 @@ class _Planner:
         table = before.table_key
         if ends != (after.source, after.target):
             step = st.ChangeEndpoints(
-                st.EDGE,
+                EDGE,
                 after.name,
                 (before.source, before.target),
                 (after.source, after.target),
@@ -972,7 +973,7 @@ class _Planner:
             self.check(CheckKind.ENDPOINTS, after.table_key, (), ENDPOINTS, spelled)
         if before.cardinality == after.cardinality:
             return
-        change = st.ChangeCardinality(st.EDGE, after.name, before.cardinality, after.cardinality)
+        change = st.ChangeCardinality(EDGE, after.name, before.cardinality, after.cardinality)
         if not is_tighter(before, after):
             codes = (CONSTRAINT_REMOVED,) if after.cardinality is None else ()
             self.add(change, StepClass.METADATA, *codes)

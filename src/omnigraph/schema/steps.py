@@ -10,6 +10,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.catalog.declared_types import (
+    DeclaredType,
+    annotation_to_json,
+    constraint_to_json,
+    property_type_to_json,
+)
 from omnigraph.catalog.model import (
     Annotation,
     Cardinality,
@@ -21,16 +27,8 @@ from omnigraph.catalog.model import (
     Unique,
 )
 from omnigraph.values.scalars import (
-    BlobType,
-    EnumType,
-    ListType,
     LiteralValue,
-    ScalarType,
-    ValueType,
-    VectorType,
 )
-
-NODE, EDGE, INTERFACE = "node", "edge", "interface"
 
 
 class StepClass(StrEnum):
@@ -52,17 +50,6 @@ class Conversion(StrEnum):
     LOSSLESS = "lossless"
     CAST = "cast"
     REEMBED = "reembed"
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredType:
-    """The type of a property with its nullability."""
-
-    type: ValueType
-    nullable: bool
-
-    def __str__(self) -> str:
-        return f"{self.type}{'?' if self.nullable else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,45 +402,6 @@ def _spell(name: str, value: Any) -> Any:
             return [_spell(name, item) for item in value]
         case _:
             return value
-
-
-def property_type_to_json(declared: DeclaredType) -> dict[str, Any]:
-    kind = declared.type
-    found: dict[str, Any] = {"scalar": "String", "nullable": declared.nullable, "list": False}
-    match kind:
-        case ScalarType(scalar):
-            found["scalar"] = scalar.value
-        case ListType(element):
-            found |= {"scalar": element.value, "list": True}
-        case VectorType(width):
-            found["scalar"] = {"Vector": width}
-        case EnumType(values):
-            found["enum_values"] = list(values)
-        case BlobType():
-            found["scalar"] = "Blob"
-    return found
-
-
-def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
-    match constraint:
-        case Key(names) | Unique(names) | Index(names):
-            return {type(constraint).__name__: list(names)}
-        case Range(name, minimum, maximum):
-            return {"Range": {"property": name, "min": minimum, "max": maximum}}
-        case Check(name, pattern):
-            return {"Check": {"property": name, "pattern": pattern}}
-
-
-def annotation_to_json(annotation: Annotation) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": annotation.name}
-    if annotation.arguments:
-        values = [
-            v if isinstance(v, str | int | float | bool) else str(v) for v in annotation.arguments
-        ]
-        found["value"] = values[0] if len(values) == 1 else values
-    if annotation.options:
-        found["kwargs"] = dict(annotation.options)
-    return found
 
 
 _WORDS: dict[type[SchemaStep], str] = {

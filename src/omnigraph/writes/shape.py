@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_column, default_values, table_schema
-from omnigraph.catalog.generated import generated_column, generated_defaults
+from omnigraph.catalog.generated import generated_column
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -25,6 +25,7 @@ from omnigraph.catalog.model import (
     Catalog,
     EdgeType,
     EntityType,
+    generated_defaults,
     spelled,
 )
 from omnigraph.errors import InvalidArgument, ValidationFailed

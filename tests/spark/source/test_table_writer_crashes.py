@@ -39,7 +39,7 @@ POINTS = (
 def written(graph: Graph, batch: int, *names: str) -> tuple[object, ...]:
     """What `commit_write` is called with when executors have written these rows."""
     request = SaveRequest(graph.uri, "Person", "main", "append", None, None)
-    begun = begin_write(request)
+    begun = begin_write(request, ["name"])
     rows = [pa.record_batch({"name": list(names)})]
     result = run_batches(begun.plan, begun.source, rows, 0)
     return request, begun, [result], StreamBatch("query", batch)

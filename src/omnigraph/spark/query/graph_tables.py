@@ -19,6 +19,7 @@ from pyspark.sql import types as spark
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.scan import (
+    ROWS_PER_TASK,
     fragment_groups,
     read_fragments,
     read_table,
@@ -36,6 +37,8 @@ from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
 from omnigraph.spark.query.sessions import QuerySession
 from omnigraph.values.conditions import Condition
+
+_ROWS_PER_TASK = ROWS_PER_TASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class GraphTables:
         self, entity: EntityType, schema: Any, conditions: Sequence[Condition]
     ) -> Frame:
         at = self.snapshot.pin(entity.table_key).at
-        tasks = fragment_groups(self.store, at)
+        tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
             return self.empty(schema)
         read = read_tasks(
