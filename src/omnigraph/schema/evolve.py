@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from omnigraph.catalog.declared_types import EDGE, INTERFACE, NODE
+from omnigraph.catalog.declared_types import EDGE, INTERFACE, NODE, DeclaredType
 from omnigraph.catalog.identity import (
     HintProblem,
     NameMatch,
@@ -45,7 +45,7 @@ from omnigraph.catalog.model import (
     renamed_values,
 )
 from omnigraph.schema import steps as st
-from omnigraph.schema.steps import DeclaredType, PlannedStep, StepClass
+from omnigraph.schema.steps import PlannedStep, StepClass
 from omnigraph.syntax.severities import SeverityLevel, read_severities
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.scalars import (
