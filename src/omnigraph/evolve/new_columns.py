@@ -27,7 +27,7 @@ from omnigraph.catalog.model import (
     Property,
     embedding_of,
 )
-from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
+from omnigraph.embed.provider import EmbeddingProvider, fill_vectors, is_written
 from omnigraph.errors import InvalidArgument, LanguageError
 from omnigraph.evolve.conversion import ConvertedValues, Mask, convert
 from omnigraph.execute.evaluation.expressions import Evaluator
@@ -99,6 +99,10 @@ class NewColumns:
 
     def missing(self, batch: pa.RecordBatch, name: str) -> Mask:
         """Rows that have no value afterwards, apart from those that refuse the change as failed."""
+        source = self._embedded_text(name)
+        if source is not None:  # the vectors are not made for the check
+            texts = self._array(batch, source).values
+            return ~np.asarray(is_written(texts).to_numpy(zero_copy_only=False), bool)
         found = self._array(batch, name)
         missing = np.asarray(found.values.is_null().to_numpy(zero_copy_only=False), bool)
         if name in (ID, SOURCE, TARGET) or self.column(name).is_lossy:
@@ -114,6 +118,14 @@ class NewColumns:
             return False
         expression = self.expressions.get(name)
         return expression is None or not expression.expression.nullable
+
+    def _embedded_text(self, name: str) -> str | None:
+        """The property whose texts the vectors of this one are made from again."""
+        if name in (ID, SOURCE, TARGET):
+            return None
+        fill, made = self.column(name).fill, embedding_of(self.column(name).after)
+        is_made = fill is not None and fill.source is FillSource.EMBEDDING
+        return made.source if is_made and made is not None else None
 
     def column(self, name: str) -> ColumnChange:
         return next(c for c in self.change.columns if c.after.name == name)
@@ -195,10 +207,10 @@ class NewColumns:
         made = embedding_of(column.after)
         assert made is not None
         assert self.provider is not None
-        texts = pa.chunked_array([self._array(batch, made.source).values])
+        texts = self._array(batch, made.source).values
         kind = arrow_field(column.after.name, column.after.type, nullable=True).type
-        vectors = pa.chunked_array([pa.nulls(batch.num_rows, kind)])
-        return one_chunk(fill_vectors(self.provider, texts, vectors, made.model))
+        vectors = pa.nulls(batch.num_rows, kind)
+        return fill_vectors(self.provider, texts, vectors, made.model)
 
 
 def _mapped(values: pa.Array, mapping: Mapping[str, str]) -> pa.Array:

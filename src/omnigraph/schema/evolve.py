@@ -791,6 +791,9 @@ class _Planner:
         if not self.has_rows(before):
             return ColumnChange(new, discards=True)
         if self.granted.reembed and embedding_of(new) is not None:
+            if not new.nullable:
+                name = f"{owner.name}.{new.name}"
+                self.check(CheckKind.REQUIRED, owner.table_key, (new.name,), NULLS, name)
             return ColumnChange(new, fill=Fill(FillSource.EMBEDDING))
         if not new.nullable:
             self.require(
