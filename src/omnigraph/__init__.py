@@ -140,7 +140,7 @@ if TYPE_CHECKING:
         PlanOperator,
         QueryPlan,
     )
-    from omnigraph.schema.evolve import Granted
+    from omnigraph.schema.changes import Granted
     from omnigraph.schema.steps import PlannedStep, StepClass
     from omnigraph.settings.models import (
         EmbeddingSettings,
@@ -232,7 +232,7 @@ _CLASSES = {
         "SchemaDiff",
         "SchemaVersion",
     ),
-    "omnigraph.schema.evolve": ("Granted",),
+    "omnigraph.schema.changes": ("Granted",),
     "omnigraph.schema.steps": (
         "PlannedStep",
         "StepClass",

@@ -14,7 +14,7 @@ from omnigraph.query.typecheck_calls import FUNCTIONS
 from omnigraph.schema import codes as schema_codes
 from omnigraph.schema import lint as schema_lint
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.evolve import CODES
+from omnigraph.schema.changes import CODES
 from omnigraph.syntax.source_text import SourceText
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,7 +10,8 @@ import pytest
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
 from omnigraph.errors import LanguageError
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.evolve import Granted, plan_changes
+from omnigraph.schema.changes import Granted
+from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.format import format_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.schema.steps import step_to_json

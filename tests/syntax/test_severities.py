@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.schema.evolve import CODES, SEVERITIES, read_severity
+from omnigraph.schema.changes import CODES, SEVERITIES, read_severity
 from omnigraph.schema.lint import MEANINGS, lint_schema
 from omnigraph.schema.parser import parse_schema
 from omnigraph.syntax.severities import SeverityLevel, read_severities, weighed

@@ -36,7 +36,8 @@ from omnigraph.lance_store.staging.columns import fragment_ids, holds_null
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
+from omnigraph.schema.changes import Granted, SchemaChanges
+from omnigraph.schema.evolve import plan_changes
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet, Effect, ReshapeTable, SchemaChange
 

@@ -36,7 +36,7 @@ from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema.evolve import CODES, CheckKind, DataCheck, SchemaChanges, TableChange
+from omnigraph.schema.changes import CODES, CheckKind, DataCheck, SchemaChanges, TableChange
 from omnigraph.schema.steps import spell_constraint
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.values.plurals import counted
@@ -177,8 +177,10 @@ def _by_stored_row(
 def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     (name,) = check.columns
     rules = _rule_of(check, tables.changes.target.entity_type(check.table))
-    computed = name in tables.columns[check.table].expressions
-    if not computed and all(isinstance(r, Required | DerivedId) for r in row_rules(rules)):
+    if all(isinstance(r, Required | DerivedId) for r in row_rules(rules)):
+        if name in tables.columns[check.table].expressions:
+            for _ in tables.batches(check.table, (name,)):
+                pass  # an expression that cannot be evaluated raises here
         return None
 
     def bad(batch: pa.RecordBatch) -> Any:

@@ -37,7 +37,7 @@ from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.columns import ColumnShape, write_columns
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.query.compiler import compile_query
-from omnigraph.schema.evolve import ColumnChange, FillSource, TableChange
+from omnigraph.schema.changes import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
 from omnigraph.values.coercion import coerce
 from omnigraph.writes.derived import derived_ids

@@ -27,9 +27,10 @@ from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema import evolve as ev
+from omnigraph.schema import changes as ev
 from omnigraph.schema import steps as st
-from omnigraph.schema.evolve import Granted, SchemaChanges, plan_changes
+from omnigraph.schema.changes import Granted, SchemaChanges
+from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.steps import PlannedStep, StepClass
 from omnigraph.syntax.severities import SeverityLevel
 from omnigraph.syntax.source_text import SourceText

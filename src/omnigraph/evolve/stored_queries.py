@@ -10,7 +10,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.query import ast
 from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import check_query
-from omnigraph.schema.evolve import BREAKS_QUERIES
+from omnigraph.schema.changes import BREAKS_QUERIES
 from omnigraph.syntax.diagnostics import Diagnostic, Diagnostics, in_text_order
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.plurals import counted

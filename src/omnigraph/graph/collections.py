@@ -214,7 +214,7 @@ class Schema:
             >>> plan.supported
         """
         from omnigraph.graph.schema_changes import plan_schema
-        from omnigraph.schema.evolve import Granted, read_severity
+        from omnigraph.schema.changes import Granted, read_severity
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         sources = [reads.query_source(source) for source in queries]
@@ -250,7 +250,7 @@ class Schema:
         """
         from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.schema_changes import apply_schema
-        from omnigraph.schema.evolve import Granted, read_severity
+        from omnigraph.schema.changes import Granted, read_severity
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         terms = CommitTerms(branch, self._access.actor, message, if_commit, idempotency_key)

@@ -17,7 +17,8 @@ from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.schema.catalog_text import catalog_text
-from omnigraph.schema.evolve import BREAKS_QUERIES, Granted, plan_changes
+from omnigraph.schema.changes import BREAKS_QUERIES, Granted
+from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.steps import PlannedStep, entity_of
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN

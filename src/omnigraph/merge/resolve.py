@@ -44,7 +44,7 @@ from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
 from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge, unified
 from omnigraph.merge.three_way import Forced
-from omnigraph.schema.evolve import TableChange
+from omnigraph.schema.changes import TableChange
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.writes.changeset import (
     AdoptRows,

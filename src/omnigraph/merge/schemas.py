@@ -26,14 +26,8 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.diff.entity_rows import TypeIdentity, identity_of
 from omnigraph.errors import SchemaRefused
-from omnigraph.schema.evolve import (
-    Granted,
-    TableChange,
-    names_of,
-    plan_changes,
-    widens,
-    with_names,
-)
+from omnigraph.schema.changes import Granted, TableChange
+from omnigraph.schema.evolve import names_of, plan_changes, widens, with_names
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import EnumType, ValueType
 
