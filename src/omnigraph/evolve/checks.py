@@ -197,7 +197,7 @@ def _numbers(count: int) -> pa.Array:
 
 
 def _rule_of(check: DataCheck, entity: EntityType) -> NodeType:
-    """The rule that is checked, as a type of its own: one constraint, or the type of a property."""
+    """A type with only the rule that is checked: one constraint, or the type of a property."""
     rules = tuple(
         c
         for c in entity.constraints

@@ -62,7 +62,7 @@ def convert(values: pa.Array, before: ValueType, after: ValueType) -> ConvertedV
 
 
 def _kind(value_type: ValueType) -> ScalarKind:
-    """Enums are stored as strings; the values of an enum are checked as a rule of its own."""
+    """Enums are stored as strings; another check compares the values of an enum."""
     return value_type.kind if isinstance(value_type, ScalarType) else ScalarKind.STRING
 
 

@@ -2,7 +2,7 @@
 
 `plan_schema` reads the stored rows where a step depends on them, and writes nothing. `evolve.apply`
 plans in the same way before it writes, so a plan that is supported is applied unless the graph has
-changed meanwhile.
+changed since.
 """
 
 from __future__ import annotations

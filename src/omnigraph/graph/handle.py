@@ -377,7 +377,7 @@ class Graph:
                 says `dry_run` and has no commit; violations are raised as by the load itself.
             before_commit: Called with the receipt of the planned write, which has no commit yet.
                 An exception that it raises stops the load. It is called again if another writer
-                changed the counts meanwhile.
+                changed the counts since.
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm

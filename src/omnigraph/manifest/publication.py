@@ -52,7 +52,7 @@ class TableMove:
 
     @property
     def only_renames(self) -> bool:
-        """The type gets another name; its dataset stays as it is."""
+        """The type gets another name, and its dataset does not change."""
         return self.expected.at == self.after.at
 
     def to_json(self) -> Json:
