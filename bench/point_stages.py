@@ -10,10 +10,11 @@ import pyarrow as pa
 import omnigraph
 from bench.query import QUERIES
 from omnigraph.execute import query_runner
-from omnigraph.execute.query_types import QueryBounds, QueryResult, QueryText
+from omnigraph.execute.query_types import QueryResult
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import reads
 from omnigraph.plan.physical import with_input
+from omnigraph.values.query_request import QueryBounds, QueryText
 
 RUNS = 4_000
 TEXT = QUERIES["a"][1]

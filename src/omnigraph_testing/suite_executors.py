@@ -11,7 +11,6 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import ValidationFailed
 from omnigraph.execute.query_runner import QueryRunner
-from omnigraph.execute.query_types import QueryText
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
@@ -23,6 +22,7 @@ from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.planner import plan_read
 from omnigraph.settings.models import EmbeddingSettings, ReadSettings
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.query_request import QueryText
 from omnigraph_testing.executor_suite import Answer
 from omnigraph_testing.graph_data import GraphData
 from omnigraph_testing.graph_helpers import with_parts

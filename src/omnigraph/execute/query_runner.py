@@ -21,7 +21,7 @@ from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
 from omnigraph.execute.operators.operator_binding import Binder, QueryRun
 from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
-from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
+from omnigraph.execute.query_types import LateRows, QueryResult
 from omnigraph.execute.views.frame import ONE_ROW, Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.ir import reads
@@ -36,6 +36,7 @@ from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.settings.models import ReadSettings
 from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
+from omnigraph.values.query_request import QueryBounds, QueryText
 
 # For fewer rows making all columns at once is cheaper than making them in parts.
 _LARGE = 64 * 1024

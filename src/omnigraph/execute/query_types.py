@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import operator
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, overload
@@ -16,28 +15,6 @@ from omnigraph.errors import InvalidArgument, PackageMissing
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.shown_rows import SHOWN_ROWS, ShownRows
-
-
-@dataclass(frozen=True, slots=True)
-class QueryText:
-    """A query of a text with its parameters, and the state that it reads."""
-
-    source: str
-    name: str | None = None
-    params: Mapping[str, object] | None = None
-    at: str | None = None
-    """The state in the words of the caller; None means the head of a branch."""
-    file: str = "<query>"
-    """The name of the text in errors."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryBounds:
-    """How long a run may take, and an event that cancels it."""
-
-    timeout: float | None = None
-    cancel: threading.Event | None = None
-
 
 _EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024

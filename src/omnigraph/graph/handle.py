@@ -23,6 +23,7 @@ from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import LOCAL, require_engine
+from omnigraph.values.query_request import QueryBounds
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
@@ -181,8 +182,6 @@ class Graph:
             >>> graph.query("people.gq", "friends_of", {"name": "Ada"})
             >>> graph.query("match { $p: Person } return { $p.name }").to_pylist()
         """
-        from omnigraph.execute.query_types import QueryBounds
-
         require_engine(engine, "query")
         text = reads.query_text(source, name, params, name_text(at))
         opened = self.engine
@@ -224,8 +223,6 @@ class Graph:
         cancel: threading.Event | None = None,
     ) -> QueryPlan:
         """Run a query; its plan with the rows and the time of every operator, and in total."""
-        from omnigraph.execute.query_types import QueryBounds
-
         text = reads.query_text(source, name, params)
         snapshot = reads.snapshot(self.engine, branch, at)
         return self.engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,10 +23,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.syntax.source_text import SourceText, read_source_file
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import EntityKind
+from omnigraph.values.query_request import QueryText
 from omnigraph.values.scalars import BlobType
-
-if TYPE_CHECKING:
-    from omnigraph.execute.query_types import QueryText
 
 _NULLABLE = {
     pa.int32(): "Int32",
@@ -42,10 +39,13 @@ QuerySource = str | os.PathLike[str]
 """The text of queries, or the path of a `.gq` file."""
 
 
+_QUERY_FILE = ".gq"
+
+
 def query_source(source: QuerySource) -> SourceText:
     """The text; a string is a path if it ends in `.gq` and has no brace and no line break."""
     if isinstance(source, str):
-        is_path = source.endswith(".gq") and not ("{" in source or "\n" in source)
+        is_path = source.endswith(_QUERY_FILE) and not ("{" in source or "\n" in source)
         return read_source_file(source) if is_path else SourceText(source, "<query>")
     if isinstance(source, os.PathLike):
         return read_source_file(source)
@@ -59,8 +59,8 @@ def query_text(
     at: str | None = None,
 ) -> QueryText:
     """What an executor runs; `at` is the state as the caller named it."""
-    from omnigraph.execute.query_types import QueryText
-
+    if isinstance(source, str) and not source.endswith(_QUERY_FILE):
+        return QueryText(source, name, params, at)
     given = query_source(source)
     return QueryText(given.text, name, params, at, given.file)
 

@@ -16,7 +16,7 @@ from omnigraph.errors import EngineCannot
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.query_runner import compile_read, statistics_of
-from omnigraph.execute.query_types import LateRows, QueryBounds, QueryResult, QueryText
+from omnigraph.execute.query_types import LateRows, QueryResult
 from omnigraph.ir import reads
 from omnigraph.ir.walk import walk
 from omnigraph.lance_store.store import Store
@@ -24,6 +24,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import Settings
 from omnigraph.spark.session import spark_session
 from omnigraph.values.clock import Clock
+from omnigraph.values.query_request import QueryBounds, QueryText
 
 GAPS: dict[str, str] = {
     "nearest": "vectors are ranked by the indexes of one machine",
