@@ -239,20 +239,19 @@ def _unique(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
     whole = " AND ".join(f"{_quoted(name)} IS NOT NULL" for name in names)
     with _database(tables) as database:
         database.register("t", _reader(tables, check.table, names))
-        twice = database.sql(
-            f"SELECT {columns}, count(*) AS __n FROM t WHERE {whole} GROUP BY {columns} "
-            "HAVING count(*) > 1"
-        ).to_arrow_table()
-        if not twice.num_rows:
+        database.execute(
+            f"CREATE TEMP TABLE g AS SELECT {columns}, count(*) AS __n FROM t WHERE {whole} "
+            f"GROUP BY {columns} HAVING count(*) > 1"
+        )
+        total = int(database.sql("SELECT coalesce(sum(__n), 0) FROM g").fetchall()[0][0])
+        if not total:
             return None
-        database.register("g", twice)
         database.register("u", _reader(tables, check.table, [ID, *names]))
         same = " AND ".join(f"u.{_quoted(n)} = g.{_quoted(n)}" for n in names)
         shown = database.sql(
             f"SELECT u.{ID} FROM u JOIN g ON {same} ORDER BY 1 LIMIT {MOST_SAMPLES}"
         )
         samples = [row[0] for row in shown.fetchall()]
-        total = int(database.sql("SELECT sum(__n) FROM g").fetchall()[0][0])
     return _violation(check, total, samples, names[0] if len(names) == 1 else None)
 
 
@@ -282,23 +281,21 @@ def _endpoints(tables: CheckedTables, check: DataCheck) -> SchemaViolation | Non
         lost = []
         for number, (column, name) in enumerate(((SOURCE, edge.source), (TARGET, edge.target))):
             nodes = node_table(name)
-            if nodes in tables.columns:
-                ids = pa.Table.from_batches(
-                    tables.batches(nodes, [ID]), pa.schema([pa.field(ID, pa.string())])
-                )
-            else:
-                ids = pa.table({ID: pa.array([], pa.string())})
-            database.register(f"v{number}", ids)
+            is_new = nodes not in tables.columns  # a new type has no nodes
+            ids = pa.table({ID: pa.array([], pa.string())}) if is_new else None
+            database.register(f"v{number}", _reader(tables, nodes, [ID]) if ids is None else ids)
             lost.append(f"e.{column} NOT IN (SELECT {ID} FROM v{number})")
         database.register("e", _reader(tables, check.table, [ID, SOURCE, TARGET]))
         return _listed(database, check, f"SELECT {ID} AS id FROM e WHERE {' OR '.join(lost)}")
 
 
 def _listed(database: Any, check: DataCheck, query: str) -> SchemaViolation | None:
-    found = database.sql(query).to_arrow_table().column("id")
-    if not len(found):
+    database.execute(f"CREATE TEMP TABLE broken AS {query}")
+    total = int(database.sql("SELECT count(*) FROM broken").fetchall()[0][0])
+    if not total:
         return None
-    return _violation(check, len(found), sorted(found.to_pylist())[:MOST_SAMPLES], None)
+    first = database.sql(f"SELECT id FROM broken ORDER BY id LIMIT {MOST_SAMPLES}").fetchall()
+    return _violation(check, total, [row[0] for row in first], None)
 
 
 _CHECKS: dict[CheckKind, Callable[[CheckedTables, DataCheck], SchemaViolation | None]] = {
