@@ -42,6 +42,7 @@ _FEW_SHARE = 4
 """If more than so many edges are stored for each input row, those of other sources are left out."""
 _MATCHES = pa.schema([(PLACE, pa.int64()), (ID, pa.string()), ("equal", pa.bool_())])
 _INPUT, _STORED = "unnamed_input", "stored_between"
+_PATCHES_AT_ONCE = 100_000
 
 
 class EdgeMatcher:
@@ -250,12 +251,31 @@ class EdgeMatcher:
             equal = "false" if has_made_vectors(self._edge) else "true"
             self._match_columns(_INPUT, self._content, equal)
             return
-        # Patches with more columns come first, because fewer stored edges have their content.
         found = self._index.rows(f"SELECT DISTINCT {ABSENT} FROM {_INPUT}")
-        for (spelled,) in sorted(found, key=lambda row: (row[0].count(","), row)):
-            chosen = f"(SELECT * FROM {_INPUT} WHERE {ABSENT} = '{spelled}')"
-            self._match_columns(chosen, _given(self._content, spelled), "false")
-            self._drop_taken()
+        if len(found) == 1:
+            self._match_columns(_INPUT, _given(self._content, found[0][0]), "false")
+        elif found:
+            self._match_in_parts()
+
+    def _match_in_parts(self) -> None:
+        """Patches that leave out different properties, as in memory: a part of all ends at a time.
+
+        A patch can only mean an edge with its own two ends, so the parts do not depend on each
+        other.
+        """
+        index, matches = self._index, self._index.matches(self._key)
+        parts = 1 + index.count(f"SELECT count(*) FROM {_INPUT}") // _PATCHES_AT_ONCE
+        names = {spelled: name for name, spelled in self._spelled.items()}
+        for part in range(parts):
+            where = f"WHERE hash({', '.join(self._ends())}) % {parts} = {part}"
+            rows = index.table(f"SELECT * FROM {_INPUT} {where} ORDER BY {PLACE}")
+            stored = index.table(f"SELECT * FROM {_STORED} {where} ORDER BY {ID}")
+            rows, stored = (
+                some.rename_columns([names.get(name, name) for name in some.column_names])
+                for some in (rows, stored)
+            )
+            with index.shown(_match_mixed_patches(rows, stored, self._content)) as shown:
+                index.run(f"INSERT INTO {matches} SELECT * FROM {shown}")
 
     def _match_columns(self, rows: str, columns: Sequence[str], equal: str) -> None:
         """The n-th input row with some content means the n-th stored edge with that content."""
@@ -310,6 +330,12 @@ def _match_patches(rows: pa.Table, stored: pa.Table, content: Sequence[str]) -> 
         return _MATCHES.empty_table()
     if len(spelled) == 1:
         return _match(rows, stored, _given(content, spelled[0]), equal=False)
+    return _match_mixed_patches(rows, stored, content)
+
+
+def _match_mixed_patches(rows: pa.Table, stored: pa.Table, content: Sequence[str]) -> pa.Table:
+    """Patches that leave out different properties."""
+    spelled = pc.unique(rows.column(ABSENT)).to_pylist()
     # A stored edge may have the content of several patches that differ in their columns. Each
     # patch in its order takes the oldest edge that is left. So the same patches, given again, take
     # the same edges, and those that were inserted for the others.
