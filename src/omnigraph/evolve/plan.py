@@ -27,9 +27,17 @@ from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema import changes as ev
 from omnigraph.schema import steps as st
-from omnigraph.schema.changes import Granted, SchemaChanges
+from omnigraph.schema.changes import (
+    BRANCH_BEHIND,
+    BREAKS_QUERIES,
+    CODES,
+    LARGE_REWRITE,
+    FillSource,
+    Granted,
+    SchemaChanges,
+    read_severity,
+)
 from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.steps import PlannedStep, StepClass
 from omnigraph.syntax.severities import SeverityLevel
@@ -93,7 +101,7 @@ class SchemaPlan:
     @property
     def refuses_queries(self) -> bool:
         """Queries break, and the caller weighs that as an error."""
-        level = self.granted.level(ev.BREAKS_QUERIES)
+        level = self.granted.level(BREAKS_QUERIES)
         return bool(self.stored_queries) and level is SeverityLevel.ERROR
 
     @property
@@ -204,7 +212,7 @@ class SavedPlan:
                 _of_type(bool, body["allow_data_loss"]),
                 _of_type(dict, body["backfill"]),
                 _of_type(bool, body["reembed"]),
-                ev.read_severity(body["severity"]),
+                read_severity(body["severity"]),
             )
             return SavedPlan(
                 graph_id=str(body["graph_id"]),
@@ -215,7 +223,7 @@ class SavedPlan:
                 schema_source=_of_type(str, body["schema_source"]),
                 granted=granted,
                 broken_queries=tuple(str(found["message"]) for found in body["stored_queries"])
-                if granted.level(ev.BREAKS_QUERIES) is SeverityLevel.ERROR
+                if granted.level(BREAKS_QUERIES) is SeverityLevel.ERROR
                 else (),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -340,8 +348,8 @@ def _branches_behind(
                 "merge or delete the other branches first"
             )
             kind = entity.table_key.kind.value
-            unsupported = st.UnsupportedChange(f"{kind}:{entity.name}", reason, ev.BRANCH_BEHIND)
-            found.append(PlannedStep(unsupported, codes=(ev.BRANCH_BEHIND,)))
+            unsupported = st.UnsupportedChange(f"{kind}:{entity.name}", reason, BRANCH_BEHIND)
+            found.append(PlannedStep(unsupported, codes=(BRANCH_BEHIND,)))
     return found
 
 
@@ -366,10 +374,10 @@ class BranchOutlook:
     def __str__(self) -> str:
         if self.supported:
             return f"  branch {self.name} could follow"
-        return f"! branch {self.name}: {'; '.join(self.reasons)}  [{ev.BRANCH_BEHIND}]"
+        return f"! branch {self.name}: {'; '.join(self.reasons)}  [{BRANCH_BEHIND}]"
 
     def to_dict(self) -> dict[str, Any]:
-        codes = [] if self.supported else [ev.BRANCH_BEHIND]
+        codes = [] if self.supported else [BRANCH_BEHIND]
         return {
             "name": self.name,
             "supported": self.supported,
@@ -395,7 +403,7 @@ def with_stored_queries(
     prepared: PreparedChange, before: Catalog, sources: Sequence[SourceText]
 ) -> SchemaPlan:
     """The plan with the queries that it breaks."""
-    plan, level = prepared.plan, prepared.plan.granted.level(ev.BREAKS_QUERIES)
+    plan, level = prepared.plan, prepared.plan.granted.level(BREAKS_QUERIES)
     if level is SeverityLevel.OFF or not sources:
         return plan
     found = check_stored_queries(sources, before, prepared.changes.target)
@@ -417,7 +425,7 @@ def judged(steps: Sequence[PlannedStep], granted: Granted) -> tuple[PlannedStep,
         for code, level in levels.items():
             if level is SeverityLevel.ERROR:
                 entity = st.entity_of(step.step)
-                reason = f"{step}: {ev.CODES[code]}, and the severity of {code} is error"
+                reason = f"{step}: {CODES[code]}, and the severity of {code} is error"
                 refusal = st.UnsupportedChange(entity, reason, code)
                 refused.append(PlannedStep(refusal, codes=(code,)))
     return (*found, *refused)
@@ -431,7 +439,7 @@ def _columns(
     now = context.clock.now_micros() // 1000
     for key, change in changes_by_key(changes.tables).items():
         embeds = any(
-            c.fill is not None and c.fill.source is ev.FillSource.EMBEDDING for c in change.columns
+            c.fill is not None and c.fill.source is FillSource.EMBEDDING for c in change.columns
         )
         provider = context.provider() if embeds else None
         try:
@@ -454,5 +462,5 @@ def _with_cost(
         return step
     width = bytes_per_row(store.open(snapshot.pin(change.before.table_key).at))
     estimate = step.entities * max(1, width // max(1, len(change.before.properties) + 1))
-    codes = (*step.codes, ev.LARGE_REWRITE) if estimate > LARGE_BYTES else step.codes
+    codes = (*step.codes, LARGE_REWRITE) if estimate > LARGE_BYTES else step.codes
     return replace(step, bytes_estimate=estimate, codes=codes)
