@@ -41,6 +41,7 @@ bench: $(INSTALLED) ## measure against floors and peers (FAMILIES="query search"
 
 docs: $(INSTALLED) ## make the reference pages anew and build the site into build/site
 	$(BIN)/python -m omnigraph.cli.reference docs/cli.md
+	$(BIN)/python -m omnigraph.server.openapi_copy docs/openapi.json
 	$(BIN)/python -m bench --tables docs/performance.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph import aio as aio
     from omnigraph.catalog.model import (
         Annotation,
         Cardinality,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         ChangePage,
     )
     from omnigraph.errors import (
+        AdmissionRefused,
         AlreadyExists,
         CommitRejected,
         Contention,
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
         EmbeddingRefused,
         EmbeddingUnavailable,
         EngineCannot,
+        ExpectationFailed,
         ExpectedVersionMismatch,
         FeedGap,
         FormatTooNew,
         FormatUnknown,
         GraphClosed,
         GraphMoved,
+        IdempotencyConflict,
         InvalidArgument,
         InvalidName,
         InvariantViolation,
@@ -48,16 +52,25 @@ if TYPE_CHECKING:
         MergeConflicts,
         ModelMismatch,
         NotFound,
+        NotServed,
         OmnigraphError,
         OutcomeUnknown,
         PackageMissing,
         ParseError,
+        PipelineBusy,
+        PipelineFailed,
+        PipelineInvalid,
         PolicyDenied,
         PreconditionFailed,
         ReadOnlyGraph,
         RecoveryRequired,
+        RequestInFlight,
         ResourceLimit,
+        SchemaChangeInProgress,
+        SchemaDrift,
         SchemaRefused,
+        ServerFailed,
+        ServerUnavailable,
         SnapshotReclaimed,
         SparkFailed,
         SparkUnavailable,
@@ -65,6 +78,8 @@ if TYPE_CHECKING:
         StorageFull,
         StorageUnsafe,
         TypeCheckError,
+        Unauthenticated,
+        Unavailable,
         ValidationFailed,
         WriterFenced,
     )
@@ -90,7 +105,6 @@ if TYPE_CHECKING:
     )
     from omnigraph.graph.handle import Graph
     from omnigraph.graph.open import init
-    from omnigraph.graph.open import open_graph as open
     from omnigraph.graph.open import restore_graph as restore
     from omnigraph.graph.schema_changes import SchemaDiff, SchemaVersion
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
@@ -124,6 +138,7 @@ if TYPE_CHECKING:
         Snapshot,
         SnapshotDataset,
     )
+    from omnigraph.manifest.stored_columns import ColumnDifference
     from omnigraph.merge.conflicts import (
         Conflict,
         ConflictKind,
@@ -136,13 +151,16 @@ if TYPE_CHECKING:
         Take,
     )
     from omnigraph.mutate.mutation import MutationReceipt
+    from omnigraph.opening import open_graph as open
     from omnigraph.plan.plan_text import (
         PlanOperator,
         QueryPlan,
     )
+    from omnigraph.remote.handle import RemoteGraph
     from omnigraph.schema.changes import Granted
     from omnigraph.schema.steps import PlannedStep, StepClass
     from omnigraph.settings.models import (
+        ClientSettings,
         EmbeddingSettings,
         HistorySettings,
         LoadSettings,
@@ -232,6 +250,7 @@ _CLASSES = {
         "SchemaDiff",
         "SchemaVersion",
     ),
+    "omnigraph.remote.handle": ("RemoteGraph",),
     "omnigraph.schema.changes": ("Granted",),
     "omnigraph.schema.steps": (
         "PlannedStep",
@@ -243,6 +262,7 @@ _CLASSES = {
         "Snapshot",
         "SnapshotDataset",
     ),
+    "omnigraph.manifest.stored_columns": ("ColumnDifference",),
     "omnigraph.merge.conflicts": (
         "Conflict",
         "ConflictKind",
@@ -260,6 +280,7 @@ _CLASSES = {
         "QueryPlan",
     ),
     "omnigraph.settings.models": (
+        "ClientSettings",
         "EmbeddingSettings",
         "HistorySettings",
         "LoadSettings",
@@ -279,12 +300,13 @@ _CLASSES = {
 _PUBLIC = {
     **{name: (module, name) for module, names in _CLASSES.items() for name in names},
     "init": ("omnigraph.graph.open", "init"),
-    "open": ("omnigraph.graph.open", "open_graph"),
+    "open": ("omnigraph.opening", "open_graph"),
     "restore": ("omnigraph.graph.open", "restore_graph"),
 }
 
 __all__ = [
     "AcceptedSchema",
+    "AdmissionRefused",
     "AlreadyExists",
     "Annotation",
     "BackupReport",
@@ -300,6 +322,8 @@ __all__ = [
     "ChangePage",
     "ChangedType",
     "CleanupReport",
+    "ClientSettings",
+    "ColumnDifference",
     "Commit",
     "CommitRejected",
     "Commits",
@@ -318,6 +342,7 @@ __all__ = [
     "EmbeddingUnavailable",
     "EngineCannot",
     "EntityKind",
+    "ExpectationFailed",
     "ExpectedVersionMismatch",
     "ExportReceipt",
     "ExportedType",
@@ -334,6 +359,7 @@ __all__ = [
     "GraphMoved",
     "GraphStatus",
     "HistorySettings",
+    "IdempotencyConflict",
     "IndexStatus",
     "InterfaceType",
     "InvalidArgument",
@@ -351,12 +377,16 @@ __all__ = [
     "MutationReceipt",
     "NodeType",
     "NotFound",
+    "NotServed",
     "OmnigraphError",
     "OutcomeUnknown",
     "PackageMissing",
     "ParseError",
     "PendingIntent",
     "PinChange",
+    "PipelineBusy",
+    "PipelineFailed",
+    "PipelineInvalid",
     "PipelineSettings",
     "PlanOperator",
     "PlannedStep",
@@ -369,17 +399,23 @@ __all__ = [
     "ReadSettings",
     "RecoveryAudit",
     "RecoveryRequired",
+    "RemoteGraph",
     "Removal",
     "RepairReport",
+    "RequestInFlight",
     "Resolution",
     "ResourceLimit",
     "Schema",
+    "SchemaChangeInProgress",
     "SchemaDiff",
+    "SchemaDrift",
     "SchemaPlan",
     "SchemaRefused",
     "SchemaResult",
     "SchemaVersion",
     "SchemaViolation",
+    "ServerFailed",
+    "ServerUnavailable",
     "Settings",
     "SeverityLevel",
     "Side",
@@ -403,6 +439,8 @@ __all__ = [
     "Take",
     "TypeCheckError",
     "TypeCounts",
+    "Unauthenticated",
+    "Unavailable",
     "ValidationFailed",
     "VerifyReport",
     "WriteReceipt",
@@ -415,6 +453,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("omnigraph.aio")
     if name not in __all__:
         raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
     module, attribute = _PUBLIC.get(name, ("omnigraph.errors", name))

@@ -17,12 +17,14 @@ OmnigraphError
 │   ├── ExpectedVersionMismatch  a table moved under the writer (retryable)
 │   ├── PreconditionFailed       `if_commit` did not hold
 │   ├── WriterFenced             another process recovered this writer's intent
-│   └── Contention               overlapping writers did not go away in time (retryable)
+│   ├── Contention               overlapping writers did not go away in time (retryable)
+│   └── SchemaChangeInProgress   another caller changes the schema of the branch (retryable)
 ├── OutcomeUnknown             the answer of the publish was lost and cannot be looked up now
 ├── MergeConflicts
 ├── RecoveryRequired           a dead writer's intent could not be finished
 │   ├── CorruptIntent          a file in __recovery cannot be read
 │   └── InvariantViolation     a dataset is behind its pin: stop, look, restore from backup
+├── SchemaDrift                the columns of a table are not those of the schema
 ├── FormatTooNew / FormatUnknown
 ├── ReadOnlyGraph              a write through a read-only handle
 ├── GraphClosed                a call through a handle after its `close()`
@@ -37,8 +39,20 @@ OmnigraphError
 ├── EngineCannot               a query that this engine does not run; another one does
 ├── SparkUnavailable           no Java, no pyspark, no answer, or workers with another Python
 ├── SparkFailed                a Spark job failed after its retries; nothing changed
+├── PipelineInvalid            a pipeline file is wrong, or does not fit its graph or sources
+├── PipelineFailed             a source, step or target of a run failed; nothing changed
+│   └── ExpectationFailed        more rows than allowed fail an expectation
+├── PipelineBusy               another run of the pipeline is under way (retryable)
 ├── PackageMissing             a package that only this call needs is not installed
 ├── ResourceLimit              memory, time or depth of a query
+├── AdmissionRefused           too many calls of this actor, or of all, at once (retryable)
+├── IdempotencyConflict        an idempotency key was used for another request
+├── RequestInFlight            the first request with this key still runs (retryable)
+├── Unavailable                this server cannot answer now: draining, starting, out of time
+│   └── ServerUnavailable        a client got no answer: no connection, or not in time
+├── ServerFailed               a server answered with an internal failure
+├── NotServed                  a server does not offer this method
+├── Unauthenticated            a server does not know the caller
 └── PolicyDenied
 """
 
@@ -183,7 +197,7 @@ class ValidationFailed(OmnigraphError):
     """Data breaks the schema. `violations` lists the first ones, `total` counts all.
 
     `counts` has the number by rule. `summary` has it by rule, type and property, the most frequent
-    first.
+    first. `stored` means that entities of the graph break a new schema, and not the input.
     """
 
     code = "validation_failed"
@@ -195,6 +209,7 @@ class ValidationFailed(OmnigraphError):
     type: str | None = None
     property: str | None = None
     row: int | None = None
+    stored: bool = False
 
 
 class KeyConflict(ValidationFailed):
@@ -203,6 +218,7 @@ class KeyConflict(ValidationFailed):
     code = "key_conflict"
 
     ids: Sequence[str]
+    entity_kind: str | None = None
 
 
 class NotFound(OmnigraphError):
@@ -304,6 +320,21 @@ class Contention(CommitRejected):
     intents: Sequence[str]
 
 
+class SchemaChangeInProgress(CommitRejected):
+    """Another caller is changing the schema of `branch`: `holder`, `since` (a moment in UTC).
+
+    The `holder` is an actor, a host and a process id. A dead holder refuses no other caller.
+    """
+
+    code = "schema_change_in_progress"
+    retryable = True
+
+    branch: str
+    holder: str
+    since: str
+    operation_id: str | None = None
+
+
 class OutcomeUnknown(OmnigraphError):
     """The publish may or may not have landed; its intent stays and recovery will decide.
 
@@ -314,6 +345,7 @@ class OutcomeUnknown(OmnigraphError):
 
     commit_id: str | None = None
     operation_id: str | None = None
+    idempotency_key: str | None = None
 
 
 class MergeConflicts(OmnigraphError):
@@ -355,6 +387,22 @@ class InvariantViolation(RecoveryRequired):
 
     tables: Sequence[str]
     operation_id: str | None = None
+
+
+class SchemaDrift(OmnigraphError):
+    """The stored schema or the columns of a table are not those that the commit names.
+
+    `expected` and `found` say how a property of a type differs. Without `type` the schema object
+    itself has changed.
+    """
+
+    code = "schema_drift"
+
+    type: str | None = None
+    property: str | None = None
+    expected: str
+    found: str
+    schema: str | None = None
 
 
 class FormatTooNew(OmnigraphError):
@@ -490,6 +538,55 @@ class SparkFailed(OmnigraphError):
     log_file: str | None = None
 
 
+class PipelineInvalid(OmnigraphError):
+    """A pipeline cannot run as declared.
+
+    `problems` has everything that is wrong, each with its place if it is in the file.
+    """
+
+    code = "pipeline_invalid"
+
+    problems: Sequence[Mapping[str, Any]]
+    pipeline: str | None = None
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+class PipelineFailed(OmnigraphError):
+    """A run failed and published nothing; `cause` is the error below, as `--json` shows it."""
+
+    code = "pipeline_failed"
+
+    pipeline: str
+    source: str | None = None
+    file: str | None = None
+    step: str | None = None
+    target: str | None = None
+    column: str | None = None
+    cause: Mapping[str, Any] | None = None
+
+
+class ExpectationFailed(PipelineFailed):
+    """More rows than allowed fail an expectation with `on_fail: fail`."""
+
+    code = "expectation_failed"
+
+    check: str
+    failed: int
+    rows: int
+
+
+class PipelineBusy(OmnigraphError):
+    """Another run of the same pipeline is under way on this graph."""
+
+    code = "pipeline_busy"
+    retryable = True
+
+    pipeline: str
+    run_id: str | None = None
+
+
 class PackageMissing(OmnigraphError):
     """A package that only this call needs is not installed; `extra` brings it."""
 
@@ -511,7 +608,93 @@ class ResourceLimit(OmnigraphError):
     ceiling: int | None = None
 
 
+class AdmissionRefused(OmnigraphError):
+    """A limit of calls at once is reached; `reason` names it, and nothing was done.
+
+    `retry_after` is the number of seconds after which a repetition has a chance.
+    """
+
+    code = "too_many_requests"
+    retryable = True
+
+    reason: str
+    retry_after: float
+    limit: int | None = None
+
+
+class IdempotencyConflict(OmnigraphError):
+    """The idempotency key was used before, for a request with other contents."""
+
+    code = "idempotency_conflict"
+
+    key: str
+
+
+class RequestInFlight(OmnigraphError):
+    """The first request with this idempotency key has not ended yet."""
+
+    code = "request_in_flight"
+    retryable = True
+
+    key: str
+    retry_after: float = 1.0
+
+
+class Unavailable(OmnigraphError):
+    """A server or one of its graphs cannot answer now; `reason` says why, and nothing was done.
+
+    Reasons are `draining`, `starting`, `quarantined` and `deadline`. `retry_after` is given when
+    a repetition can help.
+    """
+
+    code = "unavailable"
+    retryable = True
+
+    reason: str
+    retry_after: float | None = None
+
+
+class ServerUnavailable(Unavailable):
+    """A client got no answer of the server; `reason` is `connect` or `timeout`.
+
+    Nothing was written: a write whose answer was lost raises `OutcomeUnknown`.
+    """
+
+    code = "server_unavailable"
+
+    server: str
+
+
+class ServerFailed(OmnigraphError):
+    """A server failed while it worked on a request; its log has `request_id`."""
+
+    code = "server_failed"
+
+    status: int
+    request_id: str | None = None
+
+
+class NotServed(OmnigraphError):
+    """A server does not offer this; `instead` says what to do."""
+
+    code = "not_served"
+
+    method: str
+    instead: str
+
+
+class Unauthenticated(OmnigraphError):
+    """A server got no bearer token, or one that it does not know."""
+
+    code = "unauthorized"
+
+
 class PolicyDenied(OmnigraphError):
     """The actor may not do this."""
 
     code = "forbidden"
+
+    action: str | None = None
+    branch: str | None = None
+    target_branch: str | None = None
+    actor_id: str | None = None

@@ -27,6 +27,15 @@ COMMIT_POINTS = (
     "commit.after_publish",
     "commit.after_disarm",
 )
+GROUP_POINTS = (
+    "group.after_arm",
+    "group.after_stage",
+    "group.after_advance_first",
+    "group.after_member",
+    "group.before_publish",
+    "group.after_publish",
+    "group.after_disarm",
+)
 ROLLBACK_POINTS = ("commit.rollback_restored", "commit.rollback_published")
 RECOVERY_POINTS = (
     "recovery.after_takeover",
@@ -64,9 +73,12 @@ SCHEMA_POINTS = (
     "schema_apply.after_table",
 )
 SPARK_POINTS = ("spark.task_written",)
+PIPELINE_POINTS = ("pipeline.before_commit", "pipeline.after_load", "pipeline.after_publish")
+MIGRATION_POINTS = ("migration.after_branch",)
 
 ALL_POINTS = (
     COMMIT_POINTS
+    + GROUP_POINTS
     + ROLLBACK_POINTS
     + RECOVERY_POINTS
     + PUBLISH_POINTS
@@ -78,6 +90,8 @@ ALL_POINTS = (
     + LOAD_POINTS
     + SCHEMA_POINTS
     + SPARK_POINTS
+    + PIPELINE_POINTS
+    + MIGRATION_POINTS
 )
 
 

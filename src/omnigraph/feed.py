@@ -7,11 +7,12 @@ the filter. It names the last commit that was read and, inside the next one, the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.diff.change import Change, ChangeFilter
 from omnigraph.diff.snapshot_diff import (
+    REJECTED,
     ChangePosition,
     decode_cursor,
     encode_cursor,
@@ -32,7 +33,8 @@ from omnigraph.values.identifiers import TableKey
 NOW, BEGINNING = "now", "beginning"
 _AFTER = "after:"
 _FEED_CURSOR = "changes"
-_COMMITS_PER_PAGE = 1000
+_COMMITS_PER_PAGE = 128
+_BYTES_PER_PAGE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class FeedBlock:
     baseline: bool = False
     schema_steps: tuple[Mapping[str, Any], ...] = ()
     """How the commit changed the schema, before its changes; the steps of `graph.schema.plan`."""
+    cursor: str = field(default="", compare=False, repr=False)
+    """The place behind this block; `FeedPage.cursor` is that of the last one, or later."""
 
     @property
     def schema_version(self) -> str:
@@ -106,6 +110,11 @@ def baseline(reader: ManifestReader, request: FeedRequest) -> FeedPage:
     return feed.page(_FeedPosition(feed.head, baseline=True))
 
 
+def cursor_behind(reader: ManifestReader, request: FeedRequest, commit_id: str) -> str:
+    """The cursor of a reader that has the whole state of this commit already."""
+    return _Feed(reader, request).scope.encode(_FeedPosition(commit_id))
+
+
 @dataclass(frozen=True, slots=True)
 class _FeedPosition:
     """Everything up to `commit` was read and, of the commit after it, everything up to `inside`.
@@ -144,17 +153,36 @@ class _FeedScope:
     def decode(self, cursor: str) -> _FeedPosition:
         body = decode_cursor(_FEED_CURSOR, cursor)
         if body.get("graph") != self.graph_id:
-            raise InvalidArgument("this cursor belongs to another graph")
+            raise InvalidArgument(f"{REJECTED} it belongs to another graph")
         if body.get("incarnation") != self.incarnation:
             raise FeedGap(
-                "this cursor belongs to another branch, or to a deleted branch of the same name: "
-                "take a new baseline"
+                f"{REJECTED} it belongs to another branch, or to a deleted branch of the same "
+                "name: take a new baseline"
             )
         if body.get("filter") != filter_json(self.wanted):
-            raise InvalidArgument("this cursor was made for another filter")
+            raise InvalidArgument(f"{REJECTED} it was made for another filter")
         inside = body["inside"]
         position = ChangePosition(TableKey.parse(inside[0]), inside[1]) if inside else None
         return _FeedPosition(body["commit"], position, body["baseline"])
+
+
+class _Room:
+    """What still fits into a page: so many changes, and about so many bytes of them."""
+
+    def __init__(self, changes: int) -> None:
+        self._changes = changes
+        self._bytes = _BYTES_PER_PAGE
+
+    @property
+    def is_full(self) -> bool:
+        return self._changes <= 0 or self._bytes <= 0
+
+    def take(self, changes: Iterator[Change]) -> tuple[list[Change], bool]:
+        """(those that fit, whether there are more)."""
+        found, more = take(changes, self._changes, self._bytes)
+        self._changes -= len(found)
+        self._bytes -= sum(change.size for change in found)
+        return found, more
 
 
 class _Feed:
@@ -167,6 +195,7 @@ class _Feed:
         ref, state = reader.branch(request.branch)
         self._lineage = Lineage(reader, (state,))
         self.head = state.head_commit_id
+        self._reading: str | None = None
         request.wanted.check_types(reader.snapshot(ref, state).catalog)
         self.scope = _FeedScope(reader.graph_id(state), ref.incarnation, request.wanted)
 
@@ -195,29 +224,31 @@ class _Feed:
                 f"changes behind this cursor were removed by cleanup ({error.message}): "
                 "take a new baseline",
                 branch=self._request.branch,
+                commit=getattr(error, "commit", None) or self._reading,
             ) from error
 
     def _page(self, position: _FeedPosition) -> FeedPage:
         blocks: list[FeedBlock] = []
-        room = self._request.limit
+        room = _Room(self._request.limit)
         if position.baseline:
             assert position.commit is not None
             block, position = self._baseline_block(position, position.commit, room)
-            blocks.append(block)
-            room -= len(block.changes)
+            blocks.append(self._placed(block, position))
         waiting = self._waiting(position) if not position.baseline else []
         finished = 0
         for stored in waiting[:_COMMITS_PER_PAGE]:
-            if room == 0:
+            if room.is_full:
                 break
             block, position = self._block(stored, position, room)
             finished += block.complete
             if block.changes or block.schema_steps:
-                blocks.append(block)
-            room -= len(block.changes)
+                blocks.append(self._placed(block, position))
         has_more = position.baseline or finished < len(waiting)
         cursor = self.scope.encode(position)
         return FeedPage(self._request.branch, tuple(blocks), cursor, has_more)
+
+    def _placed(self, block: FeedBlock, behind: _FeedPosition) -> FeedBlock:
+        return replace(block, cursor=self.scope.encode(behind))
 
     def _waiting(self, position: _FeedPosition) -> list[StoredCommit]:
         """Commits after the one that was read last, oldest first."""
@@ -231,15 +262,17 @@ class _Feed:
                 f"commit {position.commit} is not in the history of branch "
                 f"{self._request.branch!r}: take a new baseline",
                 branch=self._request.branch,
+                commit=position.commit,
             )
         return newest_first[::-1]
 
     def _block(
-        self, stored: StoredCommit, position: _FeedPosition, room: int
+        self, stored: StoredCommit, position: _FeedPosition, room: _Room
     ) -> tuple[FeedBlock, _FeedPosition]:
+        self._reading = stored.commit_id
         before, after = self._lineage.step(stored.commit_id)
         steps = self._schema_steps(stored.commit, before, after)
-        found, more = take(self._changes(before, after, position.inside), room)
+        found, more = room.take(self._changes(before, after, position.inside))
         told = steps if position.inside is None else ()
         block = FeedBlock(stored.commit, tuple(found), complete=not more, schema_steps=told)
         return block, _moved(position, stored.commit_id, block)
@@ -260,15 +293,17 @@ class _Feed:
                 f"commit {commit.graph_commit_id} changed the schema and lost values "
                 f"({lost['kind']}): take a new baseline",
                 branch=self._request.branch,
+                commit=commit.graph_commit_id,
             )
         return steps
 
     def _baseline_block(
-        self, position: _FeedPosition, commit_id: str, room: int
+        self, position: _FeedPosition, commit_id: str, room: _Room
     ) -> tuple[FeedBlock, _FeedPosition]:
+        self._reading = commit_id
         snapshot = self._lineage.snapshot(commit_id)
         empty = replace(snapshot, tables={})
-        found, more = take(self._changes(empty, snapshot, position.inside), room)
+        found, more = room.take(self._changes(empty, snapshot, position.inside))
         commit = self._lineage.commit(commit_id)
         block = FeedBlock(commit, tuple(found), complete=not more, baseline=True)
         return block, _moved(position, commit_id, block)

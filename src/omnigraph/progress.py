@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -65,8 +65,35 @@ def tell(
     """
     listener = _listener.get()
     if listener is not None:
-        most = done if total is None else min(done, total)
-        listener(ProgressStep(what, most, total, unit, stage))
+        _send(listener, what, done, total, unit, stage)
+
+
+class Teller(Protocol):
+    """The arguments of `tell`."""
+
+    def __call__(
+        self, what: str, done: int = 0, total: int | None = None, unit: str = "", stage: str = ""
+    ) -> None: ...
+
+
+def teller() -> Teller:
+    """`tell` for other threads: it tells the listener of the thread that calls `teller`."""
+    listener = _listener.get()
+
+    def tell_it(
+        what: str, done: int = 0, total: int | None = None, unit: str = "", stage: str = ""
+    ) -> None:
+        if listener is not None:
+            _send(listener, what, done, total, unit, stage)
+
+    return tell_it
+
+
+def _send(
+    listener: Listener, what: str, done: int, total: int | None, unit: str, stage: str
+) -> None:
+    most = done if total is None else min(done, total)
+    listener(ProgressStep(what, most, total, unit, stage))
 
 
 @contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from omnigraph import failpoints
+from omnigraph.commit.intents import Resources, branch_resource
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.lance_store.staging.index_builds import build_indexes, plan_indexes, stage_indexes
@@ -19,6 +21,8 @@ from omnigraph.values.indexes import IndexSpec
 
 if TYPE_CHECKING:
     import pytest  # children that run workloads do not need it
+
+_QUEUE_SECONDS = 60
 
 
 def with_parts(graph: Graph, **parts: Any) -> Graph:
@@ -61,6 +65,38 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, point: str, action: Callable[[], 
             alone.shutdown(wait=False)
 
     monkeypatch.setattr(failpoints, "hit", hit)
+
+
+def together(
+    graph: Graph, *writes: Callable[[], Any], branch: str = "main"
+) -> list[Any | BaseException]:
+    """Run writes in threads that queue in this order; what each returned or raised.
+
+    The queue is held until all of them wait, so the first of them leads a group.
+    """
+    transaction = graph.engine.transaction
+    queue = transaction._threads  # noqa: SLF001 - only tests need it
+    ref = graph.engine.reader.ref(branch)
+    outcomes: list[Any | BaseException] = [None] * len(writes)
+
+    def run(number: int) -> None:
+        try:
+            outcomes[number] = writes[number]()
+        except BaseException as error:  # noqa: BLE001 - the test judges it
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(writes))]
+    with queue.turn(Resources(exclusive=frozenset({branch_resource(ref)}))):
+        for number, thread in enumerate(threads):
+            thread.start()
+            until = time.monotonic() + _QUEUE_SECONDS
+            while queue.waiting() <= number:
+                assert time.monotonic() < until, f"write {number} did not queue"
+                time.sleep(0.0005)
+    for thread in threads:
+        thread.join(_QUEUE_SECONDS)
+        assert not thread.is_alive(), "a write hangs"
+    return outcomes
 
 
 def staged_indexes(

@@ -175,6 +175,16 @@ BAD_ROWS = (
         '{"type":"Task","data":{"title":"x","state":null}}',
         "F:1: Task 'x': 'state' is required",
     ),
+    _lines(
+        "two ids",
+        '{"type":"Note","id":"a","data":{"id":"b","text":"x"}}',
+        "F:1: Note: 'id' and 'id' in 'data' differ",
+    ),
+    _lines(
+        "another id than the key",
+        '{"type":"Task","id":"a","data":{"title":"x"}}',
+        "F:1: Task 'a': 'id' must be the spelling of the key",
+    ),
     _lines("enum", _person('"status":"gone"'), "F:1: Person 'x': 'status' .*active, left"),
     _lines("range low", _person('"age":-1'), "F:1: Person 'x': 'age' is -1"),
     _lines("range high", _person('"age":151'), "F:1: Person 'x': 'age' is 151"),
@@ -528,6 +538,23 @@ GOOD_INPUTS: tuple[GoodInput, ...] = (
         (_ADA,),
     ),
     GoodInput("merge of the same", {"in.ndjson": BASE.encode()}, "merge"),
+    GoodInput(
+        "ids beside the data",
+        {
+            "in.ndjson": (
+                b'{"type":"Person","id":"ada","data":{"name":"ada","age":37}}\n'
+                b'{"edge":"Knows","id":"k9","from":"bob","to":"ada","data":{}}\n'
+                b'{"edge":"Knows","from":"bob","id":"k8","to":"bob"}\n'
+            )
+        },
+        "merge",
+        (
+            _ADA_2,
+            '{"edge":"Knows","from":"bob","to":"ada","data":{"id":"k9"}}',
+            '{"edge":"Knows","from":"bob","to":"bob","data":{"id":"k8"}}',
+        ),
+        (_ADA,),
+    ),
     GoodInput(
         "merge of the same edges without their ids",
         {"in.ndjson": re.sub(r'"id":"\w+"', "", BASE).encode()},

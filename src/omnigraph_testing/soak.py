@@ -214,7 +214,7 @@ class Soak:
             "samples": self._plan.samples,
             "minimum_age": self._plan.minimum_age,
         }
-        child = crash.start(f"{_ROLES}:measure", arguments)
+        child = crash.start(f"{_ROLES}:measure", arguments, new_interpreter=True)
         code, reports, errors = child.finish(timeout=600)
         assert code == 0, errors
         medians, count = reports

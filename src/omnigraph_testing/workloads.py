@@ -11,7 +11,9 @@ import re
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +30,7 @@ from omnigraph.settings.models import MaintenanceSettings, PipelineSettings, Set
 from omnigraph.values.identifiers import node_table
 from omnigraph.values.scalars import ScalarKind, ScalarType
 from omnigraph_testing.crash import Report
-from omnigraph_testing.graph_helpers import with_parts
+from omnigraph_testing.graph_helpers import together, with_parts
 from omnigraph_testing.invariants import content
 from omnigraph_testing.merge_tasks_here import tasks_here
 
@@ -103,6 +105,19 @@ def apply_schema(
     report("open")
     result = graph.schema.apply(schema, branch=branch, backfill=backfill, message="evolve")
     report(result.commit.graph_commit_id if result.commit else None)
+
+
+def evolve_in_circles(report: Report, uri: str, circle: list[dict[str, Any]], done: int) -> None:
+    """Apply the changes one after the other until the process is killed."""
+    graph = open_graph(uri, actor="victim", settings=settings())
+    report("open")
+    while True:
+        done += 1
+        report({"begun": done})
+        change = circle[done % len(circle)]
+        result = graph.schema.apply(**change, message=f"change {done}")
+        assert result.commit is not None
+        report({"done": done, "commit": result.commit.graph_commit_id})
 
 
 def insert_people(
@@ -231,6 +246,49 @@ def endless_writer(report: Report, uri: str, name: str, seed: int, commits: int 
         receipt = graph.apply(edits, message=marker)
         assert receipt.commit is not None
         report([marker, sorted(edits), receipt.commit.graph_commit_id])
+
+
+def group_of_writers(
+    report: Report, uri: str, name: str, writers: int, branch: str = "main"
+) -> None:
+    """Threads that queue together, so that one leads the others. Each writes two tables."""
+    graph = open_graph(uri, actor=name, settings=settings())
+    report("open")
+
+    def write(number: int) -> None:
+        marker = f"{name}-{number}"
+        receipt = graph.apply(
+            {
+                "Note": {"insert": [{"id": marker, "text": marker}]},
+                "Person": {"upsert": [{"name": marker, "age": number}]},
+            },
+            branch,
+            message=marker,
+        )
+        assert receipt.commit is not None
+        report([marker, receipt.commit.graph_commit_id])
+
+    writes = [partial(write, number) for number in range(writers)]
+    for outcome in together(graph, *writes, branch=branch):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def threads_of_writers(report: Report, uri: str, name: str, threads: int, commits: int) -> None:
+    """Threads that write one row after the other. Reports each row with its commit."""
+    graph = open_graph(uri, actor=name, settings=settings())
+    report("open")
+
+    def work(thread: int) -> None:
+        for number in range(commits):
+            marker = f"{name}-{thread}-{number}"
+            row = {"id": marker, "text": marker}
+            receipt = graph.apply({"Note": {"insert": [row]}}, message=marker)
+            assert receipt.commit is not None
+            report([marker, receipt.commit.graph_commit_id])
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
 
 
 def racing_writer(

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 import omnigraph
 from omnigraph.cli.demo.library import data_lines, library_size
+from omnigraph.cli.demo.nightly import run_nightly
+from omnigraph.cli.demo.telling import INDENT, Story
+from omnigraph.cli.session import Session
 
 
 def test_the_story(cli, tmp_path) -> None:
@@ -26,3 +34,21 @@ def test_the_library_is_always_the_same() -> None:
     lines = list(data_lines(size))
     assert lines == list(data_lines(size))
     assert len(lines) == size.entities
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_pipeline_of_the_story(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_nightly(Story(Session()), tmp_path)
+    told = capsys.readouterr().out
+    assert f"{INDENT}1 row in quarantine: email LIKE '%@%' is not met\n" in told
+    assert f"{INDENT}2 Book, 3 Borrowed, 3 Reader\n" in told
+    assert f"{INDENT}empty; the report of the first run is " in told
+    graph = omnigraph.open(tmp_path / "loans" / "loans.omni")
+    readers = {row["email"]: row["name"] for row in graph.read("Reader").to_pylist()}
+    assert readers == {
+        "ada@library.org": "Ada Lovelace",
+        "bob@library.org": None,
+        "zoe@library.org": "Zoë Müller",
+    }

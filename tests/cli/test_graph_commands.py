@@ -67,7 +67,14 @@ def test_snapshot(cli, people) -> None:
     assert counts == {"Person": 3, "Note": 0, "Knows": 2}
     assert "Person" in cli("snapshot", "--store", people.uri).out
     found = people.snapshot()
+    indexes = body.pop("indexes")
     assert body == found.to_dict()
+    assert {(i["type_name"], i["property"], i["status"]) for i in indexes} == {
+        (i.type_name, i.property, "building" if i.pending_rows or not i.built else "ready")
+        for i in people.index_status()
+    }
+    assert {i["status"] for i in indexes} <= {"building", "ready"}
+    assert indexes
     assert [d.to_dict() for d in found.datasets] == body["datasets"]
     assert found.internal_schema_version == people.format_version == CURRENT_FORMAT
     people.tags.create("then")
@@ -75,6 +82,9 @@ def test_snapshot(cli, people) -> None:
         people.snapshot(at="then").to_dict()
         == cli("snapshot", people.uri, "--at", "then", "--json").json
     )
+    people.ensure_indices()
+    after = cli("snapshot", people.uri, "--json").json["indexes"]
+    assert {i["status"] for i in after} == {"ready"}
 
 
 def test_branches(cli, people) -> None:

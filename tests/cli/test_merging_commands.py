@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
 from omnigraph.graph.handle import Graph
+from omnigraph.spark import engine_choice
 from omnigraph_testing.workloads import create_small_graph
 
 
@@ -33,7 +34,10 @@ def answer(graph: Graph, *words: str, code: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "auto"), ("--engine", "local")])
-def test_merge_chooses_its_engine_as_in_python(graph: Graph, engine: tuple[str, ...]) -> None:
+def test_merge_chooses_its_engine_as_in_python(
+    graph: Graph, engine: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_choice, "running_session", lambda: None)  # of other tests
     done = answer(graph, "branch", "merge", "review", *engine)
     why = "asked for" if "local" in engine else "no session is up"
     assert (done["engine"], done["engine_reason"]) == ("local", why)

@@ -46,7 +46,7 @@ def test_formats_hold_the_same_rows(cli, people, queries) -> None:
 def test_null_is_not_the_empty_text_in_any_format(cli, people, queries) -> None:
     words = ("query", "everybody", "-q", queries, "--store", people.uri, "-f")
     ada, bob = cli(*words, "csv").out.splitlines()[1:3]
-    assert ada == 'Ada,36,1815-12-10T10:00:00Z,"","[""a"", ""b""]"'
+    assert ada == 'Ada,36,1815-12-10T10:00:00Z,"","[""a"",""b""]"'
     assert bob == "Bob,,,NULL,"
     table = cli(*words, "table").out.splitlines()
     assert table[2].split() == ["Ada", "36", "1815-12-10T10:00:00Z", '""', '["a",', '"b"]']

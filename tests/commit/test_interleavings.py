@@ -121,7 +121,7 @@ def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.Monk
 def test_same_idempotency_key_in_a_race_commits_once(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = rival_of(graph)
+    rival = rival_of(graph).as_actor(graph.actor)  # a key belongs to an actor
     receipts: list[Any] = []
     edit = {"Note": {"insert": [{"text": "once"}]}}
     meanwhile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import failpoints
+from omnigraph.errors import IdempotencyConflict
 from omnigraph.failpoints import FailpointRaised
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
@@ -23,19 +24,20 @@ def test_the_loser_died_before_it_could_undo_itself(graph: Graph, uri: str) -> N
         graph.apply(NOTE, idempotency_key="k")
     failpoints.disarm_all()
     # Opened for reading first, so that nothing swept the dead intent.
-    other = Graph(open_graph(uri, read_only=True).engine, None, read_only=False)
+    other = Graph(open_graph(uri, read_only=True).engine, graph.actor, read_only=False)
     first = other.apply(PERSON, idempotency_key="k")
     assert not first.repeated
-    fresh = open_graph(uri, settings=workloads.settings())
+    fresh = open_graph(uri, actor=graph.actor, settings=workloads.settings())
     assert set(content(fresh)["Note"]) == {"n0"}
     assert "zoe" in content(fresh)["Person"]
     assert_at_rest(fresh)
     assert [a.recovery_kind for a in fresh.recoveries()] == ["rolled_back"]
-    assert fresh.apply(NOTE, idempotency_key="k").commit == first.commit
+    with pytest.raises(IdempotencyConflict, match=first.commit.graph_commit_id):
+        fresh.apply(NOTE, idempotency_key="k")
 
 
 def test_the_loser_undoes_itself(graph: Graph, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = open_graph(uri, settings=workloads.settings(lease=0.1))
+    other = open_graph(uri, actor=graph.actor, settings=workloads.settings(lease=0.1))
     publisher = graph.engine.transaction._publisher
     real = publisher.publish
 
@@ -45,9 +47,8 @@ def test_the_loser_undoes_itself(graph: Graph, uri: str, monkeypatch: pytest.Mon
         return real(*arguments)
 
     monkeypatch.setattr(publisher, "publish", publish_late)
-    receipt = graph.apply(NOTE, idempotency_key="k")
-    assert receipt.repeated
-    assert receipt.commit == other.commits.list()[0]
+    with pytest.raises(IdempotencyConflict):
+        graph.apply(NOTE, idempotency_key="k")
     assert set(content(graph)["Note"]) == {"n0"}
     assert_at_rest(graph)
 
@@ -64,7 +65,7 @@ def test_a_dead_write_whose_precondition_is_gone_does_not_wedge(graph: Graph, ur
     draft = CommitDraft(clock.new_ulid(), "apply", message="got in between")
     publisher = graph.engine.lifecycle._publisher
     publisher.publish(ref, Publication(clock.new_ulid(), state.version, commit=draft))
-    fresh = open_graph(uri, settings=workloads.settings())
+    fresh = open_graph(uri, actor=graph.actor, settings=workloads.settings())
     assert content(fresh) == before
     assert [a.recovery_kind for a in fresh.recoveries()] == ["rolled_back"]
     assert_at_rest(fresh)

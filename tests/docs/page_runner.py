@@ -33,6 +33,7 @@ FENCE = re.compile(
 VOLATILE = (
     (re.compile(r"\b01[0-9A-HJKMNP-TV-Z]{24}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"), "TIME"),
+    (re.compile(r"\d+ min \d+ s\b"), "1 s"),
     (re.compile(r" *\d+(\.\d+)? (ms|s|kB|MB|bytes)\b"), " N"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-# docs/spark.md runs where the Spark tests share a session: test_spark_page.py
+# docs/spark.md and docs/pipelines.md run where Spark tests share a session: test_spark_page.py
+# docs/clients.md and docs/server.md need a server: test_clients_page.py
+APART = ("spark.md", "pipelines.md", "clients.md", "server.md")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
 
 
@@ -25,7 +27,7 @@ def _an_empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [p for p in PAGES if p.name != "spark.md" and has_examples(p.read_text(encoding="utf-8"))],
+    [p for p in PAGES if p.name not in APART and has_examples(p.read_text(encoding="utf-8"))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_examples(page: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page for Spark users runs on the session that all Spark tests share."""
+"""The pages that need Spark run on the session that all Spark tests share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from page_runner import PageRun
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(900)
-def test_examples(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["spark.md", "pipelines.md"])
+def test_examples(spark: Any, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = PageRun("docs/spark.md", tmp_path)
-    assert run.follow(PAGE.read_text(encoding="utf-8")) > 5
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run = PageRun(f"docs/{page}", tmp_path)
+    assert run.follow((DOCS / page).read_text(encoding="utf-8")) > 5

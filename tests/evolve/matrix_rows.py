@@ -67,6 +67,16 @@ class Change:
     """Rows that only the new schema accepts, or that it accepts, too."""
     rejects: Rows = field(default_factory=dict)
     """Rows that the new schema refuses."""
+    late: Rows = field(default_factory=dict)
+    """A row that the target of a merge writes meanwhile; else one like the first of `valid`."""
+    merges: Mapping[str, str] = field(default_factory=dict)
+    """What a merge of the changed schema does if it is not what applying the change does.
+
+    The key tells the rows that the target wrote meanwhile: `new` (those of `valid`), `violating`,
+    `late` (one more like the first one of `valid`), `more` (the same of `violating`). The values
+    are `merged`, `conflict`, `refused`, and `decided`: the schemas are in conflict, and the new one
+    is taken.
+    """
 
 
 def node(properties: str, name: str = "P", notes: str = "") -> str:
@@ -128,6 +138,7 @@ TYPES = (
             PLAIN | {"Q": [{"id": "q", "t": "x"}]},
             refused=(Refused("node:Q", "OG-DS-102", "allow_data_loss"),),
         ),
+        merges={"new": "decided"},
     ),
     Change(
         "drop a node type and its edges, allowed",
@@ -143,6 +154,7 @@ TYPES = (
             after=PLAIN,
         ),
         grants=LOSE,
+        merges={"new": "decided"},
     ),
     Change(
         "drop an edge type",
@@ -153,6 +165,7 @@ TYPES = (
             linked(("a", "b")),
             refused=(Refused("edge:E", "OG-DS-103", "allow_data_loss"),),
         ),
+        merges={"new": "decided"},
     ),
     Change(
         "drop a protected type",
@@ -191,6 +204,7 @@ TYPES = (
             PLAIN | {"Q": [{"id": "q", "t": "x"}]},
             refused=(Refused("node:Q", "OG-DS-102", "allow_data_loss"),),
         ),
+        merges={"new": "decided"},
     ),
     Change(
         "a node type becomes an edge type, allowed",
@@ -200,6 +214,7 @@ TYPES = (
         Case(PLAIN | {"Q": [{"id": "q", "t": "x"}]}, after=PLAIN | {"Q": []}),
         grants=LOSE,
         insert={"P": [{"name": "n"}], "Q": [{"id": "e", "from": "n", "to": "n"}]},
+        merges={"new": "decided"},
     ),
 )
 
@@ -248,6 +263,7 @@ ADDED = (
         empty=Case(steps=("add_property metadata OG-MF-103",)),
         grants={"backfill": {"P.x": 9}},
         insert=one_x(7),
+        merges={"late": "conflict", "new": "conflict"},
     ),
     Change(
         "add a required property with an expression",
@@ -265,6 +281,7 @@ ADDED = (
         empty=Case(steps=("add_property metadata OG-MF-103",)),
         grants={"backfill": {"P.x": 'name + "-" + y'}},
         insert={"P": [{"name": "new", "x": "w"}]},
+        merges={"late": "conflict", "new": "conflict"},
     ),
     Change(
         "add a unique required property with an expression",
@@ -286,6 +303,7 @@ ADDED = (
         empty=Case(steps=("add_property metadata OG-MF-103", "add_constraint validated OG-MF-101")),
         grants={"backfill": {"P.x": "y"}},
         insert={"P": [{"name": "new", "y": "k", "x": "k"}]},
+        merges={"new": "conflict"},
     ),
     Change(
         "add a required property to an edge",
@@ -302,6 +320,7 @@ ADDED = (
         empty=Case(steps=("add_property metadata OG-MF-103",)),
         grants={"backfill": {"E.w": 1}},
         insert={"P": [{"name": "n"}], "E": [{"id": "e", "from": "n", "to": "n", "w": 2}]},
+        merges={"new": "conflict"},
     ),
 )
 
@@ -313,6 +332,7 @@ DROPPED = (
         ("drop_property lossy OG-DS-104",),
         Case(of_x(1), refused=(Refused("node:P.x", "OG-DS-104", "allow_data_loss"),)),
         insert={"P": [{"name": "n"}]},
+        merges={"new": "decided"},
     ),
     Change(
         "drop a required property, allowed",
@@ -323,6 +343,7 @@ DROPPED = (
         grants=LOSE,
         insert={"P": [{"name": "n"}]},
         rejects=one_x(1),
+        merges={"late": "decided", "new": "decided"},
     ),
     Change(
         "drop a property, allowed in the text",
@@ -331,6 +352,7 @@ DROPPED = (
         ("drop_property lossy OG-DS-104",),
         Case(of_x(1), after={"P": [{"name": "r0"}]}),
         insert={"P": [{"name": "n"}]},
+        merges={"late": "decided", "new": "decided"},
     ),
     Change(
         "drop a property with constraints and an index",
@@ -340,6 +362,8 @@ DROPPED = (
         Case(of_x(1, 2), after={"P": [{"name": "r0"}, {"name": "r1"}]}),
         grants=LOSE,
         insert={"P": [{"name": "n"}]},
+        late={"P": [{"name": "late", "x": 9}]},
+        merges={"late": "decided", "new": "decided"},
     ),
     Change(
         "drop a vector property",
@@ -347,6 +371,7 @@ DROPPED = (
         node(""),
         ("drop_property lossy OG-DS-105",),
         Case(of_x([1.0, 2.0]), refused=(Refused("node:P.x", "OG-DS-105", "allow_data_loss"),)),
+        merges={"new": "decided"},
     ),
     Change(
         "drop a protected property",
@@ -381,6 +406,7 @@ DROPPED = (
         ("add_property metadata", "drop_property lossy OG-DS-104 OG-BC-101"),
         Case(of_x(1), refused=(Refused("node:P.x", "OG-DS-104", "allow_data_loss"),)),
         insert={"P": [{"name": "n", "y": 3}]},
+        merges={"new": "decided"},
     ),
 )
 
@@ -490,6 +516,7 @@ CONSTRAINTS = (
         ),
         Case(of_x("a", "ab", y=3)),
         insert={"P": [{"name": "m", "x": "b", "y": 50}, {"name": "n", "x": "b", "y": 50}]},
+        late={"P": [{"name": "late", "x": "az", "y": 1}]},
     ),
     Change(
         "add @index on a scalar, a text and a vector",
@@ -530,6 +557,7 @@ NULLS = (
         grants={"backfill": {"P.x": 8}},
         insert=one_x(7),
         rejects=one_x(None),
+        merges={"new": "conflict"},
     ),
 )
 
@@ -639,6 +667,7 @@ CAST = (
         Case(of_x("1", "x", None), after=of_x(1, None, None)),
         grants=LOSE,
         insert=one_x(7),
+        merges={"violating": "refused"},
     ),
     Change(
         "a required property cannot lose values",
@@ -659,6 +688,7 @@ CAST = (
         Case(of_x([5, 6], []), after=of_x(5, None)),
         grants=LOSE,
         insert=one_x(7),
+        merges={"more": "refused", "violating": "refused"},
     ),
     Change(
         "cast an indexed and unique property",
@@ -669,6 +699,7 @@ CAST = (
         Case(of_x("1", "01"), broken=(Broken("OG-MF-101", ("r0", "r1")),)),
         insert=one_x(7),
         rejects={"P": [{"name": "m", "x": 5}, {"name": "k", "x": 5}]},
+        late={"P": [{"name": "late", "x": "9"}]},
     ),
     Change(
         "cast into a range",
@@ -762,6 +793,7 @@ ENUMS = (
         Case(of_x("p", "q", None), after=of_x("p", "z", None)),
         insert=one_x("z"),
         rejects=one_x("q"),
+        merges={"new": "conflict"},
     ),
     Change(
         "rename a value of a unique enum to another",
@@ -772,6 +804,8 @@ ENUMS = (
         Case(of_x("p", "q"), broken=(Broken("OG-MF-101", ("r0", "r1")),)),
         insert={},
         rejects=one_x("p"),
+        merges={"new": "conflict"},
+        late={"P": []},
     ),
     Change(
         "narrow an enum by a mapping",
@@ -781,6 +815,7 @@ ENUMS = (
         Case(of_x("p", "r"), after=of_x("p", "q")),
         insert=one_x("q"),
         rejects=one_x("r"),
+        merges={"new": "conflict"},
     ),
 )
 
@@ -792,6 +827,7 @@ VECTORS = (
         ("change_property_type lossy OG-VE-101",),
         Case(of_x([1.0, 2.0]), refused=(Refused("node:P.x", "OG-VE-101", "allow_data_loss"),)),
         insert=one_x([1.0, 2.0, 3.0]),
+        merges={"new": "decided"},
     ),
     Change(
         "change the width of vectors and lose them",
@@ -801,6 +837,7 @@ VECTORS = (
         Case(of_x([1.0, 2.0], None), after=of_x(None, None)),
         grants=LOSE,
         insert=one_x([1.0, 2.0, 3.0]),
+        merges={"late": "decided", "new": "decided"},
     ),
     Change(
         "change the width of required vectors",
@@ -819,6 +856,7 @@ VECTORS = (
         Case(of_x([1.0, 2.0]), after=of_x(None)),
         grants=LOSE,
         insert=one_x(None),
+        merges={"late": "decided", "new": "decided"},
     ),
     Change(
         "embed another property",
@@ -829,6 +867,7 @@ VECTORS = (
             {"P": [{"name": "a", "t": "one", "u": "two", "x": [1.0, 0.0, 0.0, 0.0]}]},
             refused=(Refused("node:P.x", "OG-VE-101", "allow_data_loss"),),
         ),
+        merges={"new": "decided"},
     ),
     Change(
         "vectors become embeddings",
@@ -847,6 +886,7 @@ VECTORS = (
             after={"P": [{"name": "a", "t": "one", "x": None}]},
         ),
         grants=LOSE,
+        merges={"late": "decided", "new": "decided"},
     ),
 )
 

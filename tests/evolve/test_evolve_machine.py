@@ -1,4 +1,8 @@
-"""Random schema changes, writes, branches, upkeep and crashes against a model made of dicts."""
+"""Random schema changes, writes, branches, merges, reverts and crashes against a model of dicts.
+
+A merge is compared cell by cell with both sides and their ancestor (`check_merge`). After it, and
+after a revert of an older commit, the model is read from the graph again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,8 @@ from hypothesis.stateful import (
 )
 
 from omnigraph import failpoints
-from omnigraph.errors import SchemaRefused, ValidationFailed
+from omnigraph.catalog.model import Catalog, EntityType, Unique
+from omnigraph.errors import MergeConflicts, SchemaRefused, ValidationFailed
 from omnigraph.graph.open import init, open_graph
 from omnigraph_testing import workloads
 from omnigraph_testing.invariants import assert_at_rest, content
@@ -60,7 +65,31 @@ class Kind:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-Model = dict[str, Kind]
+@dataclass
+class Link:
+    """An edge type of the model."""
+
+    source: str
+    target: str
+    rows: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class Model(dict[str, Kind]):
+    """The node types by name, and the edge types beside them."""
+
+    def __init__(self, kinds: Any = (), edges: dict[str, Link] | None = None) -> None:
+        super().__init__(kinds)
+        self.edges = edges or {}
+
+    def delete(self, type_name: str, gone: str) -> None:
+        del self[type_name].rows[gone]
+        for link in self.edges.values():
+            ends = (link.source == type_name, link.target == type_name)
+            link.rows = {
+                i: pair
+                for i, pair in link.rows.items()
+                if not any(at and end == gone for at, end in zip(ends, pair, strict=True))
+            }
 
 
 def text_of(model: Model, hints: dict[tuple[str, ...], str] | None = None) -> str:
@@ -73,6 +102,8 @@ def text_of(model: Model, hints: dict[tuple[str, ...], str] | None = None) -> st
             marks = "?" * column.nullable + " @unique" * column.unique
             lines.append(f"  {prop}: {column.kind}{marks} {_hint((hints or {}).get((name, prop)))}")
         lines.append("}")
+    for name, link in model.edges.items():
+        lines.append(f"edge {name}: {link.source} -> {link.target}")
     return "\n".join(lines) + "\n"
 
 
@@ -86,7 +117,64 @@ def rows_of(model: Model) -> dict[str, Any]:
         name: {i: {"id": i, "k": i} | row for i, row in kind.rows.items()}
         for name, kind in model.items()
         if kind.rows
+    } | {
+        name: {i: {"id": i, "src": a, "dst": b} for i, (a, b) in link.rows.items()}
+        for name, link in model.edges.items()
+        if link.rows
     }
+
+
+@dataclass
+class Side:
+    """A state as the graph tells it: its catalog, and its rows by type name and id."""
+
+    catalog: Catalog
+    rows: dict[str, dict[str, dict[str, Any]]]
+
+    def type_like(self, other: EntityType) -> EntityType | None:
+        return next((t for t in self.catalog.entity_types() if same(t, other)), None)
+
+
+def same(a: Any, b: Any) -> bool:
+    """One type or property: merges remember identities of what two branches added."""
+    return bool({a.identity, *a.also} & {b.identity, *b.also})
+
+
+def cells(side: Side, entity: EntityType | None, like: EntityType) -> dict[str, dict[str, Any]]:
+    """Id -> property of `like` -> value as text, without properties that the side lacks."""
+    if entity is None:
+        return {}
+    names = {p.name: q.name for p in entity.properties for q in like.properties if same(p, q)}
+    names |= {"src": "src", "dst": "dst"}
+    return {
+        i: {names[n]: None if v is None else str(v) for n, v in row.items() if n in names}
+        for i, row in side.rows.get(entity.name, {}).items()
+    }
+
+
+def check_merge(base: Side, ours: Side, theirs: Side, merged: Side) -> None:
+    """Without conflicts, what only one side changed is as on that side."""
+    for entity in base.catalog.entity_types():
+        if ours.type_like(entity) is None or theirs.type_like(entity) is None:
+            assert merged.type_like(entity) is None, f"{entity.name} was dropped"
+    for entity in merged.catalog.entity_types():
+        b, o, t, m = (
+            cells(side, side.type_like(entity), entity) for side in (base, ours, theirs, merged)
+        )
+        for i in {*b, *o, *t, *m}:
+            here, there, was = i in o, i in t, i in b
+            assert (i in m) is (here if there == was else there), (entity.name, i)
+            for name in m.get(i, {}):
+                mine, yours, old = (rows.get(i, {}).get(name, "lacks") for rows in (o, t, b))
+                if yours == "lacks" and here:
+                    wanted = mine
+                elif mine == "lacks" and there:
+                    wanted = yours
+                elif here and there:
+                    wanted = mine if yours == old else yours
+                else:
+                    continue
+                assert m[i][name] == wanted, (entity.name, i, name, old, mine, yours)
 
 
 def breaks(kind: Kind) -> bool:
@@ -105,11 +193,14 @@ class SchemaMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="evolve-machine-"))
         self.uri = str(self.folder / "g")
-        model = {"A": Kind({"p": Column("I32"), "q": Column("String")})}
+        kinds = {"A": Kind({"p": Column("I32"), "q": Column("String")})}
+        model = Model(kinds, {"L": Link("A", "A")})
         self.graph = init(self.uri, text_of(model), settings=workloads.settings())
         self.branches: dict[str, Model] = {"main": model}
         self.tags: dict[str, dict[str, Any]] = {}
         self.texts = {"main": text_of(model)}
+        self.commits: dict[str, dict[str, Any]] = {}
+        self.undo: dict[str, tuple[str, Model]] = {}
 
     def teardown(self) -> None:
         failpoints.disarm_all()
@@ -117,6 +208,8 @@ class SchemaMachine(RuleBasedStateMachine):
             report = self.graph.verify()
             assert report.ok, report
             assert_at_rest(self.graph)
+            for commit, rows in self.commits.items():
+                assert content(self.graph, at=commit) == rows, commit
             shutil.rmtree(self.folder)
 
     # Choices
@@ -162,7 +255,23 @@ class SchemaMachine(RuleBasedStateMachine):
             return
         gone = data.draw(st.sampled_from(sorted(model[name].rows)))
         self.graph.apply({name: {"delete": [gone]}}, branch)
-        del model[name].rows[gone]
+        model.delete(name, gone)
+
+    @rule(data=st.data())
+    def link(self, data: st.DataObject) -> None:
+        branch = self.branch(data)
+        model = self.branches[branch]
+        full = [n for n, e in model.edges.items() if model[e.source].rows and model[e.target].rows]
+        if not full:
+            return
+        name = data.draw(st.sampled_from(sorted(full)))
+        edge = model.edges[name]
+        ends = [
+            data.draw(st.sampled_from(sorted(model[n].rows))) for n in (edge.source, edge.target)
+        ]
+        i = data.draw(st.sampled_from(["e0", "e1", "e2"]))
+        self.graph.apply({name: {"upsert": [{"id": i, "from": ends[0], "to": ends[1]}]}}, branch)
+        edge.rows[i] = (ends[0], ends[1])
 
     # The schema
 
@@ -199,6 +308,10 @@ class SchemaMachine(RuleBasedStateMachine):
                 return
         failpoints.disarm_all()
         assert self.graph.schema.show(branch).source == text
+        head = self.graph.commits.list(branch, 1)[0].graph_commit_id
+        if head != at:
+            self.undo[branch] = (head, self.branches[branch])
+        self.remember(at, self.branches[branch])
         self.branches[branch], self.texts[branch] = new, text
         plain = {"allow_data_loss": True}
         assert not self.graph.schema.apply(text, branch=branch, **plain).applied
@@ -321,8 +434,21 @@ class SchemaMachine(RuleBasedStateMachine):
         branch = self.branch(data)
         new = copy.deepcopy(self.branches[branch])
         if len(new) > 1:
-            del new[self.some_type(data, new)]
+            gone = self.some_type(data, new)
+            del new[gone]
+            new.edges = {n: e for n, e in new.edges.items() if gone not in (e.source, e.target)}
             self.change(data, branch, new)
+
+    @rule(data=st.data())
+    def add_or_drop_edge_type(self, data: st.DataObject) -> None:
+        branch = self.branch(data)
+        new = copy.deepcopy(self.branches[branch])
+        name = data.draw(st.sampled_from(["L", "M"]))
+        if name in new.edges:
+            del new.edges[name]
+        else:
+            new.edges[name] = Link(self.some_type(data, new), self.some_type(data, new))
+        self.change(data, branch, new)
 
     @rule(data=st.data(), shifts=st.booleans())
     def rename_type(self, data: st.DataObject, shifts: bool) -> None:
@@ -335,7 +461,11 @@ class SchemaMachine(RuleBasedStateMachine):
         others = sorted(old.keys() - names.keys())
         if shifts and others:
             names[data.draw(st.sampled_from(others))] = next(iter(names))
-        new = {names.get(n, n): copy.deepcopy(kind) for n, kind in old.items()}
+        edges = {
+            n: Link(names.get(e.source, e.source), names.get(e.target, e.target), dict(e.rows))
+            for n, e in old.edges.items()
+        }
+        new = Model({names.get(n, n): copy.deepcopy(kind) for n, kind in old.items()}, edges)
         self.change(data, branch, new, {(after,): before for before, after in names.items()})
 
     @rule(data=st.data())
@@ -359,6 +489,121 @@ class SchemaMachine(RuleBasedStateMachine):
         self.graph.branches.create(name, source)
         self.branches[name] = copy.deepcopy(self.branches[source])
         self.texts[name] = self.texts[source]
+
+    # Merges and reverts
+
+    def remember(self, commit: str, model: Model) -> None:
+        """This commit must read the same at the end."""
+        if len(self.commits) < 8:
+            self.commits[commit] = rows_of(copy.deepcopy(model))
+
+    def state(self, branch: str = "main", at: str | None = None) -> Side:
+        return Side(self.graph.snapshot(branch, at=at).catalog, content(self.graph, branch, at))
+
+    def adopt(self, branch: str) -> None:
+        """The model becomes what the graph says."""
+        side = self.state(branch)
+        kinds = {}
+        for node in side.catalog.nodes:
+            columns = {
+                p.name: Column(str(p.type), p.nullable, Unique((p.name,)) in node.constraints)
+                for p in node.properties
+                if p.name != "k"
+            }
+            rows = {
+                i: {n: row[n] for n in columns} for i, row in side.rows.get(node.name, {}).items()
+            }
+            kinds[node.name] = Kind(columns, rows)
+        edges = {
+            e.name: Link(
+                e.source,
+                e.target,
+                {i: (r["src"], r["dst"]) for i, r in side.rows.get(e.name, {}).items()},
+            )
+            for e in side.catalog.edges
+        }
+        self.branches[branch] = Model(kinds, edges)
+        self.texts[branch] = self.graph.schema.show(branch).source
+        assert self.texts[branch]
+        self.undo.pop(branch, None)
+
+    def ancestors(self, one: str, other: str) -> set[str]:
+        """The best common ancestors of two branches."""
+        parents: dict[str, list[str]] = {}
+        seen = []
+        for branch in (one, other):
+            listed = self.graph.commits.list(branch, None)
+            for c in listed:
+                both = (c.parent_commit_id, c.merged_parent_commit_id)
+                parents[c.graph_commit_id] = [p for p in both if p]
+            seen.append(self.reached([listed[0].graph_commit_id], parents))
+        common = seen[0] & seen[1]
+        below = self.reached([p for c in common for p in parents[c]], parents)
+        return common - below
+
+    def reached(self, start: list[str], parents: dict[str, list[str]]) -> set[str]:
+        found: set[str] = set()
+        waiting = list(start)
+        while waiting:
+            commit = waiting.pop()
+            if commit not in found:
+                found.add(commit)
+                waiting += parents.get(commit, [])
+        return found
+
+    @precondition(lambda self: len(self.branches) > 1)
+    @rule(data=st.data(), strategy=st.sampled_from(["fail", "fail", "ours", "theirs"]))
+    def merge(self, data: st.DataObject, strategy: str) -> None:
+        source, target = data.draw(st.permutations(sorted(self.branches)))[:2]
+        ours, theirs = self.state(target), self.state(source)
+        bases = self.ancestors(source, target)
+        head = self.graph.commits.list(target, 1)[0].graph_commit_id
+        try:
+            self.graph.merge(source, target, strategy=strategy)
+        except (MergeConflicts, SchemaRefused) as error:
+            assert self.graph.commits.list(target, 1)[0].graph_commit_id == head
+            assert self.state(target).rows == ours.rows
+            undecided = [c.kind for c in getattr(error, "conflicts", ())]
+            assert strategy == "fail" or "SchemaDivergence" not in undecided
+            return
+        self.remember(head, self.branches[target])
+        self.adopt(target)
+        if strategy == "fail" and len(bases) == 1:
+            (base,) = bases
+            check_merge(self.state(at=base), ours, theirs, self.state(target))
+        assert self.graph.merge(source, target).outcome == "already_up_to_date"
+
+    @rule(data=st.data())
+    def revert_the_last_change(self, data: st.DataObject) -> None:
+        branch = self.branch(data)
+        commit, before = self.undo.pop(branch, (None, None))
+        if commit is None or self.graph.commits.list(branch, 1)[0].graph_commit_id != commit:
+            return
+        self.graph.revert(commit, branch)
+        self.adopt(branch)
+        assert before is not None
+        assert rows_of(self.branches[branch]) == rows_of(before)
+        assert {n: k.columns for n, k in self.branches[branch].items()} == {
+            n: k.columns for n, k in before.items()
+        }
+
+    @rule(data=st.data(), strategy=st.sampled_from(["fail", "ours", "theirs"]))
+    def revert_a_change(self, data: st.DataObject, strategy: str) -> None:
+        branch = self.branch(data)
+        listed = self.graph.commits.list(branch, 8, first_parent=True)
+        made = [c.graph_commit_id for c in listed if c.operation in ("schema_apply", "merge")]
+        if not made:
+            return
+        before = self.state(branch)
+        try:
+            self.graph.revert(data.draw(st.sampled_from(made)), branch, strategy=strategy)
+        except (MergeConflicts, SchemaRefused):
+            assert (
+                self.graph.commits.list(branch, 1)[0].graph_commit_id == listed[0].graph_commit_id
+            )
+            assert self.state(branch) == before
+            return
+        self.adopt(branch)
 
     @precondition(lambda self: len(self.tags) < 4)
     @rule()

@@ -224,9 +224,12 @@ class TestPlansThatAreApplied:
     def test_the_schema_moves_while_a_plan_is_applied(
         self, graph: Graph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """A merge moves it, because a second `apply` is refused meanwhile."""
         rival, plan = rival_of(graph), graph.schema.plan(NEW)
         other = OLD.replace("}", "z: I64? }")
-        meanwhile(monkeypatch, "commit.after_stage", lambda: rival.schema.apply(other))
+        graph.branches.create("review")
+        graph.schema.apply(other, branch="review")
+        meanwhile(monkeypatch, "commit.after_stage", lambda: rival.merge("review"))
         with pytest.raises(PreconditionFailed, match="plan again"):
             graph.schema.apply(plan=plan)
         assert graph.schema.show().source == other

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,12 +183,64 @@ def test_a_rival_changes_the_schema_in_the_middle(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """The second change is planned again on the schema of the first: it drops what that added."""
+    graph.branches.create("review")
+    graph.schema.apply(person("city: String?"), branch="review")
     rival = rival_of(graph)
-    meanwhile(monkeypatch, point, lambda: rival.schema.apply(person("city: String?")))
+    meanwhile(monkeypatch, point, lambda: rival.merge("review"))
     with pytest.raises(SchemaRefused, match=r"Person\.city"):
         graph.schema.apply(person("town: String?"))
     assert [p.name for p in graph.schema.show().catalog.nodes[0].properties][-1] == "city"
     assert_at_rest(graph)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "first", ["add nullable", "backfill a default"], ids=["metadata", "rewrite"]
+)
+def test_a_second_change_is_refused(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, first: str, point: str
+) -> None:
+    rival, refused = rival_of(graph), list[errors.SchemaChangeInProgress]()
+    graph.branches.create("other")
+
+    def change() -> None:
+        with pytest.raises(errors.SchemaChangeInProgress, match="since") as caught:
+            rival.schema.apply(person("town: String?"))
+        refused.append(caught.value)
+        assert rival.schema.apply(person("town: String?"), branch="other").applied
+
+    meanwhile(monkeypatch, point, change)
+    began = datetime.now(UTC)
+    assert graph.schema.apply(RACES[first].schema).applied
+    (error,) = refused
+    assert error.retryable
+    assert error.branch == "main"
+    assert error.holder == f"tester on {socket.gethostname()}:{os.getpid()}"
+    assert abs(datetime.fromisoformat(error.since) - began) < timedelta(seconds=30)
+    with pytest.raises(SchemaRefused):  # the lease ended, so now it is planned
+        rival.schema.apply(person("town: String?"))
+    assert_at_rest(graph)
+
+
+def test_a_killed_change_refuses_no_other(graph: Graph, uri: str) -> None:
+    arguments = {"uri": uri, "schema": person("level: I64"), "backfill": {"Person.level": 1}}
+    victim = start(
+        W + "apply_schema", arguments, failpoints="schema_apply.after_backfill_batch=sleep:60"
+    )
+    assert victim.wait_for_report() == "open"
+    deadline = time.monotonic() + 60
+    while not any(Path(uri, "__recovery").glob("*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(errors.SchemaChangeInProgress) as caught:
+        graph.schema.apply(person("city: String?"))
+    assert caught.value.holder.startswith("victim on ")
+    victim.kill()
+    victim.finish()
+    began = time.monotonic()
+    assert graph.schema.apply(person("city: String?")).applied
+    assert time.monotonic() - began < workloads.LEASE, "its lock proves that it is dead"
+    assert_at_rest(open_graph(uri, settings=workloads.settings()))
 
 
 def test_a_condition_on_the_head_is_kept(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omnigraph import FeedGap, Graph, SchemaRefused, init
+from omnigraph import FeedGap, Graph, MergeConflicts, init
 from omnigraph.catalog.identity import shape_hash
 
 SCHEMA = """
@@ -90,9 +90,27 @@ def test_revert_does_not_lose_values_that_were_written_since(graph: Graph) -> No
     assert done.commit is not None
     graph.mutate('update Person set { extra: 1.5 } where name = "p0"')
     head = graph.snapshot().graph_commit_id
-    with pytest.raises(SchemaRefused, match=r"Person\.extra was dropped.*'p0'"):
+    with pytest.raises(MergeConflicts, match=r"Person\.extra: dropped in the source.*'p0'"):
         graph.revert(done.commit.graph_commit_id)
     assert graph.snapshot().graph_commit_id == head
+    graph.revert(
+        done.commit.graph_commit_id,
+        resolutions=[{"type_name": "Person", "property": "extra", "take": "theirs"}],
+    )
+    assert "extra" not in graph.read("Person").column_names
+    assert graph.verify().findings == ()
+
+
+def test_revert_of_a_drop_leaves_deleted_rows_deleted(graph: Graph) -> None:
+    text = SCHEMA.replace("  note: String?", "")
+    done = graph.schema.apply(text, allow_data_loss=True)
+    assert done.commit is not None
+    graph.mutate('delete Person where name = "p5"')
+    graph.mutate('insert Person { name: "p9" }')
+    graph.revert(done.commit.graph_commit_id)
+    notes = {row["id"]: row["note"] for row in graph.read("Person").to_pylist()}
+    assert notes == {f"p{i}": f"p{i}" for i in range(5)} | {"p9": None}
+    assert graph.verify().findings == ()
 
 
 def test_the_feed_tells_the_steps_and_goes_on(graph: Graph) -> None:

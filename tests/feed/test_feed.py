@@ -75,6 +75,27 @@ def test_pages_are_bounded_and_split_large_commits(graph: Graph) -> None:
     assert pages[-1].blocks[-1].complete
 
 
+def test_pages_are_bounded_in_bytes(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.feed._BYTES_PER_PAGE", 5000)
+    notes = [{"id": f"m{i:03}", "text": "x" * (9000 if i == 3 else 900)} for i in range(20)]
+    graph.apply({"Note": {"insert": notes}})
+    pages = drain(graph, graph.changes(start="beginning"))
+    sizes = [[change.size for block in page.blocks for change in block.changes] for page in pages]
+    assert len(pages) > 4
+    assert all(sum(page[:-1]) < 5000 for page in sizes), "the last change may cross the limit"
+    assert replayed(pages) == held(graph)
+
+
+def test_every_block_has_the_cursor_behind_it(graph: Graph) -> None:
+    for number in range(3):
+        graph.apply({"Note": {"insert": [{"id": f"b{number}", "text": "x"}]}})
+    page = graph.changes(start="beginning")
+    for place, block in enumerate(page.blocks):
+        rest = graph.changes(cursor=block.cursor)
+        assert rest.blocks == page.blocks[place + 1 :]
+        assert rest.cursor == page.cursor
+
+
 def test_baseline_hands_over_without_a_gap(graph: Graph) -> None:
     page = graph.baseline(limit=2)
     assert page.blocks[0].baseline
@@ -105,8 +126,9 @@ def test_a_cursor_of_commits_that_a_restore_took_back(graph: Graph, tmp_path: Pa
     ahead = graph.changes().cursor
     restore_graph(tmp_path / "backup", tmp_path / "restored")
     restored = open_graph(tmp_path / "restored")
-    with pytest.raises(FeedGap, match=r"^commit \w+ is not in the history of branch 'main'"):
+    with pytest.raises(FeedGap, match=r"^commit \w+ is not in the history") as caught:
         restored.changes(cursor=ahead)
+    assert caught.value.commit == graph.branches.show("main").head_commit_id
 
 
 def test_filters_bind_the_cursor(graph: Graph) -> None:
@@ -117,7 +139,7 @@ def test_filters_bind_the_cursor(graph: Graph) -> None:
     with pytest.raises(NotFound, match="Nope"):
         graph.changes(types=["Nope"])
     for rubbish in ("", "x", "e30"):
-        with pytest.raises(InvalidArgument, match="cursor"):
+        with pytest.raises(InvalidArgument, match=r"^change cursor rejected: "):
             graph.changes(cursor=rubbish)
 
 
@@ -129,8 +151,9 @@ def test_cursors_know_their_graph_and_incarnation(graph: Graph, tmp_path: Path) 
     cursor = graph.changes("r").cursor
     graph.branches.delete("r")
     graph.branches.create("r")
-    with pytest.raises(FeedGap, match="baseline"):
+    with pytest.raises(FeedGap, match=r"^change cursor rejected: .*baseline") as caught:
         graph.changes("r", cursor)
+    assert caught.value.commit is None, "no history is missing"
     assert FeedGap.code == "feed_gap"
 
 

@@ -12,6 +12,7 @@ from omnigraph.commit.request import WriteRequest
 from omnigraph.errors import (
     AlreadyExists,
     ExpectedVersionMismatch,
+    IdempotencyConflict,
     InvalidArgument,
     InvalidName,
     KeyConflict,
@@ -176,15 +177,21 @@ def test_idempotency_key_gives_the_first_receipt_again(any_uri: str) -> None:
     assert (again.commit, again.affected_nodes) == (first.commit, first.affected_nodes)
 
     other = open_graph(any_uri, settings=settings)
-    assert other.apply(insert("other"), idempotency_key="order-1").commit == first.commit
+    assert other.apply(insert("n1"), idempotency_key="order-1").commit == first.commit
     for number in range(12):  # the first commit leaves the head for a __history segment
         graph.apply(insert(f"later-{number}"))
     assert graph.engine.reader.branch("main")[1].history
-    assert other.apply(insert("other"), idempotency_key="order-1").commit == first.commit
+    assert other.apply(insert("n1"), idempotency_key="order-1").commit == first.commit
     fresh = open_graph(any_uri, settings=settings)
-    assert fresh.apply(insert("other"), idempotency_key="order-1").commit == first.commit
+    assert fresh.apply(insert("n1"), idempotency_key="order-1").commit == first.commit
+    with pytest.raises(IdempotencyConflict) as conflict:
+        fresh.apply(insert("other"), idempotency_key="order-1")
+    assert conflict.value.key == "order-1"
     assert fresh.apply(insert("other"), idempotency_key="order-2").repeated is False
-    assert len(graph.commits.list(limit=None)) == 15
+    # A key belongs to one actor.
+    ada = fresh.as_actor("ada")
+    assert ada.apply(insert("of ada"), idempotency_key="order-1").repeated is False
+    assert len(graph.commits.list(limit=None)) == 16
     assert_at_rest(graph)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import zipfile
+from functools import partial
 from pathlib import Path
 
 import migration_step
@@ -13,12 +15,15 @@ from migration_step import OLDER
 from omnigraph.commit import migration as migrations
 from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
-from omnigraph.graph.open import open_graph
+from omnigraph.graph.open import open_graph, restore_graph
 from omnigraph.manifest.branch_state import CURRENT_FORMAT
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
+from omnigraph_testing.graph_helpers import together
 from omnigraph_testing.invariants import assert_at_rest, assert_history_readable, content
 
+FIRST_RELEASED = 2
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
 
 
@@ -63,21 +68,14 @@ def test_a_manifest_with_other_rows_is_refused(graph: Graph, uri: str) -> None:
         reader.snapshot()
 
 
-@pytest.mark.parametrize("stamp", range(CURRENT_FORMAT))
+@pytest.mark.parametrize("stamp", range(FIRST_RELEASED))
 def test_an_older_format_without_a_way_up_is_refused(graph: Graph, uri: str, stamp: int) -> None:
     migration_step.set_stamp(uri, str(stamp))
     with pytest.raises(FormatUnknown, match=f"format {stamp}"):
         open_graph(uri)
 
 
-@pytest.fixture
-def migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "MIGRATIONS", {OLDER: migration_step.to_current})
-
-
-def test_an_older_format_is_migrated_by_a_write_open_only(
-    graph: Graph, uri: str, migration: None
-) -> None:
+def test_an_older_format_is_migrated_by_a_write_open_only(graph: Graph, uri: str) -> None:
     before = content(graph)
     migration_step.set_stamp(uri, str(OLDER))
     assert content(open_graph(uri, read_only=True)) == before
@@ -89,27 +87,60 @@ def test_an_older_format_is_migrated_by_a_write_open_only(
     assert_at_rest(writer)
 
 
+def test_a_graph_that_the_first_release_wrote(uri: str) -> None:
+    """`format-2.zip` is a backup that format 2 wrote: branches, a merge, a tag, a key."""
+    backup = f"{uri}-backup"
+    with zipfile.ZipFile(FIXTURES / "format-2.zip") as archive:
+        archive.extractall(backup)
+    restore_graph(backup, uri)
+    old = open_graph(uri, read_only=True)
+    branches = [branch.name for branch in old.branches.list()]
+    assert sorted(branches) == ["draft", "idle", "main"]
+    before = {branch: content(old, branch) for branch in branches}
+    log = old.commits.list(limit=None)
+    assert migration_step.stamp_of(uri) == "2", "reads never write"
+    graph = open_graph(uri, actor="tester", settings=workloads.settings())
+    for branch in branches:
+        ref, _ = graph.engine.reader.branch(branch)
+        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT_FORMAT)
+        assert content(graph, branch) == before[branch]
+        assert_history_readable(graph, branch)
+    assert graph.commits.list(limit=None) == log
+    assert set(content(graph, at="before")["Note"]) == {"n0", "n1"}
+    ada = {"Person": {"upsert": [{"name": "ada", "age": 9}]}}
+    assert graph.apply(ada, idempotency_key="k").repeated
+    writes = [
+        partial(graph.apply, {"Note": {"insert": [{"id": f"g{n}", "text": "x"}]}}) for n in "ab"
+    ]
+    made = together(graph, *writes)
+    assert len({receipt.commit.graph_manifest_version for receipt in made}) == 1
+    assert set(content(graph)["Note"]) == {"n0", "n1", "ga", "gb"}
+    assert graph.verify(full=True).ok
+    assert_at_rest(graph)
+
+
 @pytest.mark.crash
-def test_a_migration_killed_half_way_is_finished(graph: Graph, uri: str, migration: None) -> None:
-    before = content(graph)
-    migration_step.set_stamp(uri, str(OLDER))
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    child = start(
-        "migration_step:open_and_die", {"uri": uri}, environment={"PYTHONPATH": ":".join(paths)}
-    )
+@pytest.mark.parametrize("branches", [1, 2, 3])
+def test_a_migration_killed_half_way_is_finished(older: Graph, uri: str, branches: int) -> None:
+    before = content(open_graph(uri, read_only=True))
+    point = f"migration.after_branch=kill@{branches}"
+    child = start("omnigraph_testing.workloads:only_open", {"uri": uri}, failpoints=point)
     code, reports, stderr = child.finish()
     assert (code, reports) == (-signal.SIGKILL, []), stderr
-    assert Path(uri, migration_step.FIRST_HALF).exists()
-    assert migration_step.stamp_of(uri) == str(OLDER)
+    main = CURRENT_FORMAT if branches == 3 else OLDER
+    assert migration_step.stamp_of(uri) == str(main), "main is stamped last"
     assert content(open_graph(uri, read_only=True)) == before
     writer = open_graph(uri, settings=workloads.settings())
-    assert migration_step.stamp_of(uri) == str(CURRENT_FORMAT)
+    for branch in ("main", "draft", "idle"):
+        ref, _ = writer.engine.reader.branch(branch)
+        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT_FORMAT)
     assert content(writer) == before
-    assert writer.apply(ONE_NOTE).commit is not None
+    assert writer.apply({"Note": {"insert": [{"text": "x"}]}}).commit is not None
+    assert_at_rest(writer)
 
 
 @pytest.fixture
-def older(graph: Graph, uri: str, migration: None) -> Graph:
+def older(graph: Graph) -> Graph:
     """Two branches written to, one only created, a merge, a tag: all with the older stamp."""
     graph.branches.create("draft")
     graph.apply(ONE_NOTE, branch="draft")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph_testing import workloads
+from omnigraph_testing.graph_helpers import together
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.s3_server import Request, S3Server, kind_of
 
@@ -184,6 +186,7 @@ ONE_ROW_COMMIT = {
     "DELETE intents": 1,
 }
 MOST_REQUESTS = sum(ONE_ROW_COMMIT.values())
+ROW_OF_A_GROUP = sum(n for kind, n in ONE_ROW_COMMIT.items() if " table " in kind)
 
 
 def requests_of_one_commit(graph: Graph, s3: S3Server, number: int) -> Counter[str]:
@@ -212,6 +215,22 @@ def test_requests_per_commit_are_few_and_flat(graph: Graph, s3: S3Server, commit
     assert len(trims) <= commits / 64, "trimming is rare"
     assert sum(later) / len(later) <= MOST_REQUESTS + 6, "both cost little per commit"
     assert max(later[-5:]) <= MOST_REQUESTS + 1
+
+
+def test_a_group_takes_the_requests_of_one_commit_and_of_its_rows(
+    s3: S3Server, s3_uri: str
+) -> None:
+    graph = workloads.create_small_graph(s3_uri, lease=60)  # no intent is renewed
+    for number in range(5):
+        graph.apply(one_row(number))  # until the ids are known
+    with s3.recorded() as requests:
+        writes = [partial(graph.apply, one_row(f"g{n}")) for n in range(8)]
+        outcomes = together(graph, *writes)
+    assert len({o.commit.graph_manifest_version for o in outcomes}) == 1
+    assert ids(graph) >= {f"row-g{n}" for n in range(8)}
+    found = Counter(kind_of(r) for r in requests)
+    assert sum(found.values()) <= 8 * ROW_OF_A_GROUP + MOST_REQUESTS, found
+    assert_at_rest(graph)
 
 
 def test_load_and_export(graph: Graph, s3_uri: str, tmp_path: Path) -> None:

@@ -147,7 +147,13 @@ def line(draw: Any) -> str:
     shapes = [
         f'{{"type":{space}"T",{space}"data":{space}{data}}}',
         f'{{"type":{space}"T",{space}"data":{space}{data}}}',
+        f'{{"type":"T","id":"i","data":{data}}}',
         f'{{"data":{data},"type":"T"}}',
+        f'{{"edge":"E","id":"i","from":"a","to":"b","data":{data}}}',
+        '{"type":"T","id":"i","data":{"id":"i"}}',
+        '{"type":"T","id":"i","data":{"id":"j"}}',
+        '{"type":"T","id":null,"data":{"id":"j"}}',
+        '{"edge":"E","id":1,"from":"a","to":"b"}',
         f'{{"edge":"E","from":"a","to":"b","data":{data}}}',
         '{"edge":"E","from":"a","to":"b","data":{"since":"2020-01-01","n":5}}',
         '{"edge":"E","from":1,"to":"b"}',
@@ -169,7 +175,7 @@ def line(draw: Any) -> str:
         "rubbish",
         "[1]",
     ]
-    return str(draw(st.sampled_from([*shapes[:2] * 12, *shapes])))
+    return str(draw(st.sampled_from([*shapes[:3] * 8, *shapes])))
 
 
 def content(parsed: ParsedBlock) -> tuple[list[Any], list[Any]]:

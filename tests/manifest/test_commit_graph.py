@@ -71,12 +71,15 @@ def test_commits_of_other_branches_are_found(graph: Graph, commits: CommitGraph)
 def test_keys_are_found_until_they_expire(graph: Graph, commits: CommitGraph) -> None:
     state = main_state(graph)
     for number in range(0, COMMITS, 5):
-        found = commits.find_by_key(state, f"key-{number}", not_before=0)
+        found = commits.find_by_key(state, f"key-{number}", 0, graph.actor)
         assert found is not None
         assert found.idempotency_key == f"key-{number}"
-        assert commits.find_by_key(state, f"key-{number}", found.created_at) == found
-        assert commits.find_by_key(state, f"key-{number}", found.created_at + 1) is None
-    assert commits.find_by_key(state, "never used", not_before=0) is None
+        assert commits.find_by_key(state, f"key-{number}", found.created_at, graph.actor) == found
+        assert (
+            commits.find_by_key(state, f"key-{number}", found.created_at + 1, graph.actor) is None
+        )
+    assert commits.find_by_key(state, "never used", 0, graph.actor) is None
+    assert commits.find_by_key(state, "key-0", 0, "another actor") is None
 
 
 def test_nowhere(commits: CommitGraph) -> None:

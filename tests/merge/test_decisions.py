@@ -58,7 +58,10 @@ def test_resolutions_from_files_and_their_mistakes(graph: Graph, tmp_path: Path)
     unmatched = good + "- {type_name: Person, entity_id: nobody, take: ours}\n"
     for text, match in [
         (unmatched, "nobody"),
-        ("- {type_name: Person}", "entity_id"),
+        ("- {take: ours}", "type_name"),
+        ("- {type_name: Person, entity_id: '', take: ours}", "entity_id"),
+        ("- {type_name: Person, take: delete}", "about the schema"),
+        ("- {type_name: Person, property: age, take: ours}", "no conflict"),
         ("- {type_name: Person, entity_id: ada}", "take or value"),
         ("- {type_name: Person, entity_id: ada, take: mine}", "mine"),
         ("- {type_name: Person, entity_id: ada, took: ours}", "took"),

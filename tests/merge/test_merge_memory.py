@@ -32,7 +32,7 @@ def merged_with(graph: Graph, bytes_at_once: int) -> int:
     """Memory that merging `review` took, in a process that did nothing else."""
     graph.apply({"Knows": {"insert": [{"from": "ada", "to": "bob"}]}})
     given = {"uri": graph.uri, "bytes_at_once": bytes_at_once}
-    victim = start("omnigraph_testing.workloads:merge_review_measured", given)
+    victim = start("omnigraph_testing.workloads:merge_review_measured", given, new_interpreter=True)
     code, reports, stderr = victim.finish(timeout=3600)
     assert code == 0, stderr
     return int(reports[0])

@@ -33,7 +33,8 @@ def data(tmp_path: Path) -> Path:
 
 def load(uri: str, data: Path, failpoints: str) -> Child:
     arguments = {"uri": uri, "path": str(data), "mode": "append", "engine": "spark"}
-    return start("omnigraph_testing.workloads:load_file", arguments, failpoints=failpoints)
+    workload = "omnigraph_testing.workloads:load_file"
+    return start(workload, arguments, failpoints=failpoints, new_interpreter=True)
 
 
 def children_of(process: int) -> set[int]:
@@ -120,7 +121,12 @@ def test_while_workers_hold_the_rows_of_a_merge(uri: str) -> None:
     graph.apply({"Note": {"insert": [{"id": "own", "text": "of main"}]}})
     before, stored = content(graph), fragments(uri)
     workload = "omnigraph_testing.workloads:merge_review_on_spark"
-    child = start(workload, {"uri": uri}, failpoints="spark.task_written=sleep:600")
+    child = start(
+        workload,
+        {"uri": uri},
+        failpoints="spark.task_written=sleep:600",
+        new_interpreter=True,
+    )
     until(lambda: fragments(uri) - stored)
     child.process.send_signal(signal.SIGKILL)
     code, reports, stderr = child.finish(400)

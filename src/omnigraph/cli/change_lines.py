@@ -91,7 +91,7 @@ def conflict_lines(
     yield "  " + ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     shown = islice(conflicts, limit)
     for (type_name, entity_id), found in groupby(shown, lambda c: (c.type_name, c.entity_id)):
-        yield f"{type_name} {short_text(entity_id)}"
+        yield f"{type_name} {short_text(entity_id)}" if entity_id else f"{type_name} (schema)"
         for conflict in found:
             what, said = _said(conflict, source, target, paint)
             yield f"  {paint(RED, '!')} {paint(RED, conflict.kind)}  {what}"
@@ -113,6 +113,9 @@ def _said(conflict: Conflict, source: str, target: str, paint: Paint) -> tuple[s
         sides = ((target, GREEN, conflict.ours), (source, MAGENTA, conflict.theirs))
         values = [f"{paint(colour, name)}: {short_text(value)}" for name, colour, value in sides]
         return f"{conflict.property}, was {short_text(conflict.base)}", values
+    if conflict.kind == "SchemaDivergence":
+        said = conflict.message.removeprefix(conflict.type_name).lstrip(".")
+        return said.removeprefix(": "), _declarations(conflict, source, target, paint)
     if conflict.kind not in _WHOLE:
         return conflict.message.split(": ", 1)[-1], ()
     what = {
@@ -124,6 +127,14 @@ def _said(conflict: Conflict, source: str, target: str, paint: Paint) -> tuple[s
         f"{paint(GREEN, target)}: {_image(conflict.ours, before, conflict.theirs)}",
         f"{paint(MAGENTA, source)}: {_image(conflict.theirs, before, conflict.ours)}",
     ]
+
+
+def _declarations(conflict: Conflict, source: str, target: str, paint: Paint) -> Iterator[str]:
+    """The declaration of each side."""
+    for name, colour, text in ((target, GREEN, conflict.ours), (source, MAGENTA, conflict.theirs)):
+        lines = ["not there"] if text is None else text.splitlines()
+        yield f"{paint(colour, name)}: {lines[0]}"
+        yield from lines[1:]
 
 
 def _image(image: dict[str, Any] | None, base: dict[str, Any], other: dict[str, Any] | None) -> str:

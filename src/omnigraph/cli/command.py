@@ -29,6 +29,30 @@ Yes = Annotated[bool, typer.Option("--yes", help="Answer every question with yes
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The server that has the graph; default: OMNIGRAPH_SERVER.",
+    ),
+]
+GraphId = Annotated[
+    str | None,
+    typer.Option(
+        "--graph", metavar="ID", help="The graph of the server; default: OMNIGRAPH_GRAPH_ID."
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="The token for the server. Other users of this machine can see it here: better set "
+        "OMNIGRAPH_TOKEN.",
+    ),
+]
+
 Handler = Callable[..., None]
 
 
@@ -36,6 +60,7 @@ def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
     """Add `handler(session, …)` to a group; its other parameters become options.
 
     A parameter whose type is a dataclass stands for several options: the fields of the dataclass.
+    A command with the option `--store` also takes a graph on a server.
     """
 
     def register(handler: Handler) -> Handler:
@@ -50,7 +75,9 @@ def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
             with failures(session.json):
                 handler(session, **given)
 
-        parameters = [_parameter("ctx", typer.Context), *spread(own), *_GLOBAL]
+        options = list(spread(own))
+        served = _SERVED if any(option.name == _GRAPH for option in options) else ()
+        parameters = [_parameter("ctx", typer.Context), *options, *served, *_GLOBAL]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         )
@@ -80,6 +107,14 @@ _GLOBAL = (
 )
 
 
+_GRAPH = "store"
+_SERVED = (
+    _parameter("server_url", Server, None),
+    _parameter("graph_id", GraphId, None),
+    _parameter("server_token", Token, None),
+)
+
+
 def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
     """The shared flags may stand before the command or after it."""
     before = ctx.find_root().params
@@ -89,6 +124,9 @@ def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
         as_actor=own["as_actor"] if own["as_actor"] is not None else before.get("as_actor"),
         quiet=own["quiet"] or bool(before.get("quiet")),
         yes=own["yes"] or bool(before.get("yes")),
+        server=given.pop("server_url", None),
+        graph_id=given.pop("graph_id", None),
+        token=given.pop("server_token", None),
     )
 
 
@@ -133,6 +171,7 @@ def _dataclass_of(parameter: inspect.Parameter) -> Any:
 
 
 SHARED = ("json_output", "as_actor", "quiet", "yes", "help")
+SERVED = tuple(parameter.name for parameter in _SERVED)
 
 
 class Command(TyperCommand):
@@ -143,10 +182,11 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         params = self.get_params(ctx)
-        own = [p for p in params if p.name not in SHARED]
+        own = [p for p in params if p.name not in (*SHARED, *SERVED)]
         sections = {
             "Arguments": [p for p in own if p.param_type_name == "argument"],
             "Options": [p for p in own if p.param_type_name == "option"],
+            "Instead of --store": [p for p in params if p.name in SERVED],
             "Options of every command": [p for p in params if p.name in SHARED],
         }
         for title, members in sections.items():

@@ -8,6 +8,12 @@ from typing import Any
 EXIT_INTERRUPTED = 130
 
 
+def run_server() -> Any:
+    """The console script `omnigraph-server`: the same as `omnigraph serve`."""
+    sys.argv[1:1] = ["serve"]
+    return run()
+
+
 def run() -> Any:
     """Run the command; Ctrl-C ends it without a traceback, even while modules are imported."""
     try:

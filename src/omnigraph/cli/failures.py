@@ -16,11 +16,18 @@ from omnigraph.cli.output import (
     EXIT_CONFLICTS,
     EXIT_FAILED,
     EXIT_LOST_PRECONDITION,
+    EXIT_USAGE,
     painter,
     print_json,
     print_note,
 )
-from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed, ValidationFailed
+from omnigraph.errors import (
+    MergeConflicts,
+    NotServed,
+    OmnigraphError,
+    PreconditionFailed,
+    ValidationFailed,
+)
 from omnigraph.values.plurals import counted
 
 _SHOWN_DETAILS = 20
@@ -116,6 +123,8 @@ def _exit_code(error: OmnigraphError) -> int:
             return EXIT_LOST_PRECONDITION
         case MergeConflicts():
             return EXIT_CONFLICTS
+        case NotServed():
+            return EXIT_USAGE
         case _:
             return EXIT_FAILED
 

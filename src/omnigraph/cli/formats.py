@@ -78,31 +78,17 @@ def _write_json(result: QueryResult) -> None:
 
 
 def _write_csv(result: QueryResult) -> None:
-    """RFC 4180; NULL is an empty field, the empty string is quoted."""
-    sys.stdout.write(",".join(_csv_field(name) for name in result.columns) + "\n")
-    for row in _row_values(result):
-        sys.stdout.write(",".join(_csv_field(value) for value in row) + "\n")
+    """RFC 4180 with plain line ends; NULL is an empty field, the empty string is quoted."""
+    from omnigraph.execute.answer_formats import csv_chunks
 
-
-def _csv_field(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, (bool, dict, list)):
-        text = json_text(value)
-    elif isinstance(value, (str, int, float)):
-        text = str(value)
-    else:
-        text = json_text(value).strip('"')
-    if text and not any(mark in text for mark in ',"\r\n') and text == text.strip():
-        return text
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"'
+    for chunk in csv_chunks(result, "\n"):
+        sys.stdout.write(chunk.decode())
 
 
 def _write_arrow(result: QueryResult) -> None:
-    import pyarrow as pa
+    from omnigraph.execute.answer_formats import arrow_chunks
 
     sys.stdout.flush()
-    table = result.to_arrow()
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
-        writer.write_table(table)
+    for chunk in arrow_chunks(result):
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()

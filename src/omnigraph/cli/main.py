@@ -21,8 +21,10 @@ from omnigraph.cli.commands import (
     feed,
     graphs,
     lint,
+    pipeline,
     query,
     schema,
+    serve,
     tags,
     upkeep,
     verify,
@@ -44,9 +46,11 @@ FAMILIES = (
     feed,
     schema,
     lint,
+    pipeline,
     upkeep,
     verify,
     backup,
+    serve,
 )
 
 
@@ -61,10 +65,12 @@ class Omnigraph(RootGroup):
         ),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
         ("Schemas and query files", ("schema", "lint")),
+        ("Pipelines on Spark", ("pipeline",)),
         (
             "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
+        ("Server", ("serve",)),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.
@@ -104,7 +110,7 @@ def options(
       omnigraph branch create review/ages --store people.omni
 
     omnigraph COMMAND --help explains one command. Results go to stdout, everything else to stderr.
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts, 7 warnings.
 
     The config file is ~/.omnigraph/config.yaml, or the file that OMNIGRAPH_CONFIG names. It sets
     your name, the default graph, and how the engine works: embeddings, Spark, memory, fsync.

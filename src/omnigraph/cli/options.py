@@ -12,7 +12,9 @@ from omnigraph.cli.output import WrongUsage
 
 Uri = Annotated[
     str | None,
-    typer.Argument(metavar="URI", help="The graph: a directory or s3://bucket/prefix."),
+    typer.Argument(
+        metavar="URI", help="The graph: a directory, s3://bucket/prefix or http://host/graphs/ID."
+    ),
 ]
 Store = Annotated[
     str | None,

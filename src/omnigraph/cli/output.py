@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_LOST_PRECONDITION = 4
 EXIT_CONFLICTS = 5
 EXIT_BROKEN_PIPE = 141  # what a shell shows for a program that SIGPIPE ended

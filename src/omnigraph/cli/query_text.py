@@ -92,11 +92,19 @@ class ReadyQuery:
         return self.compiled.name
 
 
-def prepare(call: QueryCall, source: SourceText, catalog: Catalog) -> ReadyQuery:
-    """Compile against a catalog; the engine then finds the result in the cache of the compiler."""
-    from omnigraph.query.compiler import compile_query
+def prepare(
+    call: QueryCall, source: SourceText, catalog: Catalog, current: Catalog | None = None
+) -> ReadyQuery:
+    """Compile against a catalog; the engine then finds the result in the cache of the compiler.
 
-    compiled = compile_query(source.text, catalog, call.name, source.file)
+    With `current` the query uses the names of that catalog.
+    """
+    from omnigraph.query.compiler import compile_by_current_names, compile_query
+
+    if current is None:
+        compiled = compile_query(source.text, catalog, call.name, source.file)
+    else:
+        compiled = compile_by_current_names(source.text, catalog, current, call.name, source.file)
     params = read_params(call.given_params, call.param, compiled.parameters)
     return ReadyQuery(source.text, compiled, params)
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from omnigraph.cli.command import SHARED, help_record
+from omnigraph.cli.command import SERVED, SHARED, help_record
 from omnigraph.cli.commands.query import DEFAULT_COMMAND
 from omnigraph.cli.main import Omnigraph, app
 
@@ -51,7 +51,7 @@ def _describe(command: Any, ctx: Any) -> str:
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {help} |"
         for parameter in command.params
-        if parameter.name not in SHARED
+        if parameter.name not in (*SHARED, *SERVED)
         for names, help in [help_record(parameter, ctx)]
         if parameter.param_type_name == "option"
     ]

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import typer
 
@@ -26,16 +27,22 @@ if TYPE_CHECKING:
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 HOME_VARIABLE = "OMNIGRAPH_HOME"
+SERVER_VARIABLE = "OMNIGRAPH_SERVER"
+GRAPH_VARIABLE = "OMNIGRAPH_GRAPH_ID"
+TOKEN_VARIABLE = "OMNIGRAPH_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The shared flags of this run: `--json`, `--as`, `--quiet`, `--yes`."""
+    """The shared flags of this run: `--json`, `--as`, `--quiet`, `--yes`, `--server` and others."""
 
     json: bool = False
     as_actor: str | None = None
     quiet: bool = False
     yes: bool = False
+    server: str | None = None
+    graph_id: str | None = None
+    token: str | None = field(default=None, repr=False)
     _config: list[OperatorConfig] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -94,11 +101,24 @@ def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
 
 
 def address(session: Session, uri: str | None, store: str | None = None) -> str:
-    """The address of the graph: the argument, `--store`, or the default of the config file."""
+    """The address of the graph: the argument, `--store`, `--server`, or a default.
+
+    The default is the server of the environment, and then the store of the config file.
+    """
     if uri is not None and store is not None and uri != store:
         raise WrongUsage(f"two graphs are named: {uri} and --store {store}")
     given = uri if uri is not None else store
-    found = given if given is not None else session.config().store
+    if session.server is not None:
+        if given is not None:
+            raise WrongUsage(f"two graphs are named: {given} and --server {session.server}")
+        return served_address(session, session.server)
+    if given is not None:
+        if session.graph_id is not None:
+            raise WrongUsage(f"--graph names a graph of a server, and {given} is a graph itself")
+        return given
+    if os.environ.get(SERVER_VARIABLE):
+        return served_address(session, os.environ[SERVER_VARIABLE])
+    found = session.config().store
     if found is None:
         server = (
             "; the server of defaults.server cannot be used by this version"
@@ -106,15 +126,54 @@ def address(session: Session, uri: str | None, store: str | None = None) -> str:
             else ""
         )
         raise WrongUsage(
-            "no graph is named: give --store URI, or set defaults.store in "
+            "no graph is named: give --store URI or --server URL --graph ID, or set "
+            "defaults.store in "
             f"~/.omnigraph/config.yaml ({PATH_VARIABLE} names another file){server}"
         )
     return found
 
 
+def served_address(session: Session, server: str) -> str:
+    """The address of a graph on a server; without `--graph` the server is asked for its graphs."""
+    from omnigraph.remote.address import parse_server
+
+    parsed = parse_server(server, urlsplit(server).path)
+    graph_id = session.graph_id or os.environ.get(GRAPH_VARIABLE)
+    if "/graphs/" in parsed:
+        if session.graph_id is not None and not parsed.endswith(f"/graphs/{session.graph_id}"):
+            raise WrongUsage(f"two graphs are named: {parsed} and --graph {session.graph_id}")
+        return parsed
+    if graph_id is not None:
+        return f"{parsed}/graphs/{graph_id}"
+    from omnigraph.remote.server_graphs import list_graphs
+
+    names = list_graphs(parsed, server_token(session), session.settings().client)
+    listed = f"; it has: {', '.join(names)}" if names else ""
+    raise WrongUsage(f"--server {parsed} needs --graph ID{listed}")
+
+
+def server_token(session: Session) -> str | None:
+    return session.token or os.environ.get(TOKEN_VARIABLE) or None
+
+
+def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
+    from omnigraph.remote.address import is_remote
+
+    if not is_remote(uri):
+        if session.token is not None:
+            raise WrongUsage(f"--token is for a server, and {uri} is a store")
+        return omnigraph.open(
+            uri, actor=session.actor(), read_only=read_only, settings=session.settings()
+        )
+    if session.as_actor is not None:
+        raise WrongUsage("--as is for a store: a server knows you by your token")
+    token = server_token(session)
+    return omnigraph.open(uri, token=token, read_only=read_only, settings=session.settings())
+
+
 def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
     """Open read-only: nothing is written, so dead writers are not recovered either."""
-    graph = omnigraph.open(uri, actor=session.actor(), read_only=True, settings=session.settings())
+    graph = _open(session, uri, read_only=True)
     echo_target(session, uri, *where)
     return graph
 
@@ -124,7 +183,7 @@ def read_branch(session: Session, place: BranchPlace) -> Graph:
 
 
 def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:
-    graph = omnigraph.open(uri, actor=session.actor(), settings=session.settings())
+    graph = _open(session, uri, read_only=False)
     echo_target(session, uri, *where)
     return graph
 

@@ -70,6 +70,10 @@ class Arming:
             self._wait_until_clear(intent, deadline)
             intent = _renamed(intent, self.clock.new_ulid())
 
+    def living_rivals(self, intent: Intent) -> list[SeenIntent]:
+        """Other intents that overlap this one; dead ones are recovered first."""
+        return self._recover_dead(self._overlapping(intent))
+
     def withdraw(self, posted: PostedIntent) -> None:
         """Remove an intent that moves nothing any more."""
         try:
@@ -81,17 +85,32 @@ class Arming:
         finally:
             posted.release()
 
+    def outwait(self, intent: Intent) -> None:
+        """Wait until an intent is off the board, and recover it when it is dead."""
+        deadline = self.clock.monotonic() + self.wait_limit_seconds
+        pause = _SHORTEST_PAUSE
+        while True:
+            posted = [s for s in self.board.others() if s.intent.intent_id == intent.intent_id]
+            living = self._recover_dead(posted)
+            if not posted:
+                return
+            self._give_up_after(deadline, living)
+            pause = self._sleep(pause)
+
     def _wait_until_clear(self, intent: Intent, deadline: float) -> None:
         """Wait off the board: recover dead intents, and wait for the live ones to go."""
         pause = _SHORTEST_PAUSE
-        while blocking := self._recover_dead(self._overlapping(intent)):
-            if self.clock.monotonic() > deadline:
-                names = [seen.intent.intent_id for seen in blocking]
-                raise Contention(
-                    f"other writers hold what this write needs for too long: {', '.join(names)}",
-                    intents=names,
-                )
+        while blocking := self.living_rivals(intent):
+            self._give_up_after(deadline, blocking)
             pause = self._sleep(pause)
+
+    def _give_up_after(self, deadline: float, blocking: list[SeenIntent]) -> None:
+        if self.clock.monotonic() > deadline:
+            names = [seen.intent.intent_id for seen in blocking]
+            raise Contention(
+                f"other writers hold what this write needs for too long: {', '.join(names)}",
+                intents=names,
+            )
 
     def _wait_on_board(self, intent: Intent) -> list[SeenIntent]:
         """Wait for younger intents to withdraw; the intents that still overlap after that."""
@@ -165,6 +184,8 @@ class IntentHold:
         self._posted: PostedIntent | None = None
         self._epoch = 0
         self._lost = False
+        self._stays = False
+        self._renewing = threading.Lock()
         self._stop = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="intent-hold", daemon=True)
 
@@ -194,6 +215,19 @@ class IntentHold:
             # the lease ends.
             self._withdraw()
 
+    @property
+    def intent(self) -> Intent:
+        """The intent as it was posted: arming may have given it another id."""
+        return self._intent
+
+    def leave_posted(self) -> None:
+        """From here on the exit leaves the intent on the board, and recovery looks after it."""
+        self._stays = True
+
+    def may_go(self) -> None:
+        """What the intent describes is settled, so the exit removes it."""
+        self._stays = False
+
     def check(self) -> None:
         """Raise when another process took this one for dead."""
         if self._lost:
@@ -204,7 +238,9 @@ class IntentHold:
 
     def _withdraw(self) -> None:
         try:
-            self._board.remove(self._intent, self._epoch)
+            # The process that took a lost intent over removes it when it has recovered it.
+            if not (self._stays or self._lost):
+                self._board.remove(self._intent, self._epoch)
         except StorageFailure as failure:
             # The work is settled either way; the next recovery drops the dead intent.
             logger.warning("hold %s could not be removed: %s", self._intent.intent_id, failure)
@@ -212,15 +248,12 @@ class IntentHold:
             if self._posted is not None:
                 self._posted.release()
 
-    def _renew(self) -> None:
-        pause = self._intent.lease_seconds / _RENEWALS_PER_LEASE
-        while not self._stop.wait(pause):
-            try:
-                renewed = self._board.renew(self._intent, self._epoch + 1)
-            except StorageFailure as failure:
-                # One failure does no harm: a lease has room for several renewals.
-                logger.warning("hold %s not renewed: %s", self._intent.intent_id, failure)
-                continue
+    def renew(self) -> None:
+        """Begin a new lease now; `check` says whether another process was faster."""
+        with self._renewing:
+            if self._lost:
+                return
+            renewed = self._board.renew(self._intent, self._epoch + 1)
             if renewed is None:
                 self._lost = True
                 return
@@ -228,3 +261,12 @@ class IntentHold:
             earlier, self._posted = self._posted, renewed
             if earlier is not None:
                 earlier.release()
+
+    def _renew(self) -> None:
+        pause = self._intent.lease_seconds / _RENEWALS_PER_LEASE
+        while not (self._stop.wait(pause) or self._lost):
+            try:
+                self.renew()
+            except StorageFailure as failure:
+                # One failure does no harm: a lease has room for several renewals.
+                logger.warning("hold %s not renewed: %s", self._intent.intent_id, failure)

@@ -38,6 +38,8 @@ class IntentKind(StrEnum):
 
     WRITE = "write"
     """Content: rolled forward when every table has advanced, else back."""
+    GROUP = "group"
+    """Several writes with one publication: finished when it was published, else rolled back."""
     MAINTENANCE = "maintenance"
     """Physical only: always rolled back."""
     BRANCH_DELETE = "branch_delete"
@@ -63,6 +65,11 @@ class Resources:
             and self.shared.isdisjoint(other.exclusive)
         )
 
+    def joined(self, other: Resources) -> Resources:
+        """What both writers take together. Exclusive wins over shared."""
+        exclusive = self.exclusive | other.exclusive
+        return Resources(exclusive, (self.shared | other.shared) - exclusive)
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -77,6 +84,8 @@ class Intent:
     lease_seconds: float
     actor_id: str | None
     publication: Publication | None
+    owner: str | None = None
+    """The host and the process id of a lease that other callers are told about."""
 
     def overlaps(self, other: Intent) -> bool:
         return self.resources.overlaps(other.resources)
@@ -90,6 +99,7 @@ def guard_intent(
     intent_id: str,
     lease_seconds: float,
     actor_id: str | None,
+    owner: str | None = None,
 ) -> Intent:
     """An intent that takes resources and publishes nothing."""
     return Intent(
@@ -101,6 +111,7 @@ def guard_intent(
         lease_seconds=lease_seconds,
         actor_id=actor_id,
         publication=None,
+        owner=owner,
     )
 
 
@@ -139,7 +150,7 @@ def intent_to_bytes(intent: Intent) -> bytes:
         "lease_seconds": intent.lease_seconds,
         "actor_id": intent.actor_id,
         "publication": intent.publication.to_json() if intent.publication else None,
-    }
+    } | ({"owner": intent.owner} if intent.owner else {})
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -158,6 +169,7 @@ def intent_from_bytes(data: bytes) -> Intent:
         lease_seconds=float(body["lease_seconds"]),
         actor_id=body["actor_id"],
         publication=Publication.from_json(publication) if publication else None,
+        owner=body.get("owner"),
     )
 
 
@@ -287,10 +299,16 @@ class IntentBoard:
 
     def renew(self, intent: Intent, epoch: int) -> PostedIntent | None:
         """Keep a long-lived intent alive. None: another process took it over, so stop."""
-        release = self._files.put_held(
-            _epoch_key(intent.intent_id, epoch), self._signature("renewal")
-        )
-        return None if release is None else PostedIntent(intent, release)
+        name = intent.intent_id
+        release = self._files.put_held(_epoch_key(name, epoch), self._signature("renewal"))
+        if release is None:
+            return None
+        if self._files.get(_key(name)) is None:
+            # It was recovered and removed while this process was stopped.
+            self._files.delete(_epoch_key(name, epoch))
+            release()
+            return None
+        return PostedIntent(intent, release)
 
     def remove(self, intent: Intent, epochs: int = 0) -> None:
         """Delete the object first, then its epochs.

@@ -1,19 +1,52 @@
 """Bring a graph of an older format to the current one, in place, when it is opened for writing.
 
-Format 2 is the first that was released, so there is no step yet.
+Format 2 is the first that was released. Format 3 has commits with details, several commits in one
+publication, and the intents of groups. Its rows are those of format 2, so the step writes only the
+stamp: a release that does not know groups must not meet one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from omnigraph.errors import FormatUnknown
+from omnigraph import failpoints
+from omnigraph.errors import FormatUnknown, NotFound
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import CURRENT_FORMAT
+from omnigraph.manifest.branch_state import CURRENT_FORMAT, read_stamp
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.publication import Publication
+from omnigraph.manifest.publisher import Publisher
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.settings.models import HistorySettings
+from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.identifiers import MAIN
 
 Migration = Callable[[Store], None]
 
-MIGRATIONS: Mapping[int, Migration] = {}
+
+def stamp_every_branch(store: Store) -> None:
+    """Swap the head of each branch for the same head with the current stamp, main last.
+
+    A swap by another process is no obstacle: either it wrote the current stamp, or this one
+    repeats its own.
+    """
+    reader = ManifestReader(store)
+    publisher = Publisher(reader, CommitGraph(reader), HistorySettings(), SYSTEM_CLOCK)
+    for name in sorted(reader.branch_refs.names(), key=lambda name: name == MAIN):
+        ref = reader.branch_refs.find(name)
+        if ref is None:
+            continue
+        with suppress(NotFound):  # another process deleted the branch
+            head = store.open_head(MANIFEST, ref.physical_branch)
+            if read_stamp(head.schema) < CURRENT_FORMAT:
+                version = reader.state(ref).version
+                publisher.publish(ref, Publication(SYSTEM_CLOCK.new_ulid(), version))
+                failpoints.hit("migration.after_branch")
+
+
+MIGRATIONS: Mapping[int, Migration] = {2: stamp_every_branch}
 """The step from format n to n + 1, by n.
 
 A step that is killed must leave a graph that can be read and migrated again. It must be harmless

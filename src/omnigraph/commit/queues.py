@@ -9,10 +9,11 @@ import fcntl
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.commit.intents import Resources
 from omnigraph.lance_store.store import Store
@@ -21,49 +22,127 @@ from omnigraph.manifest.records import BranchRef
 from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
 
+if TYPE_CHECKING:
+    from omnigraph.commit.group import QueuedWrite
+
 _LOOK_EVERY_SECONDS = 0.25
 _MOST_BRANCHES = 1024
 _LONGEST_TURN_SECONDS = 0.05
 _POLL_SECONDS = 0.001
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Ticket:
-    """Compared by identity: two threads may wait for the same resources."""
+class TicketState(Enum):
+    """Where a ticket is: it waits, it has its turn, or the turn of another ticket carries it."""
 
-    resources: Resources
+    WAITS = "waits"
+    INSIDE = "inside"
+    CARRIED = "carried"
+
+
+class Ticket:
+    """A place in the line. Compared by identity: two threads may wait for the same resources."""
+
+    __slots__ = ("gone", "place", "resources", "woken", "write")
+
+    def __init__(self, resources: Resources, write: QueuedWrite | None = None) -> None:
+        self.resources = resources
+        self.write = write
+        """What another ticket may carry; None for a ticket that needs its own turn."""
+        self.place = TicketState.WAITS
+        self.woken = threading.Event()
+        self.gone = False
+        """The thread was interrupted and does not wait any more."""
 
 
 class ThreadQueue:
-    """Threads whose resources overlap enter one after the other, first come, first served."""
+    """Threads whose resources overlap enter one after the other, first come, first served.
+
+    A ticket with a write may be carried: a ticket that has its turn takes writes that wait for it
+    along, so their threads need no turn. It never takes one past a ticket that came before and
+    overlaps it, so no thread waits longer for that.
+    """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._line: list[_Ticket] = []
+        self._lock = threading.Lock()
+        self._line: list[Ticket] = []
 
     @contextmanager
     def turn(self, resources: Resources) -> Iterator[None]:
-        ticket = _Ticket(resources)
-        try:
-            with self._condition:
-                self._line.append(ticket)
-                self._condition.wait_for(lambda: self._is_next(ticket))
+        with self.turn_or_ride(Ticket(resources)):
             yield
+
+    @contextmanager
+    def turn_or_ride(self, ticket: Ticket) -> Iterator[bool]:
+        """True: the turn has come. False: the turn of another ticket has carried this one."""
+        try:
+            with self._lock:
+                if not any(ticket.resources.overlaps(other.resources) for other in self._line):
+                    self._enter(ticket)
+                self._line.append(ticket)
+            ticket.woken.wait()
+            yield ticket.place is TicketState.INSIDE
         finally:
             # An interrupted wait comes here, too: a ticket that stays in the line would block its
-            # resources for as long as this process lives.
-            with self._condition:
-                if ticket in self._line:
+            # resources for as long as this process lives. A carried ticket stays until the turn
+            # that carries it ends, because its resources are in use.
+            with self._lock:
+                ticket.gone = True
+                if ticket.place is not TicketState.CARRIED and ticket in self._line:
                     self._line.remove(ticket)
-                self._condition.notify_all()
+                    self._let_in()
 
-    def _is_next(self, ticket: _Ticket) -> bool:
-        for earlier in self._line:
-            if earlier is ticket:
-                return True
-            if earlier.resources.overlaps(ticket.resources):
-                return False
-        return True
+    def take_along(self, leader: Ticket, most: int) -> list[Ticket]:
+        """Waiting tickets with a write that wait for `leader` or for each other, in order."""
+        taken: list[Ticket] = []
+        with self._lock:
+            passed: list[Resources] = []
+            union = leader.resources
+            for ticket in self._line:
+                if ticket is leader:
+                    continue
+                fits = (
+                    len(taken) < most
+                    and ticket.place is TicketState.WAITS
+                    and ticket.write is not None
+                    and ticket.resources.overlaps(union)
+                    and not any(ticket.resources.overlaps(other) for other in passed)
+                )
+                if not fits:
+                    passed.append(ticket.resources)
+                    continue
+                ticket.place = TicketState.CARRIED
+                union = union.joined(ticket.resources)
+                taken.append(ticket)
+        return taken
+
+    def put_down(self, carried: Sequence[Ticket], done: Sequence[Ticket]) -> None:
+        """End the ride of tickets: those in `done` leave the line, the others wait again."""
+        with self._lock:
+            for ticket in carried:
+                if ticket in done or ticket.gone:
+                    self._line.remove(ticket)
+                    ticket.woken.set()
+                else:
+                    ticket.place = TicketState.WAITS
+            self._let_in()
+
+    def waiting(self) -> int:
+        """The number of threads that wait for a turn."""
+        with self._lock:
+            return sum(ticket.place is TicketState.WAITS for ticket in self._line)
+
+    def _let_in(self) -> None:
+        """Wake each ticket whose turn has come, and no other. The caller holds the lock."""
+        earlier: list[Resources] = []
+        for ticket in self._line:
+            blocked = any(ticket.resources.overlaps(other) for other in earlier)
+            if ticket.place is TicketState.WAITS and not blocked:
+                self._enter(ticket)
+            earlier.append(ticket.resources)
+
+    def _enter(self, ticket: Ticket) -> None:
+        ticket.place = TicketState.INSIDE
+        ticket.woken.set()
 
 
 class FileQueue:

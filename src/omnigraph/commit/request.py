@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
@@ -14,6 +14,8 @@ from omnigraph.commit.intents import (
     schema_resource,
     table_resource,
 )
+from omnigraph.errors import CommitRejected
+from omnigraph.manifest.publication import CommitDraft
 from omnigraph.manifest.records import BranchRef, Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN, EntityKind, TableKey
@@ -73,6 +75,10 @@ class WriteRequest:
     """With `long_build`: when the oldest file was written, if tasks wrote files beforehand."""
     stream_batch: StreamBatch | None = None
     """A batch at or below the mark of its stream is not written again: the receipt is repeated."""
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """`Commit.details` of the commit that this write makes."""
+    small: bool = False
+    """Few rows, built fast from rows found by id or scan: a group may carry it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ class CommitTerms:
     message: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """`Commit.details` of the commit."""
 
     def request(
         self,
@@ -92,6 +100,7 @@ class CommitTerms:
         *,
         repreparable: bool,
         claims_by: ClaimsBy | None = None,
+        small: bool = False,
     ) -> WriteRequest:
         return WriteRequest(
             branch=self.branch,
@@ -103,7 +112,9 @@ class CommitTerms:
             message=self.message,
             if_commit=self.if_commit,
             idempotency_key=self.idempotency_key,
+            details=self.details,
             repreparable=repreparable,
+            small=small,
         )
 
 
@@ -142,6 +153,16 @@ def require_claims(request: WriteRequest, catalog: Catalog) -> None:
         raise ClaimsOutdated(needed)
 
 
+def require_declared(request: WriteRequest, changes: ChangeSet) -> None:
+    """Refuse effects on tables that no queue kept other writers off: they may have changed."""
+    undeclared = [str(e.key) for e in changes.effects if e.key not in request.tables]
+    if undeclared:
+        raise CommitRejected(
+            f"this {request.operation} did not claim {', '.join(undeclared)}; nothing changed",
+            tables=undeclared,
+        )
+
+
 def resources_of(request: WriteRequest, ref: BranchRef) -> Resources:
     """The resources that the intent of a write takes."""
     exclusive = {table_resource(ref, key) for key in request.tables}
@@ -150,6 +171,19 @@ def resources_of(request: WriteRequest, ref: BranchRef) -> Resources:
     whole_branch = request.on_exact_head or request.if_commit is not None
     (exclusive if whole_branch else shared).add(branch_resource(ref))
     return Resources(frozenset(exclusive), frozenset(shared))
+
+
+def draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
+    """The commit of a write, before its changes are known."""
+    return CommitDraft(
+        commit_id=commit_id,
+        operation=request.operation,
+        actor_id=request.actor_id,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        stream_batch=request.stream_batch,
+        details=request.details,
+    )
 
 
 def receipt_of(branch: str, commit: Commit | None, *, repeated: bool = False) -> WriteReceipt:

@@ -14,18 +14,21 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.staging.columns import preview_columns, stage_columns, stage_then
 from omnigraph.lance_store.staging.compaction import stage_compaction
 from omnigraph.lance_store.staging.index_builds import stage_indexes, stage_without_inherited
 from omnigraph.lance_store.staging.stage import (
     RowEdit,
     StagedWrite,
+    WrittenEdit,
     drop_preview,
-    stage_edit,
     stage_overwrite,
+    stage_written,
+    write_edit,
 )
 from omnigraph.lance_store.staging.written_fragments import stage_adoption
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.changed_ids import ChangedIds, ChangeList, Op, record_ids
 from omnigraph.manifest.publication import TableMove
 from omnigraph.manifest.records import StoredCommit, TableChanges, TablePin
@@ -116,7 +119,7 @@ def record_first_rows(
 
 
 def record_changes(
-    staged: StagedTable, store: Store, settings: HistorySettings, clock: Clock
+    staged: StagedTable | EditedTable, store: Store, settings: HistorySettings, clock: Clock
 ) -> TableChanges | None:
     """The ids for the commit row; None when the staged write changes no row."""
     if staged.changed is None:
@@ -126,13 +129,47 @@ def record_changes(
     return record_ids(staged.pin.key, staged.changed, store.files, settings, clock)
 
 
-def _stage_rows(
-    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist
-) -> StagedTable | None:
+@dataclass(frozen=True, slots=True)
+class EditedTable:
+    """One table's part of a small write: its rows are in files, its transaction is not made."""
+
+    pin: TablePin
+    edit: WrittenEdit
+    changed: ChangedIds
+
+    def after(self, commit_id: str) -> TablePin:
+        rows = self.pin.row_count + self.edit.added
+        return self.pin.changed_to(self.pin.version + 1, rows, commit_id)
+
+    def staged(self, store: Store) -> StagedTable:
+        return StagedTable(self.pin, stage_written(store, self.pin.at, self.edit), self.changed)
+
+
+def edit_table(
+    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist, files_at: DatasetVersion
+) -> EditedTable | None:
+    """Write the new rows of an edit on `pin`, as files of `files_at`; None when nothing changes.
+
+    The version of the pin is opened only when rows of it have to be found.
+    """
+    sought = may_exist(pin, _unlocated(edit))
+    if len(sought) == 0 and edit.located.upserted is None and edit.located.deleted is None:
+        new = [t for t in (edit.inserts, edit.upserts) if t is not None and t.num_rows]
+        if not new:
+            return None
+        none = pa.array([], pa.string())
+        written = write_edit(store, files_at, RowEdit(pa.concat_tables(new), None, None))
+        return EditedTable(pin, written, ChangedIds(_ids(new), none, none))
+    return _write_found_rows(store, pin, edit, sought, files_at)
+
+
+def _write_found_rows(
+    store: Store, pin: TablePin, edit: EditRows, sought: pa.Array, files_at: DatasetVersion
+) -> EditedTable | None:
     dataset = store.open(pin.at)
     inserts, upserts, deletes = edit.inserts, edit.upserts, edit.deletes
     columns = upserts.column_names if upserts is not None else []
-    stored = find_rows(dataset, may_exist(pin, _unlocated(edit)), columns)
+    stored = find_rows(dataset, sought, columns)
     if inserts is not None:
         _refuse_existing(pin, inserts, stored)
     gone = None
@@ -145,13 +182,20 @@ def _stage_rows(
     if not written and (gone is None or gone.num_rows == 0):
         return None
     rows = pa.concat_tables(written) if written else None
-    write = stage_edit(store, pin.at, RowEdit(rows, split.replaced, gone))
     changed = ChangedIds(
         inserted=_ids(new),
         updated=_ids([split.rewrites] if split.rewrites is not None else []),
         deleted=_ids([gone] if gone is not None else []),
     )
-    return StagedTable(pin, write, changed)
+    files = write_edit(store, files_at, RowEdit(rows, split.replaced, gone))
+    return EditedTable(pin, files, changed)
+
+
+def _stage_rows(
+    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist
+) -> StagedTable | None:
+    written = edit_table(store, pin, edit, may_exist, pin.at)
+    return None if written is None else written.staged(store)
 
 
 def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTable:
@@ -262,6 +306,7 @@ def _refuse_existing(pin: TablePin, inserts: pa.Table, stored: pa.Table) -> None
     raise KeyConflict(
         f"{pin.key}: {', '.join(map(repr, ids))}{more} exist already; use upsert to replace them",
         type=pin.key.type_name,
+        entity_kind=pin.key.kind.value,
         ids=ids,
         total=len(taken),
     )
@@ -336,6 +381,14 @@ class KnownIds:
             self._keep((pin.location, pin.content_epoch), known)
         with self._lock:
             return pa.array([i for i in ids.to_pylist() if i in known], pa.string())
+
+    def among(self, store: Store, recent: Sequence[StoredCommit]) -> MayExist:
+        """`may_exist` for tables of a branch whose last commits are `recent`."""
+
+        def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
+            return self.may_exist(pin, ids, recent, lambda: read_ids(store.open(pin.at)))
+
+        return may_exist
 
     def committed(self, before: TablePin, after: TablePin, inserted: pa.Array) -> None:
         """Carry the set of a table over to the content that a commit of this process made."""

@@ -9,47 +9,52 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from omnigraph import failpoints
+from omnigraph import failpoints, yielding
 from omnigraph.commit.arming import Arming, IntentHold, hold_intent
 from omnigraph.commit.creation import accept_schema, fork_unowned
+from omnigraph.commit.group import MOST_WRITES, GoAlone, GroupCommit, MaybePublished, QueuedWrite
 from omnigraph.commit.intents import Intent, IntentBoard, IntentKind, PostedIntent
-from omnigraph.commit.queues import BranchQueues, ThreadQueue
+from omnigraph.commit.queues import BranchQueues, ThreadQueue, Ticket
 from omnigraph.commit.request import (
     Build,
     ClaimsOutdated,
     WriteReceipt,
     WriteRequest,
+    draft_of,
     receipt_of,
     require_claims,
+    require_declared,
     resources_of,
 )
 from omnigraph.commit.restore import tag_orphan, undo_to_pins
-from omnigraph.commit.staging import KnownIds, StagedTable, record_changes, stage
+from omnigraph.commit.schema_lease import SchemaLease
+from omnigraph.commit.settling import outcome_unknown, publish_until_known, receipt_from
+from omnigraph.commit.staging import KnownIds, MayExist, StagedTable, record_changes, stage
 from omnigraph.errors import (
-    CommitRejected,
     ExpectedVersionMismatch,
     OmnigraphError,
     OutcomeUnknown,
     StorageFailure,
-    StorageFull,
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
-from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.changed_ids import ChangedIds
 from omnigraph.manifest.publication import CommitDraft, Publication, unmet_requirement
 from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef, Commit, TablePin
+from omnigraph.manifest.records import CARRIED, BranchRef, Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.stored_columns import require_columns
+from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
+from omnigraph.tracing import span
 from omnigraph.values.clock import Clock
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
@@ -57,8 +62,6 @@ logger = logging.getLogger(__name__)
 
 _RESTAGE_LIMIT = 100
 _RECLAIM_LIMIT = 10
-_PUBLISH_ATTEMPTS = 4
-_PUBLISH_PAUSE_SECONDS = 0.2
 
 Observer = Callable[[Commit], None]
 """Called with every commit that a transaction makes. It must neither fail nor wait."""
@@ -105,6 +108,9 @@ class Transaction:
         self._processes = BranchQueues(
             self.store, clock, settings.write.lease_seconds, board.others
         )
+        self._groups = GroupCommit(
+            reader, publisher, board, arming, settings, clock, self._known_ids
+        )
 
     def run(self, request: WriteRequest, build: Build) -> WriteReceipt:
         """Commit the write, or raise.
@@ -113,11 +119,19 @@ class Transaction:
         nothing has changed.
         """
         operation_id = self._clock.new_ulid()
-        run = self._run_holding_cleanup_off if request.long_build else self._run_attempts
-        receipt = run(request, build, operation_id)
+        if request.long_build:
+            receipt = self._run_holding_cleanup_off(request, build, operation_id)
+        else:
+            with yielding.short_write():
+                receipt = self._run_attempts(request, build, operation_id)
         if self._observer is not None and receipt.commit is not None and not receipt.repeated:
             self._observer(receipt.commit)
         return receipt
+
+    def schema_lease(self, branch: str, actor_id: str | None) -> IntentHold:
+        """Held while the schema of a branch is changed, so that a second change is refused."""
+        lease = SchemaLease(self._arming, self._settings.write.lease_seconds)
+        return lease.hold(self._reader.ref(branch), actor_id)
 
     def preview(self, request: WriteRequest, build: Build) -> ChangeSet | WriteReceipt:
         """The changes that `run` would stage now; it stages and commits nothing.
@@ -176,16 +190,67 @@ class Transaction:
 
     def _attempt(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
         if request.long_build and not request.in_turn:
-            prepared = self._prepare(request, build, operation_id)
+            prepared = self._traced_prepare(request, build, operation_id)
             if not isinstance(prepared, _Prepared):
                 return prepared
             with self._turn(request):
                 return self._conclude(prepared, operation_id)
-        with self._turn(request):
-            prepared = self._prepare(request, build, operation_id)
-            if not isinstance(prepared, _Prepared):
-                return prepared
-            return self._conclude(prepared, operation_id)
+        if not request.small:
+            with self._turn(request), yielding.awaited() if request.long_build else nullcontext():
+                return self._make(request, build, operation_id)
+        try:
+            return self._turn_or_ride(request, build, operation_id)
+        except GoAlone as left_out:
+            made = self._made_by_group(request, left_out.maybe)
+            return made or self._attempt(replace(request, small=False), build, operation_id)
+
+    def _make(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
+        prepared = self._traced_prepare(request, build, operation_id)
+        if not isinstance(prepared, _Prepared):
+            return prepared
+        return self._conclude(prepared, operation_id)
+
+    def _turn_or_ride(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
+        """Wait for a turn, or for a writer that takes this write along with its own."""
+        ref = self._reader.ref(request.branch)
+        write = QueuedWrite(request, build, operation_id)
+        ticket = Ticket(resources_of(request, ref), write)
+        with self._threads.turn_or_ride(ticket) as inside:
+            if inside:
+                with self._processes.turn(ref):
+                    others = self._threads.take_along(ticket, MOST_WRITES - 1)
+                    if not others:
+                        return self._make(request, build, operation_id)
+                    self._lead(ref, write, others)
+        return write.result()
+
+    def _lead(self, ref: BranchRef, own: QueuedWrite, others: Sequence[Ticket]) -> None:
+        try:
+            carried = [ticket.write for ticket in others if ticket.write is not None]
+            self._groups.commit(ref, [own, *carried])
+        finally:
+            settled = [t for t in others if t.write is not None and t.write.is_settled]
+            self._threads.put_down(others, settled)
+
+    def _made_by_group(
+        self, request: WriteRequest, maybe: MaybePublished | None
+    ) -> WriteReceipt | None:
+        """The receipt, if the group of this write was published although its leader failed."""
+        if maybe is None:
+            return None
+        try:
+            self._arming.outwait(maybe.intent)
+            state = self._reader.state(maybe.intent.branch)
+            commit = self._publisher.find_commit(state, maybe.commit_id, maybe.based_on)
+        except OmnigraphError as error:
+            raise outcome_unknown(maybe.intent.intent_id, maybe.commit_id, error) from error
+        return None if commit is None else receipt_of(request.branch, commit)
+
+    def _traced_prepare(
+        self, request: WriteRequest, build: Build, operation_id: str
+    ) -> _Prepared | WriteReceipt:
+        with span("commit prepare", operation=request.operation, branch=request.branch):
+            return self._prepare(request, build, operation_id)
 
     @contextmanager
     def _turn(self, request: WriteRequest) -> Iterator[None]:
@@ -217,7 +282,7 @@ class Transaction:
         recorded = (
             record_changes(s, self.store, self._settings.history, self._clock) for s in staged
         )
-        draft = _merging(_draft_of(request, operation_id), changes.merged)
+        draft = _merging(draft_of(request, operation_id), changes.merged)
         draft = replace(draft, changes=tuple(c for c in recorded if c is not None))
         publication = replace(
             bare,
@@ -244,7 +309,7 @@ class Transaction:
         return Publication(
             self._clock.new_ulid(),
             state.version,
-            commit=_draft_of(request, operation_id),
+            commit=draft_of(request, operation_id),
             if_commit=state.head_commit_id if request.on_exact_head else request.if_commit,
             on_schema_id=state.schema_id,
         )
@@ -264,23 +329,14 @@ class Transaction:
     def _stage(
         self, request: WriteRequest, state: BranchState, snapshot: Snapshot, changes: ChangeSet
     ) -> tuple[StagedTable, ...]:
-        effects = changes.effects
-        undeclared = [str(e.key) for e in effects if e.key not in request.tables]
-        if undeclared:
-            # No queue kept other writers off these tables, so they may have changed them.
-            raise CommitRejected(
-                f"this {request.operation} did not claim {', '.join(undeclared)}; nothing changed",
-                tables=undeclared,
-            )
-
-        def may_exist(pin: TablePin, ids: pa.Array) -> pa.Array:
-            if request.tables_of is not None:
-                return ids  # a merge: most of its ids exist
-            return self._known_ids.may_exist(
-                pin, ids, state.commits, lambda: read_ids(self.store.open(pin.at))
-            )
-
-        staged = (stage(self.store, snapshot.pin(e.key), e, may_exist) for e in effects)
+        require_declared(request, changes)
+        if request.kind is IntentKind.WRITE:
+            for effect in changes.effects:
+                require_columns(self.store, snapshot, snapshot.pin(effect.key))
+        may_exist: MayExist = self._known_ids.among(self.store, state.commits)
+        if request.tables_of is not None:
+            may_exist = _any_may_exist  # a merge: most of its ids exist
+        staged = (stage(self.store, snapshot.pin(e.key), e, may_exist) for e in changes.effects)
         return tuple(s for s in staged if s is not None)
 
     def _conclude(self, prepared: _Prepared, operation_id: str) -> WriteReceipt:
@@ -295,8 +351,11 @@ class Transaction:
             actor_id=request.actor_id,
             publication=prepared.publication,
         )
+        # The last moment at which a listener can stop the write.
+        tell("publishing", stage="publish")
         self.store.flush_to_disk()
-        posted = self._arming.arm(intent)
+        with span("commit arm"):
+            posted = self._arming.arm(intent)
         try:
             if not request.long_build and outstayed(prepared.began_at, self._clock, self._settings):
                 raise _MovedPhysically
@@ -340,12 +399,11 @@ class Transaction:
     ) -> WriteReceipt:
         publication = posted.intent.publication
         assert publication is not None
-        self._advance_all(prepared, posted)
+        with span("commit advance", tables=len(prepared.staged)):
+            self._advance_all(prepared, posted)
         failpoints.hit("commit.before_publish")
         try:
-            published = _publish_until_known(
-                self._publisher, prepared.ref, publication, self._clock
-            )
+            published = publish_until_known(self._publisher, prepared.ref, publication, self._clock)
         except (WriterFenced, OutcomeUnknown):
             raise
         except OmnigraphError:
@@ -360,9 +418,7 @@ class Transaction:
         failpoints.hit("commit.after_disarm")
         if isinstance(published, Published):
             self._publisher.trim(prepared.ref, published.state.version)
-        return receipt_of(
-            request.branch, published.commit, repeated=isinstance(published, Repeated)
-        )
+        return receipt_from(request, published)
 
     def _advance_all(self, prepared: _Prepared, posted: PostedIntent) -> None:
         advanced: list[StagedTable] = []
@@ -410,7 +466,7 @@ class Transaction:
         earlier = self._publisher.published_before(state, publication)
         if earlier is None:
             return None
-        return receipt_of(request.branch, earlier.commit, repeated=isinstance(earlier, Repeated))
+        return receipt_from(request, earlier)
 
     def _remember_ids(self, prepared: _Prepared, publication: Publication) -> None:
         for staged, move in zip(prepared.staged, publication.moves, strict=False):
@@ -425,25 +481,20 @@ class Transaction:
             # The intent stays. Recovery may find every table advanced and finish the write, so
             # the caller must not be told that it was rejected.
             assert intent.publication is not None
-            raise _outcome_unknown(intent.publication, error) from error
+            draft = intent.publication.commit
+            commit_id = draft.commit_id if draft is not None else None
+            raise outcome_unknown(intent.intent_id, commit_id, error) from error
         self._disarm(intent)
+
+
+def _any_may_exist(_: TablePin, ids: pa.Array) -> pa.Array:
+    return ids
 
 
 def _require(state: BranchState, publication: Publication, ref: BranchRef) -> None:
     unmet = unmet_requirement(state, publication, ref.name)
     if unmet is not None:
         raise _MovedPhysically if unmet.physical else unmet.error
-
-
-def _draft_of(request: WriteRequest, commit_id: str) -> CommitDraft:
-    return CommitDraft(
-        commit_id=commit_id,
-        operation=request.operation,
-        actor_id=request.actor_id,
-        message=request.message,
-        idempotency_key=request.idempotency_key,
-        stream_batch=request.stream_batch,
-    )
 
 
 def _merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
@@ -456,34 +507,10 @@ def _merging(draft: CommitDraft, merged: MergedHead | None) -> CommitDraft:
         equals_merged=merged.fast_forward,
         differs_from_merged=merged.differs,
         not_before=merged.created_at,
-    )
-
-
-def _publish_until_known(
-    publisher: Publisher, ref: BranchRef, publication: Publication, clock: Clock
-) -> Published | Repeated:
-    """Publish, and repeat when the answer is lost.
-
-    The commit id is fixed, so the next try finds a commit that landed without an answer.
-    """
-    for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
-        try:
-            return publisher.publish(ref, publication)
-        except StorageFailure as error:
-            if isinstance(error, StorageFull) and attempt == 1:
-                raise  # it was not published, and waiting frees no space
-            if attempt == _PUBLISH_ATTEMPTS:
-                raise _outcome_unknown(publication, error) from error
-            clock.sleep(_PUBLISH_PAUSE_SECONDS * attempt)
-    raise AssertionError("unreachable")
-
-
-def _outcome_unknown(publication: Publication, error: StorageFailure) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"the write could be neither published nor undone ({error}). Its intent "
-        f"{publication.intent_id} stays, and the next writer finishes or undoes it",
-        commit_id=publication.commit.commit_id if publication.commit else None,
-        operation_id=publication.intent_id,
+        carried=merged.batches,
+        details={**draft.details, CARRIED: dict(merged.carried)}
+        if merged.carried
+        else draft.details,
     )
 
 

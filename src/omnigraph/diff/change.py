@@ -16,6 +16,10 @@ Image = dict[str, Any]
 """A whole entity: `id`, for edges `from` and `to`, and every property."""
 
 
+_CHANGE_BYTES = 128
+_SCALAR_BYTES = 12
+
+
 class ChangeOp(StrEnum):
     """What happened to an entity."""
 
@@ -58,6 +62,12 @@ class Change:
         if self.after is not None:
             found["after"] = json_value(self.after)
         return found
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its JSON has."""
+        images = (image for image in (self.before, self.after) if image is not None)
+        return _CHANGE_BYTES + sum(_value_bytes(image) for image in images)
 
     @property
     def changed_properties(self) -> tuple[str, ...]:
@@ -113,6 +123,18 @@ class ChangeFilter:
 
     def wants_op(self, op: str) -> bool:
         return self.ops is None or op in self.ops
+
+
+def _value_bytes(value: Any) -> int:
+    match value:
+        case str() | bytes():
+            return 2 + len(value) * 4 // 3
+        case list():
+            return 2 + sum(map(_value_bytes, value))
+        case dict():
+            return 2 + sum(len(name) + 4 + _value_bytes(item) for name, item in value.items())
+        case _:
+            return _SCALAR_BYTES
 
 
 def _names(

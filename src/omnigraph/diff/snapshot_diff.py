@@ -40,6 +40,11 @@ _BYTES_AT_ONCE = 8 * 1024 * 1024
 _ROWS_AT_ONCE = 16 * 1024
 
 _DIFF_CURSOR = "diff"
+_SHOWN = 80
+_LONGEST_CURSOR = 4096
+
+REJECTED = "change cursor rejected:"
+"""The beginning of every message about a cursor that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,9 @@ def diff_page(
     wanted: ChangeFilter,
     limit: int | None = None,
     cursor: str | None = None,
+    most_bytes: int | None = None,
 ) -> ChangePage:
-    """Up to `limit` changes behind `cursor`."""
+    """Up to `limit` changes behind `cursor`, and about `most_bytes` of them, but at least one."""
     wanted.check_types(before.catalog, after.catalog)
     if limit is not None and limit < 1:
         raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
@@ -73,10 +79,10 @@ def diff_page(
     if cursor is not None:
         body = decode_cursor(_DIFF_CURSOR, cursor)
         if any(body.get(name) != value for name, value in bound_to.items()):
-            raise InvalidArgument("this cursor was made for another diff or another filter")
+            raise InvalidArgument(f"{REJECTED} it was made for another diff or another filter")
         last_read = ChangePosition(TableKey.parse(body["key"]), body["id"])
     changes = snapshot_changes(store, lineage, before, after, wanted, last_read)
-    found, more = take(changes, limit)
+    found, more = take(changes, limit, most_bytes)
     if not more:
         return ChangePage(found)
     last = ChangePosition.of(found[-1])
@@ -115,12 +121,26 @@ def snapshot_changes(
                 yield from _table_changes(store, pair, chunk, wanted, size)
 
 
-def take(changes: Iterator[Change], limit: int | None) -> tuple[list[Change], bool]:
-    """(the first `limit` changes, whether there are more)."""
-    if limit is None:
+def take(
+    changes: Iterator[Change], limit: int | None, most_bytes: int | None = None
+) -> tuple[list[Change], bool]:
+    """(the first `limit` changes, whether there are more).
+
+    The change that reaches `most_bytes` is the last one, so a page has at least one change.
+    """
+    if limit is None and most_bytes is None:
         return list(changes), False
-    found = list(islice(changes, limit + 1))
-    return found[:limit], len(found) > limit
+    if most_bytes is None:
+        assert limit is not None
+        found = list(islice(changes, limit + 1))
+        return found[:limit], len(found) > limit
+    found, size = [], 0
+    for change in changes:
+        if size >= most_bytes or len(found) == limit:
+            return found, True
+        found.append(change)
+        size += change.size
+    return found, False
 
 
 def filter_json(wanted: ChangeFilter) -> dict[str, list[str] | None]:
@@ -136,6 +156,8 @@ def encode_cursor(kind: str, body: dict[str, Any]) -> str:
 
 def decode_cursor(kind: str, cursor: str) -> dict[str, Any]:
     """The body of a cursor of this kind; anything else is refused."""
+    if len(str(cursor)) > _LONGEST_CURSOR:
+        raise InvalidArgument(f"{REJECTED} it has more than {_LONGEST_CURSOR:,} characters")
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         body = json.loads(base64.b64decode(padded.encode("ascii"), b"-_", validate=True))
@@ -144,7 +166,8 @@ def decode_cursor(kind: str, cursor: str) -> dict[str, Any]:
     except (AttributeError, TypeError, ValueError, KeyError, binascii.Error):
         pass
     raise InvalidArgument(
-        f"{cursor!r} is not a {kind} cursor: pass a cursor exactly as it was returned"
+        f"{REJECTED} {str(cursor)[:_SHOWN]!r} is not a {kind} cursor: pass a cursor exactly as "
+        "it was returned"
     )
 
 

@@ -100,7 +100,8 @@ def apply_schema(
         changes_schema=True,
     )
     reads_rows = bool(claims.tables) or bool(claims.reads)
-    receipt = _run(transaction, write, work, beside_others=reads_rows)
+    with transaction.schema_lease(request.terms.branch, request.terms.actor):
+        receipt = _run(transaction, write, work, beside_others=reads_rows)
     assert work.prepared is not None or receipt.repeated
     plan = work.prepared.plan if work.prepared is not None else work.plan_only(current)
     return SchemaResult(plan, receipt.commit, receipt.repeated)
@@ -226,7 +227,7 @@ def reshape(store: Store, pin: TablePin, columns: NewColumns, choose: ChooseWrit
     shape = tuple(new_shape(change, keeps_nullable=loose))
     written: tuple[str, ...] = ()
     if change.is_written:
-        task = ColumnTask.of(columns)
+        task = ColumnTask.of(columns, pin.row_count)
         write = write_here if task.needs_this_process else choose(pin.row_count)
         written = tuple(write(store, pin.at, fragment_ids(dataset), task))
     return ReshapeTable(

@@ -1,21 +1,21 @@
 """Ask the stored rows whether a schema change is possible.
 
 Each check reads only the columns that it judges, a batch at a time, in the form that they will have
-after the change. The first pass counts. Only if rows break a rule, a second pass finds out which.
-Comparisons over all rows (unique values, edges of a source, endpoints) are joins in DuckDB, which
-keeps to a memory limit and spills to disk.
+after the change. A rule about single rows is a `RowCheck`: the first pass counts, and only if rows
+break the rule, a second pass finds out which. Comparisons over all rows (unique values, edges of a
+source, endpoints) are SQL over relations. A `CheckEngine` runs both: this process with DuckDB
+(`local_checks.py`), or Spark (`spark/schema_checks.py`).
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import (
@@ -28,14 +28,13 @@ from omnigraph.catalog.model import (
     NodeType,
     Range,
 )
-from omnigraph.evolve.conversion import Mask
 from omnigraph.evolve.new_columns import NewColumns
 from omnigraph.integrity.row_checks import check_rows
 from omnigraph.integrity.rules import DerivedId, Required, row_rules
 from omnigraph.integrity.violations import Report
-from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import tell
 from omnigraph.schema.changes import CODES, CheckKind, DataCheck, SchemaChanges, TableChange
 from omnigraph.schema.steps import spell_constraint
 from omnigraph.values.identifiers import TableKey, node_table
@@ -43,8 +42,9 @@ from omnigraph.values.plurals import counted
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType, ValueType
 
 MOST_SAMPLES = 20
-_BATCH_ROWS = 64 * 1024
-_SYSTEM = (ID, SOURCE, TARGET)
+SYSTEM_COLUMNS = (ID, SOURCE, TARGET)
+STAGE = "check"
+"""The stage of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,80 @@ class SchemaViolation:
         }
 
 
+ReadStored = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+"""Reads these stored columns: all rows of a table, or those of one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBreaks:
+    """How many rows break a rule, and the ids of the first ones in stored order."""
+
+    count: int
+    sample_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A rule that is decided row by row. It is plain data, so tasks of Spark get it, too."""
+
+    new: NewColumns
+    kind: CheckKind
+    name: str
+    rules: NodeType | None = None
+    """With `VALUES`: the rules of the property; None only evaluates its new values."""
+
+    def run(self, read: ReadStored) -> RuleBreaks:
+        columns = self.new.reads([self.name])
+        total = sum(len(self._broken(batch)) for batch in read(columns or [ID]))
+        if not total:
+            return RuleBreaks(0, ())
+        samples: list[str] = []
+        for batch in read([ID, *(name for name in columns if name != ID)]):
+            rows = pa.array(self._broken(batch), pa.int64())
+            samples += batch.column(ID).take(rows).to_pylist()
+            if len(samples) >= MOST_SAMPLES:
+                break
+        return RuleBreaks(total, tuple(samples[:MOST_SAMPLES]))
+
+    def _broken(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that break the rule."""
+        if self.kind is CheckKind.REQUIRED:
+            return np.flatnonzero(self.new.missing(batch, self.name))
+        if self.kind is CheckKind.CONVERTIBLE:
+            return np.flatnonzero(self.new.failed(batch, self.name))
+        values = self.new.make(batch, [self.name]).column(0)
+        if self.rules is None:
+            return np.empty(0, np.int64)
+        report = Report(batch.num_rows)
+        numbers = pa.array(np.arange(batch.num_rows)).cast(pa.string())
+        check_rows(self.rules, pa.table({ID: numbers, self.name: values}), report)
+        found = sorted({int(violation.entity_id or 0) for violation in report.violations})
+        return np.array(found, np.int64)
+
+
+def made_batches(
+    new: NewColumns, names: Sequence[str], read: ReadStored
+) -> Iterator[pa.RecordBatch]:
+    """New columns of stored rows; ids and ends are the stored ones.
+
+    System columns keep their names. The others are `c0`, `c1` and so on, so that SQL needs no
+    quotes.
+    """
+    own = [name for name in names if name not in SYSTEM_COLUMNS]
+    system = [name for name in names if name in SYSTEM_COLUMNS]
+    stored = list(dict.fromkeys([*system, *new.reads(own)])) or [ID]
+    for batch in read(stored):
+        made = dict(zip(own, new.make(batch, own).columns, strict=True)) if own else {}
+        arrays = [made[name] if name in made else batch.column(name) for name in names]
+        yield pa.RecordBatch.from_arrays(arrays, sql_names(names))
+
+
+def sql_names(names: Sequence[str]) -> list[str]:
+    """The columns of a relation with the values of these columns."""
+    own = iter(range(len(names)))
+    return [name if name in SYSTEM_COLUMNS else f"c{next(own)}" for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedTables:
     """Where the rows of a change are read from."""
@@ -92,37 +166,51 @@ class CheckedTables:
         assert entity is not None
         return entity.table_key
 
-    def batches(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """New columns of the stored rows; ids and ends are the stored ones."""
-        new = self.columns[after]
-        own = [name for name in names if name not in _SYSTEM]
-        read = list(dict.fromkeys([*(name for name in names if name in _SYSTEM), *new.reads(own)]))
-        for batch in self.stored(after, read):
-            made = dict(zip(own, new.make(batch, own).columns, strict=True)) if own else {}
-            arrays = [made[name] if name in made else batch.column(name) for name in names]
-            yield pa.RecordBatch.from_arrays(arrays, list(names))
-
-    def stored(self, after: TableKey, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        dataset = self.store.open(self.snapshot.pin(self.before(after)).at)
-        yield from read_batches(dataset, names or [ID], batch_rows=_BATCH_ROWS)
-
-    def holds_rows(self, after: TableKey) -> bool:
-        return after in self.columns and self.snapshot.pin(self.before(after)).row_count > 0
+    def row_count(self, after: TableKey) -> int:
+        """Rows of a type now; a new type has none."""
+        if after not in self.columns:
+            return 0
+        return self.snapshot.pin(self.before(after)).row_count
 
 
-def run_checks(
-    tables: CheckedTables, progress: Callable[[DataCheck], None] | None = None
-) -> list[SchemaViolation]:
+class Relations(Protocol):
+    """Tables as SQL sees them. A statement names a relation in braces: `SELECT id FROM {e}`."""
+
+    def read(self, name: str, table: TableKey, columns: Sequence[str]) -> None:
+        """A relation of new columns, which one statement reads; `sql_names` has their names."""
+
+    def keep(self, name: str, statement: str) -> None:
+        """A relation of the result, which several statements read."""
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The result of a statement with few rows."""
+
+
+class CheckEngine(Protocol):
+    """Where checks read the rows."""
+
+    def by_row(self, tables: CheckedTables, table: TableKey, check: RowCheck) -> RuleBreaks:
+        """The rows of a table that break a rule."""
+
+    def relations(self, tables: CheckedTables) -> AbstractContextManager[Relations]:
+        """Relations for one check."""
+
+
+ChooseEngine = Callable[[int], CheckEngine]
+"""Where so many rows are checked."""
+
+
+def run_checks(tables: CheckedTables, choose: ChooseEngine) -> list[SchemaViolation]:
     """All violations of all checks."""
     found = []
     for check in tables.changes.checks:
-        if not tables.holds_rows(check.table) and check.kind is not CheckKind.CARDINALITY:
-            continue
         if check.table not in tables.columns:
             continue
-        if progress is not None:
-            progress(check)
-        broken = _CHECKS[check.kind](tables, check)
+        rows = tables.row_count(check.table)
+        if not rows and check.kind is not CheckKind.CARDINALITY:
+            continue
+        tell(f"checking {check.table.type_name}: {check.constraint}", 0, rows, "rows", STAGE)
+        broken = _CHECKS[check.kind](tables, check, choose(rows))
         if broken is not None:
             found.append(broken)
     return found
@@ -140,60 +228,20 @@ def tables_read(changes: SchemaChanges) -> frozenset[TableKey]:
     return frozenset(found)
 
 
-Bad = Callable[[pa.RecordBatch], Any]
-"""Numbers of the rows of a batch that break the rule."""
-
-
-def _required(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
-    (name,) = check.columns
-    if tables.columns[check.table].is_never_null(name):
-        return None
-    return _by_stored_row(tables, check, lambda new, batch: new.missing(batch, name))
-
-
-def _convertible(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
-    (name,) = check.columns
-    return _by_stored_row(tables, check, lambda new, batch: new.failed(batch, name))
-
-
-def _by_stored_row(
-    tables: CheckedTables, check: DataCheck, bad: Callable[[NewColumns, pa.RecordBatch], Mask]
-) -> SchemaViolation | None:
+def _by_row(tables: CheckedTables, check: DataCheck, engine: CheckEngine) -> SchemaViolation | None:
     (name,) = check.columns
     new = tables.columns[check.table]
-    read = new.reads([name])
-    total = sum(int(bad(new, batch).sum()) for batch in tables.stored(check.table, read))
-    if not total:
+    rules = None
+    if check.kind is CheckKind.REQUIRED and new.is_never_null(name):
         return None
-    samples: list[str] = []
-    for batch in tables.stored(check.table, [ID, *(n for n in read if n != ID)]):
-        rows = np.flatnonzero(bad(new, batch))
-        samples += batch.column(ID).take(pa.array(rows, pa.int64())).to_pylist()
-        if len(samples) >= MOST_SAMPLES:
-            break
-    return _violation(check, total, samples, name)
-
-
-def _values(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
-    (name,) = check.columns
-    rules = _rule_of(check, tables.changes.target.entity_type(check.table))
-    if all(isinstance(r, Required | DerivedId) for r in row_rules(rules)):
-        if name in tables.columns[check.table].expressions:
-            for _ in tables.batches(check.table, (name,)):
-                pass  # an expression that cannot be evaluated raises here
-        return None
-
-    def bad(batch: pa.RecordBatch) -> Any:
-        report = Report(batch.num_rows)
-        numbered = pa.table({ID: _numbers(batch.num_rows), name: batch.column(name)})
-        check_rows(rules, numbered, report)
-        return sorted({int(v.entity_id or 0) for v in report.violations})
-
-    return _by_row(tables, check, (name,), bad, name)
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(np.arange(count)).cast(pa.string())
+    if check.kind is CheckKind.VALUES:
+        rules = _rule_of(check, tables.changes.target.entity_type(check.table))
+        if all(isinstance(r, Required | DerivedId) for r in row_rules(rules)):
+            if name not in new.expressions:
+                return None
+            rules = None  # an expression that cannot be evaluated raises
+    broken = engine.by_row(tables, check.table, RowCheck(new, check.kind, name, rules))
+    return _violation(check, broken, name)
 
 
 def _rule_of(check: DataCheck, entity: EntityType) -> NodeType:
@@ -217,143 +265,106 @@ def _without_values(value_type: ValueType) -> ValueType:
     return ScalarType(ScalarKind.STRING) if is_enum else value_type
 
 
-def _by_row(
-    tables: CheckedTables, check: DataCheck, names: tuple[str, ...], bad: Bad, about: str
-) -> SchemaViolation | None:
-    total = sum(len(bad(batch)) for batch in tables.batches(check.table, names))
-    if not total:
-        return None
-    samples: list[str] = []
-    for batch in tables.batches(check.table, (ID, *names)):
-        rows = bad(batch)
-        if len(rows):
-            samples += batch.column(ID).take(pa.array(rows)).to_pylist()
-        if len(samples) >= MOST_SAMPLES:
-            break
-    return _violation(check, total, samples, about)
-
-
-def _unique(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
-    names = list(check.columns)
-    columns = ", ".join(_quoted(name) for name in names)
-    whole = " AND ".join(f"{_quoted(name)} IS NOT NULL" for name in names)
-    with _database(tables) as database:
-        database.register("t", _reader(tables, check.table, names))
-        database.execute(
-            f"CREATE TEMP TABLE g AS SELECT {columns}, count(*) AS __n FROM t WHERE {whole} "
-            f"GROUP BY {columns} HAVING count(*) > 1"
+def _unique(tables: CheckedTables, check: DataCheck, engine: CheckEngine) -> SchemaViolation | None:
+    names = check.columns
+    columns = sql_names(names)
+    listed = ", ".join(columns)
+    whole = " AND ".join(f"{column} IS NOT NULL" for column in columns)
+    with engine.relations(tables) as at:
+        at.read("t", check.table, names)
+        at.keep(
+            "g",
+            f"SELECT {listed}, count(*) AS how_often FROM {{t}} WHERE {whole} "
+            f"GROUP BY {listed} HAVING count(*) > 1",
         )
-        total = int(database.sql("SELECT coalesce(sum(__n), 0) FROM g").fetchall()[0][0])
+        total = int(at.rows("SELECT coalesce(sum(how_often), 0) FROM {g}")[0][0])
         if not total:
             return None
-        database.register("u", _reader(tables, check.table, [ID, *names]))
-        same = " AND ".join(f"u.{_quoted(n)} = g.{_quoted(n)}" for n in names)
-        shown = database.sql(
-            f"SELECT u.{ID} FROM u JOIN g ON {same} ORDER BY 1 LIMIT {MOST_SAMPLES}"
+        at.read("u", check.table, [ID, *names])
+        same = " AND ".join(f"u.{column} = g.{column}" for column in columns)
+        shown = at.rows(
+            f"SELECT u.{ID} FROM {{u}} AS u JOIN {{g}} AS g ON {same} "
+            f"ORDER BY 1 LIMIT {MOST_SAMPLES}"
         )
-        samples = [row[0] for row in shown.fetchall()]
-    return _violation(check, total, samples, names[0] if len(names) == 1 else None)
+    samples = tuple(row[0] for row in shown)
+    return _violation(check, RuleBreaks(total, samples), names[0] if len(names) == 1 else None)
 
 
-def _cardinality(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
+def _cardinality(
+    tables: CheckedTables, check: DataCheck, engine: CheckEngine
+) -> SchemaViolation | None:
     edge = _edge(tables, check)
     bounds = edge.cardinality
     assert bounds is not None
-    with _database(tables) as database:
-        database.register("e", _reader(tables, check.table, [SOURCE]))
-        counted = f"SELECT {SOURCE} AS id, count(*) AS n FROM e GROUP BY 1"
+    with engine.relations(tables) as at:
+        at.read("e", check.table, [SOURCE])
+        per_source = f"SELECT {SOURCE} AS id, count(*) AS n FROM {{e}} GROUP BY {SOURCE}"
         nodes = node_table(edge.source)
         if bounds.minimum > 0 and nodes in tables.columns:
-            database.register("v", _reader(tables, nodes, [ID]))
-            counted = (
-                f"SELECT v.{ID} AS id, count(e.{SOURCE}) AS n FROM v LEFT JOIN e "
-                f"ON e.{SOURCE} = v.{ID} GROUP BY 1"
+            at.read("v", nodes, [ID])
+            per_source = (
+                f"SELECT v.{ID} AS id, count(e.{SOURCE}) AS n FROM {{v}} AS v "
+                f"LEFT JOIN {{e}} AS e ON e.{SOURCE} = v.{ID} GROUP BY v.{ID}"
             )
         high = f" OR n > {bounds.maximum}" if bounds.maximum is not None else ""
+        query = f"SELECT id FROM ({per_source}) AS s WHERE n < {bounds.minimum}{high}"
+        return _listed(at, check, query)
+
+
+def _endpoints(
+    tables: CheckedTables, check: DataCheck, engine: CheckEngine
+) -> SchemaViolation | None:
+    edge = _edge(tables, check)
+    joins, lost = [], []
+    with engine.relations(tables) as at:
+        for column, name in ((SOURCE, edge.source), (TARGET, edge.target)):
+            nodes = node_table(name)
+            if nodes not in tables.columns:  # a new type has no nodes
+                lost.append("true")
+                continue
+            other = f"of_{column}"
+            at.read(other, nodes, [ID])
+            joins.append(f"LEFT JOIN {{{other}}} AS {other} ON {other}.{ID} = e.{column}")
+            lost.append(f"{other}.{ID} IS NULL")
+        at.read("e", check.table, [ID, SOURCE, TARGET])
+        ends = " ".join(joins)
         return _listed(
-            database, check, f"SELECT id FROM ({counted}) WHERE n < {bounds.minimum}{high}"
+            at, check, f"SELECT e.{ID} AS id FROM {{e}} AS e {ends} WHERE {' OR '.join(lost)}"
         )
 
 
-def _endpoints(tables: CheckedTables, check: DataCheck) -> SchemaViolation | None:
-    edge = _edge(tables, check)
-    with _database(tables) as database:
-        lost = []
-        for number, (column, name) in enumerate(((SOURCE, edge.source), (TARGET, edge.target))):
-            nodes = node_table(name)
-            is_new = nodes not in tables.columns  # a new type has no nodes
-            ids = pa.table({ID: pa.array([], pa.string())}) if is_new else None
-            database.register(f"v{number}", _reader(tables, nodes, [ID]) if ids is None else ids)
-            lost.append(f"e.{column} NOT IN (SELECT {ID} FROM v{number})")
-        database.register("e", _reader(tables, check.table, [ID, SOURCE, TARGET]))
-        return _listed(database, check, f"SELECT {ID} AS id FROM e WHERE {' OR '.join(lost)}")
-
-
-def _listed(database: Any, check: DataCheck, query: str) -> SchemaViolation | None:
-    database.execute(f"CREATE TEMP TABLE broken AS {query}")
-    total = int(database.sql("SELECT count(*) FROM broken").fetchall()[0][0])
+def _listed(at: Relations, check: DataCheck, query: str) -> SchemaViolation | None:
+    at.keep("broken", query)
+    total = int(at.rows("SELECT count(*) FROM {broken}")[0][0])
     if not total:
         return None
-    first = database.sql(f"SELECT id FROM broken ORDER BY id LIMIT {MOST_SAMPLES}").fetchall()
-    return _violation(check, total, [row[0] for row in first], None)
+    first = at.rows(f"SELECT id FROM {{broken}} ORDER BY id LIMIT {MOST_SAMPLES}")
+    return _violation(check, RuleBreaks(total, tuple(row[0] for row in first)), None)
 
 
-_CHECKS: dict[CheckKind, Callable[[CheckedTables, DataCheck], SchemaViolation | None]] = {
-    CheckKind.REQUIRED: _required,
-    CheckKind.CONVERTIBLE: _convertible,
-    CheckKind.VALUES: _values,
+_CHECKS: dict[
+    CheckKind, Callable[[CheckedTables, DataCheck, CheckEngine], SchemaViolation | None]
+] = {
+    CheckKind.REQUIRED: _by_row,
+    CheckKind.CONVERTIBLE: _by_row,
+    CheckKind.VALUES: _by_row,
     CheckKind.UNIQUE: _unique,
     CheckKind.CARDINALITY: _cardinality,
     CheckKind.ENDPOINTS: _endpoints,
 }
 
 
-def _violation(
-    check: DataCheck, total: int, samples: Sequence[str], about: str | None
-) -> SchemaViolation:
+def _violation(check: DataCheck, broken: RuleBreaks, about: str | None) -> SchemaViolation | None:
+    if not broken.count:
+        return None
     return SchemaViolation(
         check.table.type_name,
         about,
         check.constraint,
         check.code,
-        total,
-        tuple(samples[:MOST_SAMPLES]),
+        broken.count,
+        broken.sample_ids,
     )
-
-
-def _reader(tables: CheckedTables, after: TableKey, names: Sequence[str]) -> pa.RecordBatchReader:
-    batches = tables.batches(after, names)
-    first = next(batches, None)
-    if first is None:
-        kinds = pa.schema([pa.field(name, pa.string()) for name in names])
-        return pa.RecordBatchReader.from_batches(kinds, [])
-
-    def all_of() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
-
-    return pa.RecordBatchReader.from_batches(first.schema, all_of())
-
-
-@contextmanager
-def _database(tables: CheckedTables) -> Iterator[Any]:
-    with tempfile.TemporaryDirectory(prefix="omnigraph-checks-") as folder:
-        database = duckdb.connect(
-            ":memory:",
-            config={
-                "memory_limit": f"{max(tables.memory_bytes // (1 << 20), 64)}MiB",
-                "temp_directory": folder,
-                "preserve_insertion_order": "false",
-            },
-        )
-        try:
-            yield database
-        finally:
-            database.close()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _edge(tables: CheckedTables, check: DataCheck) -> EdgeType:

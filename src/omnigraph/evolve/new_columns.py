@@ -6,7 +6,7 @@ same `NewColumns`, which is plain data, so that tasks of other processes can use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -36,11 +36,16 @@ from omnigraph.ir.writes import Update
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.columns import ColumnShape, write_columns
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.progress import teller
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.changes import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
 from omnigraph.values.coercion import coerce
 from omnigraph.writes.derived import derived_ids
+from omnigraph.yielding import GiveWay
+
+STAGE = "write"
+"""The stage of progress."""
 
 _ROWS = 64 * 1024
 _ROWS_WITH_IDS = 1024 * 1024
@@ -117,7 +122,10 @@ class NewColumns:
         if fill is None or fill.source is FillSource.EMBEDDING:
             return False
         expression = self.expressions.get(name)
-        return expression is None or not expression.expression.nullable
+        if expression is None:
+            return True
+        # The new type says that the property has a value, but where it is filled it has none yet.
+        return name not in expression.columns and not expression.expression.nullable
 
     def _embedded_text(self, name: str) -> str | None:
         """The property whose texts the vectors of this one are made from again."""
@@ -318,26 +326,46 @@ class ColumnTask:
     columns: NewColumns
     names: tuple[str, ...]
     schema: pa.Schema
+    rows: int
+    """How many rows get new values, for progress."""
 
     @staticmethod
-    def of(columns: NewColumns) -> ColumnTask:
+    def of(columns: NewColumns, rows: int) -> ColumnTask:
         written = [shape.field for shape in new_shape(columns.change) if shape.is_written]
-        return ColumnTask(columns, tuple(f.name for f in written), pa.schema(written))
+        return ColumnTask(columns, tuple(f.name for f in written), pa.schema(written), rows)
+
+    @property
+    def what(self) -> str:
+        """The work in the words of progress."""
+        assert self.columns.change.after is not None
+        return f"writing {self.columns.change.after.name}: {', '.join(self.names)}"
 
     @property
     def needs_this_process(self) -> bool:
         """A provider of vectors and the ids of a whole type are not sent to other processes."""
         return self.columns.provider is not None or bool(self.columns.new_ids)
 
-    def write(self, store: Store, at: DatasetVersion, fragment: int) -> str:
-        """The metadata of one fragment with its new columns."""
+    def write(
+        self,
+        store: Store,
+        at: DatasetVersion,
+        fragment: int,
+        after_batch: Callable[[int], None] = lambda _: None,
+    ) -> str:
+        """The metadata of one fragment with its new columns.
+
+        `after_batch` gets the number of rows; a thread of Lance may call it.
+        """
         reads = self.columns.reads(self.names)
         # Translating ids looks at all of them for every batch.
         rows = _ROWS_WITH_IDS if self.columns.new_ids else _ROWS
-        return write_columns(store.address(at), fragment, self.schema, reads, self._make, rows)
 
-    def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self.columns.make(batch, self.names)
+        def make(batch: pa.RecordBatch) -> pa.RecordBatch:
+            made = self.columns.make(batch, self.names)
+            after_batch(batch.num_rows)
+            return made
+
+        return write_columns(store.address(at), fragment, self.schema, reads, make, rows)
 
 
 class ColumnWriter(Protocol):
@@ -352,8 +380,18 @@ class ColumnWriter(Protocol):
 def write_here(
     store: Store, at: DatasetVersion, fragments: Sequence[int], task: ColumnTask
 ) -> Sequence[str]:
-    made = []
+    """Between two batches it gives way to writers of this process."""
+    made: list[str] = []
+    tell, give_way, done = teller(), GiveWay(), 0
+    tell(task.what, 0, task.rows, "rows", STAGE)
+
+    def after_batch(rows: int) -> None:
+        nonlocal done
+        done += rows
+        tell(task.what, done, task.rows, "rows", STAGE)
+        give_way()
+
     for fragment in fragments:
-        made.append(task.write(store, at, fragment))
+        made.append(task.write(store, at, fragment, after_batch))
         failpoints.hit("schema_apply.after_backfill_batch")
     return made

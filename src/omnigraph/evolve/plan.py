@@ -17,10 +17,12 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, SchemaRefused, ValidationFailed
 from omnigraph.evolve.checks import (
     CheckedTables,
+    ChooseEngine,
     SchemaViolation,
     changes_by_key,
     run_checks,
 )
+from omnigraph.evolve.local_checks import check_here
 from omnigraph.evolve.new_columns import NewColumns, new_columns
 from omnigraph.evolve.stored_queries import BrokenQuery, check_stored_queries
 from omnigraph.lance_store.reads.scan import bytes_per_row
@@ -71,6 +73,8 @@ class PlanContext:
     provider: Callable[[], EmbeddingProvider]
     memory_bytes: int
     reader: ManifestReader
+    choose_checks: ChooseEngine = check_here
+    """Where stored rows are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +272,7 @@ class PreparedChange:
                 + "; ".join(str(violation) for violation in violations),
                 violations=[violation.to_dict() for violation in violations],
                 total=total,
+                stored=True,
             )
 
 
@@ -305,7 +310,7 @@ def prepare_change(
     if all(step.is_supported for step in steps):
         tables = CheckedTables(context.store, snapshot, changes, columns, context.memory_bytes)
         try:
-            violations = run_checks(tables)
+            violations = run_checks(tables, context.choose_checks)
         except InvalidArgument as error:  # a backfill makes a value that does not fit
             steps = (*steps, PlannedStep(st.UnsupportedChange("backfill", error.message)))
     plan = SchemaPlan(

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
@@ -32,7 +33,7 @@ from omnigraph.plan.estimates import Statistics, rounded
 from omnigraph.plan.physical import PhysicalOp
 from omnigraph.plan.plan_text import OperatorMeasure, QueryPlan, explained, measured
 from omnigraph.plan.planner import plan_read
-from omnigraph.query.compiler import CompiledQuery, compile_query
+from omnigraph.query.compiler import CompiledQuery, compile_by_current_names, compile_query
 from omnigraph.settings.models import ReadSettings
 from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.clock import Clock
@@ -101,6 +102,8 @@ class QueryRunner:
         head = self._at(snapshot)
         bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
+        if self._settings.max_rows is not None:
+            require_rows(rows, self._settings.max_rows)
         return _result(compiled, snapshot, rows, text)
 
     def run_planned(
@@ -184,6 +187,18 @@ class QueryRunner:
         return found.plan
 
 
+def require_rows(rows: pa.RecordBatch | LateRows, most: int) -> None:
+    """Refuse an answer with more rows than the settings allow."""
+    count = rows.num_rows if isinstance(rows, pa.RecordBatch) else rows.length
+    if count > most:
+        raise ResourceLimit(
+            f"the answer has {count:,} rows, and {most:,} are allowed; add a limit",
+            limit="rows",
+            rows=count,
+            ceiling=most,
+        )
+
+
 def _result(
     compiled: CompiledQuery, snapshot: Snapshot, rows: pa.RecordBatch | LateRows, text: QueryText
 ) -> QueryResult:
@@ -198,7 +213,12 @@ def statistics_of(snapshot: Snapshot) -> Statistics:
 
 
 def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:
-    compiled = compile_query(text.source, snapshot.catalog, text.name, text.file)
+    if isinstance(text.current, Catalog):
+        compiled = compile_by_current_names(
+            text.source, snapshot.catalog, text.current, text.name, text.file
+        )
+    else:
+        compiled = compile_query(text.source, snapshot.catalog, text.name, text.file)
     if compiled.plan is None:
         raise InvalidArgument(f"query {compiled.name!r} changes the graph; run it with mutate")
     return compiled

@@ -74,10 +74,10 @@ class Exporter:
     settings: LoadSettings
     types: Sequence[str] | None = None
 
-    def ndjson_chunks(self) -> Iterator[bytes]:
-        """The whole export, a batch of lines at a time."""
+    def ndjson_chunks(self, *, every_id: bool = False) -> Iterator[bytes]:
+        """The whole export, a batch of lines at a time; `every_id` is as in `ndjson.lines`."""
         for entity in self._entities():
-            yield from lines(entity, self._rows(entity))
+            yield from lines(entity, self._rows(entity), every_id=every_id)
 
     def csv_chunks(self) -> Iterator[bytes]:
         """The rows of the only type, a batch at a time."""

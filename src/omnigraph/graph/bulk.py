@@ -37,7 +37,7 @@ def load(
         data = list(data)  # read twice: to choose the engine and to load
     choice = choose_engine(engine, data, options.type_name, parts.settings.pipeline)
     target = options.branch
-    created = from_branch is not None and _is_missing(parts, target)
+    created = from_branch is not None and is_missing(parts, target)
     branch: AbstractContextManager[object] = nullcontext()
     if from_branch is not None and created:
         if options.dry_run:  # a new branch has the same entities
@@ -57,7 +57,13 @@ def load(
     )
 
 
-def _is_missing(parts: Engine, branch: str) -> bool:
+def estimate(data: Any) -> int:
+    """The size of an input that is in memory; others count as nothing."""
+    size = getattr(data, "nbytes", None)
+    return size if isinstance(size, int) else 0
+
+
+def is_missing(parts: Engine, branch: str) -> bool:
     try:
         parts.reader.branch(branch)
     except NotFound:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
-from omnigraph.graph.engine import Access
+from omnigraph.graph.access import BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY, Access
 from omnigraph.manifest.commit_graph import CommitName
-from omnigraph.manifest.records import Commit
+from omnigraph.manifest.records import PIPELINE, Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.values.identifiers import MAIN
@@ -37,6 +37,8 @@ class Branch:
     forked_from: str | None
     created_at: int
     """Microseconds since the epoch; 0 for main, whose time is that of the first commit."""
+    repeated: bool = False
+    """An earlier call with the same idempotency key created it."""
 
     @property
     def created(self) -> dt.datetime | None:
@@ -63,11 +65,23 @@ class Branches:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def create(self, name: str, source: str = MAIN) -> Branch:
-        self._access.writable().lifecycle.create(name, source, self._access.actor)
-        return self._find(name)
+    def create(
+        self, name: str, source: str = MAIN, *, idempotency_key: str | None = None
+    ) -> Branch:
+        """Start a branch at the head of another one; no data is copied."""
+        from omnigraph.graph import keyed_writes as keys
+
+        actor = self._access.actor
+        with self._access.writing(BRANCH_CREATE, source, name) as engine:
+            if idempotency_key is None:
+                engine.lifecycle.create(name, source, actor)
+                return self._find(name)
+            request = keys.keyed(keys.BRANCH_CREATED, actor, idempotency_key, None, name, source)
+            repeated = keys.create_branch(engine, request, name, source)
+            return replace(self._find(name), repeated=repeated)
 
     def list(self) -> list[Branch]:
+        self._access.require(READ)
         found = []
         for name in self._access.engine.reader.branch_refs.names():
             try:
@@ -77,15 +91,27 @@ class Branches:
         return found
 
     def show(self, name: str) -> Branch:
+        self._access.require(READ, name)
         return self._find(name)
 
     def rename(self, name: str, new_name: str) -> Branch:
         """Give a branch another name. Its commits keep the name that it had at their time."""
-        self._access.writable().lifecycle.rename(name, new_name, self._access.actor)
-        return self._find(new_name)
+        self._access.require(BRANCH_DELETE, None, name)
+        with self._access.writing(BRANCH_CREATE, name, new_name) as engine:
+            engine.lifecycle.rename(name, new_name, self._access.actor)
+            return self._find(new_name)
 
-    def delete(self, name: str) -> None:
-        self._access.writable().lifecycle.delete(name, self._access.actor)
+    def delete(self, name: str, *, idempotency_key: str | None = None) -> bool:
+        """Delete a branch; True when an earlier call with the same key did it."""
+        from omnigraph.graph import keyed_writes as keys
+
+        actor = self._access.actor
+        with self._access.writing(BRANCH_DELETE, None, name) as engine:
+            if idempotency_key is None:
+                engine.lifecycle.delete(name, actor)
+                return False
+            request = keys.keyed(keys.BRANCH_DELETED, actor, idempotency_key, None, name)
+            return keys.delete_branch(engine, request, name)
 
     def _find(self, name: str) -> Branch:
         ref, state = self._access.engine.reader.branch(name)
@@ -98,16 +124,40 @@ class Tags:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def create(self, name: str, target: CommitName = MAIN) -> Tag:
+    def create(
+        self, name: str, target: CommitName = MAIN, *, idempotency_key: str | None = None
+    ) -> Tag:
         """`target` is a branch, commit, tag or moment, as for `Graph.snapshot`."""
-        return self._access.writable().lifecycle.create_tag(name, target, self._access.actor)
+        from omnigraph.graph import keyed_writes as keys
+
+        actor = self._access.actor
+        with self._access.writing(BRANCH_CREATE, None, name) as engine:
+
+            def make() -> Tag:
+                return engine.lifecycle.create_tag(name, target, actor)
+
+            if idempotency_key is None:
+                return make()
+            request = keys.keyed(keys.TAG_CREATED, actor, idempotency_key, None, name, target)
+            tag, repeated = keys.create_tag(engine, request, name, make)
+            return replace(tag, repeated=repeated)
 
     def list(self) -> list[Tag]:
+        self._access.require(READ)
         refs = self._access.engine.reader.tag_refs
         return [tag for name in refs.names() if (tag := refs.find(name)) is not None]
 
-    def delete(self, name: str) -> None:
-        self._access.writable().reader.tag_refs.remove(name)
+    def delete(self, name: str, *, idempotency_key: str | None = None) -> bool:
+        """Delete a tag; True when an earlier call with the same key did it."""
+        from omnigraph.graph import keyed_writes as keys
+
+        actor = self._access.actor
+        with self._access.writing(BRANCH_DELETE, None, name) as engine:
+            if idempotency_key is None:
+                engine.reader.tag_refs.remove(name)
+                return False
+            request = keys.keyed(keys.TAG_DELETED, actor, idempotency_key, None, name)
+            return keys.delete_tag(engine, request, name)
 
 
 class Commits:
@@ -117,22 +167,45 @@ class Commits:
         self._access = access
 
     def list(
-        self, branch: str = MAIN, limit: int | None = 50, *, first_parent: bool = False
+        self,
+        branch: str = MAIN,
+        limit: int | None = 50,
+        *,
+        first_parent: bool = False,
+        pipeline: str | None = None,
+        after: str | None = None,
     ) -> list[Commit]:
         """Newest first, with the commits that merges brought and those from before the fork.
 
-        With `first_parent` a merge is one commit, without those that it brought.
+        With `first_parent` a merge is one commit, without those that it brought. With `pipeline`
+        only the runs of the pipeline with this name are listed. `after` is the id of a commit of
+        the list, and what comes behind it is returned.
         """
+        self._access.require(READ, branch)
         engine = self._access.engine
         _, state = engine.reader.branch(branch)
-        if first_parent:
-            found = islice(engine.commits.walk(state), limit)
-        else:
-            found = islice(engine.commits.newest(state), limit)
-        return [stored.commit for stored in found]
+        every = engine.commits.walk(state) if first_parent else engine.commits.newest(state)
+        found = (stored.commit for stored in every)
+        if pipeline is not None:
+            found = (c for c in found if c.details.get(PIPELINE, {}).get("name") == pipeline)
+        if after is not None and not any(c.graph_commit_id == after for c in found):
+            raise NotFound(f"no commit {after!r} on branch {branch!r}", commit=after)
+        return [*islice(found, limit)]
+
+    def by_key(self, idempotency_key: str) -> Sequence[Commit]:
+        """The commit that a request of this actor with the key made, as a list: one or none.
+
+        Use it when the answer of a write was lost.
+        """
+        from omnigraph.graph.commit_history import commits_by_key
+
+        self._access.require(READ)
+        access = self._access
+        return commits_by_key(access.engine, access.actor, idempotency_key)
 
     def show(self, commit_id: CommitName, branch: str = MAIN) -> Commit:
         """One commit: by id or a unique prefix, tag, branch, moment of `branch`, or `HEAD~N`."""
+        self._access.require(READ)
         commits = self._access.engine.commits
         return commits.find(commits.resolve(commit_id, branch), branch)
 
@@ -148,9 +221,8 @@ class Commits:
         """The history of a branch with everything merged into it, drawn as lines of text."""
         from omnigraph.graph import commit_history
 
-        return commit_history.draw(
-            commit_history.newest_commits(self._access.engine, branch, limit)
-        )
+        with self._access.reading(READ, branch) as engine:
+            return commit_history.draw(commit_history.newest_commits(engine, branch, limit))
 
     def changes(
         self,
@@ -171,9 +243,8 @@ class Commits:
         from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.commit_changes(
-            self._access.engine, commit_id, branch, wanted, limit, cursor
-        )
+        with self._access.reading() as engine:
+            return commit_history.commit_changes(engine, commit_id, branch, wanted, limit, cursor)
 
 
 class Schema:
@@ -186,6 +257,7 @@ class Schema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
         from omnigraph.graph.schema_changes import accepted_schema
 
+        self._access.require(READ)
         engine = self._access.engine
         return accepted_schema(engine, reads.snapshot(engine, branch, at))
 
@@ -200,13 +272,15 @@ class Schema:
         severity: Mapping[str, str] | None = None,
         queries: Sequence[QuerySource] = (),
         all_branches: bool = False,
+        engine: str = AUTO,
     ) -> SchemaPlan:
         """What `apply` would do with the same arguments; nothing is written.
 
         `severity` weighs codes: `{"OG-CD-101": "error"}` refuses a change with such a step, "warn"
         lists the code, "off" leaves it out. `queries` are `.gq` files or texts; the plan lists
         their queries that would no longer compile. With `all_branches` it says of every other
-        branch whether it could follow.
+        branch whether it could follow. With `engine="spark"` workers check the stored entities;
+        `auto` does so for many of them if a session is up.
 
         Example:
             >>> plan = graph.schema.plan(Path("people.pg"))
@@ -218,9 +292,17 @@ class Schema:
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         sources = [reads.query_source(source) for source in queries]
-        return plan_schema(
-            self._access.engine, schema, granted, branch, sources, all_branches=all_branches
-        )
+        require_engine(engine, "schema plan", (AUTO, LOCAL, SPARK))
+        with self._access.reading(READ, branch) as opened:
+            return plan_schema(
+                opened,
+                schema,
+                granted,
+                branch,
+                sources,
+                all_branches=all_branches,
+                work=engine,
+            )
 
     def apply(
         self,
@@ -242,25 +324,31 @@ class Schema:
         `backfill` gives values for stored entities: `{"Person.full": 'first + " " + last'}`, an
         expression over the entity's own properties, or a constant that is no text. `plan` is a
         saved plan; it is refused if the schema has changed since. A schema that is in force already
-        makes no commit. With `engine="spark"` workers write new values of columns; `auto` does so
-        for many rows if a session is up.
+        makes no commit. With `engine="spark"` workers check stored entities and write new values of
+        columns; `auto` does so for many rows if a session is up.
 
         Example:
             >>> graph.schema.apply(Path("people.pg"), message="people have an email")
         """
         from omnigraph.commit.request import CommitTerms
+        from omnigraph.graph.keyed_writes import details_of, keyed
         from omnigraph.graph.schema_changes import apply_schema
         from omnigraph.schema.changes import Granted, read_severity
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
-        terms = CommitTerms(branch, self._access.actor, message, if_commit, idempotency_key)
+        asked = (schema, allow_data_loss, backfill, reembed, severity, plan, message, if_commit)
+        actor = self._access.actor
+        request = keyed("schema_apply", actor, idempotency_key, branch, *asked)
+        terms = CommitTerms(branch, actor, message, if_commit, idempotency_key, details_of(request))
         require_engine(engine, "schema apply", (AUTO, LOCAL, SPARK))
-        return apply_schema(self._access.writable(), schema, granted, terms, plan, engine)
+        with self._access.writing(SCHEMA_APPLY, None, branch) as parts:
+            return apply_schema(parts, schema, granted, terms, plan, engine)
 
     def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:
         """The steps from the schema of state `a` to that of state `b`."""
         from omnigraph.graph.schema_changes import diff_schemas
 
+        self._access.require(READ)
         commits = self._access.engine.commits
         return diff_schemas(commits.snapshot_at(a), commits.snapshot_at(b))
 
@@ -268,4 +356,5 @@ class Schema:
         """The commits that changed the schema of a branch, newest first."""
         from omnigraph.graph.schema_changes import schema_history
 
+        self._access.require(READ, branch)
         return schema_history(self._access.engine, branch, limit)

@@ -12,6 +12,7 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.lineage import Lineage, best_common_ancestors, require_common
+from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
 
@@ -72,12 +73,26 @@ def commit_changes(
     wanted: ChangeFilter,
     limit: int | None,
     cursor: str | None,
+    most_bytes: int | None = None,
 ) -> ChangePage:
-    """What a commit changed against its first parent."""
+    """What a commit changed against its first parent; a page has about `most_bytes`."""
     after = engine.commits.snapshot_at(commit, branch)
     graph = lineage(engine, after)
     before, after = graph.step(after.graph_commit_id)
-    return diff_page(engine.store, graph, before, after, wanted, limit, cursor)
+    return diff_page(engine.store, graph, before, after, wanted, limit, cursor, most_bytes)
+
+
+_DAY_MICROS = 86_400_000_000
+
+
+def commits_by_key(engine: Engine, actor: str | None, key: str) -> list[Commit]:
+    """The commit of an actor with an idempotency key, on any branch: one or none."""
+    not_before = engine.clock.now_micros() - engine.settings.history.idempotency_days * _DAY_MICROS
+    for _, state in engine.reader.live_branches():
+        found = engine.commits.find_by_key(state, key, not_before, actor)
+        if found is not None:
+            return [found]
+    return []
 
 
 def lineage(engine: Engine, *snapshots: Snapshot) -> Lineage:

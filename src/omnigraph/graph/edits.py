@@ -41,6 +41,7 @@ def apply_edits(
         shaped.claims(known),
         repreparable=not any(len(edit.delete) for edit in typed.values()),
         claims_by=shaped.claims,
+        small=shaped.by(known).is_small(engine.settings.history.inline_ids),
     )
     return engine.transaction.run(request, build)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.embed.choose import choose_provider
 from omnigraph.embed.provider import EmbeddingProvider
-from omnigraph.errors import GraphClosed, InvalidArgument, ReadOnlyGraph
+from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from omnigraph.commit.arming import Arming
     from omnigraph.commit.branches import BranchLifecycle
     from omnigraph.commit.intents import IntentBoard
+    from omnigraph.commit.keyed_requests import KeyedRequests
+    from omnigraph.commit.leases import Leases
+    from omnigraph.commit.operation_log import OperationLog
     from omnigraph.commit.recovery.sweep import Recovery
     from omnigraph.commit.transaction import Transaction
+    from omnigraph.evolve.checks import CheckEngine
     from omnigraph.evolve.new_columns import ColumnWriter
     from omnigraph.evolve.plan import PlanContext
     from omnigraph.execute.query_runner import QueryRunner
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.load.spark_load import SparkLoader
     from omnigraph.spark.merge.spark_merge import SparkMerger
     from omnigraph.spark.query.runner import SparkQueryRunner
+    from omnigraph.spark.schema_checks import SparkChecks
     from omnigraph.spark.upkeep import SparkUpkeep
     from omnigraph.vectors.embedder import Embedder
     from omnigraph.vectors.vector_requests import VectorRequests
@@ -152,6 +157,24 @@ class Engine:
         )
 
     @built_once
+    def leases(self) -> Leases:
+        from omnigraph.commit.leases import Leases
+
+        return Leases(self.arming, self.settings.write)
+
+    @built_once
+    def requests(self) -> KeyedRequests:
+        from omnigraph.commit.keyed_requests import KeyedRequests
+
+        return KeyedRequests(self.reader, self.settings.history, self.clock)
+
+    @built_once
+    def operations(self) -> OperationLog:
+        from omnigraph.commit.operation_log import OperationLog
+
+        return OperationLog(self.reader, self.clock)
+
+    @built_once
     def lifecycle(self) -> BranchLifecycle:
         from omnigraph.commit.branches import BranchLifecycle
 
@@ -218,7 +241,7 @@ class Engine:
             settings=self.settings.write,
             clock=self.clock,
         )
-        return Repair(self.reader, self.board, self.recovery, drift)
+        return Repair(self.reader, self.board, self.recovery, drift, self.transaction)
 
     @built_once
     def backup(self) -> Backup:
@@ -303,12 +326,33 @@ class Engine:
 
         return choose
 
-    @built_once
-    def schema_context(self) -> PlanContext:
+    def schema_context(self, engine: str = LOCAL) -> PlanContext:
+        """What a schema change is planned with; `engine` says where stored rows are checked."""
+        from omnigraph.evolve.local_checks import CHECK_HERE
         from omnigraph.evolve.plan import PlanContext
+        from omnigraph.spark.engine_choice import choose_merge_engine
 
-        memory = self.settings.load.memory_bytes
-        return PlanContext(self.store, self.clock, lambda: self.provider, memory, self.reader)
+        def choose(rows: int) -> CheckEngine:
+            choice = choose_merge_engine(engine, rows, self.settings.pipeline, "schema change")
+            return self.spark_checks if choice.engine == SPARK else CHECK_HERE
+
+        return PlanContext(
+            self.store,
+            self.clock,
+            lambda: self.provider,
+            self.settings.load.memory_bytes,
+            self.reader,
+            choose,
+        )
+
+    @built_once
+    def spark_checks(self) -> SparkChecks:
+        from omnigraph.spark.session import spark_session
+
+        spark_session(self.settings.pipeline)  # says what to do if Spark is not installed
+        from omnigraph.spark.schema_checks import SparkChecks
+
+        return SparkChecks(self.settings.pipeline)
 
     @built_once
     def spark_frame_of(self) -> Callable[[pa.Table], Any]:
@@ -330,39 +374,6 @@ class Engine:
         from omnigraph.spark.query.runner import SparkQueryRunner
 
         return SparkQueryRunner(self.store, self.settings, self.clock)
-
-
-class Access:
-    """An engine as one handle uses it: under which name, whether it may write, until `close`."""
-
-    def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
-        self._engine: Engine | None = engine
-        self.uri = engine.store.location.uri
-        self.actor = actor
-        self.read_only = read_only
-
-    @property
-    def closed(self) -> bool:
-        return self._engine is None
-
-    @property
-    def engine(self) -> Engine:
-        if self._engine is None:
-            raise GraphClosed(
-                f"this handle of {self.uri} is closed: open the graph again", uri=self.uri
-            )
-        return self._engine
-
-    def writable(self) -> Engine:
-        engine = self.engine
-        if self.read_only:
-            raise ReadOnlyGraph(f"{self.uri} was opened with read_only=True")
-        return engine
-
-    def close(self) -> None:
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close()
 
 
 def open_store(uri: str | os.PathLike[str], settings: Settings) -> Store:

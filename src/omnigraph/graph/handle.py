@@ -8,6 +8,7 @@ A method imports what it calls, because a process seldom needs all of them.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +18,20 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph import reads
+from omnigraph.graph.access import (
+    ADMIN,
+    BRANCH_CREATE,
+    BRANCH_DELETE,
+    BRANCH_MERGE,
+    CHANGE,
+    EXPORT,
+    READ,
+    Access,
+    Gate,
+)
+from omnigraph.graph.admission import Admission
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
-from omnigraph.graph.engine import Access, Engine, open_store
+from omnigraph.graph.engine import Engine, open_store
 from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -51,7 +64,10 @@ class Graph:
     """An open graph. Threads may share it; it sees the commits of other processes at once."""
 
     def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
-        self._access = Access(engine, actor, read_only=read_only)
+        self._use(Access(engine, actor, read_only=read_only))
+
+    def _use(self, access: Access) -> None:
+        self._access = access
         self.branches = Branches(self._access)
         self.tags = Tags(self._access)
         self.commits = Commits(self._access)
@@ -80,6 +96,29 @@ class Graph:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def as_actor(
+        self,
+        actor: str | None,
+        *,
+        gate: Gate | None = None,
+        admission: Admission | None = None,
+    ) -> Graph:
+        """The same open graph under another name, which its commits carry.
+
+        Caches are shared, so this costs nothing. The new handle is closed with this one. `gate`
+        and `admission` bound what it may do; by default the bounds of this handle.
+
+        Example:
+            >>> graph.as_actor("ada").mutate('insert Person { name: "Ada" }')
+        """
+        handle = Graph.__new__(Graph)
+        handle._use(self._access.for_actor(actor, gate, admission))  # noqa: SLF001
+        return handle
+
+    def require(self, action: str, branch: str | None = None, target: str | None = None) -> None:
+        """Raise `PolicyDenied` unless this handle may do that; an embedded handle may do all."""
+        self._access.require(action, branch, target)
 
     def close(self) -> None:
         """Stop the upkeep thread and let go of all handles and caches.
@@ -124,7 +163,9 @@ class Graph:
         `at` is a commit id or a unique prefix of one, a tag, a branch, a moment (a datetime or RFC
         3339 text, of `branch`), `HEAD`, or `NAME~N`: N first parents above one of these.
         """
-        return reads.snapshot(self.engine, branch, at)
+        found = reads.snapshot(self.engine, branch, at)
+        self._access.require(READ, found.graph_branch)
+        return found
 
     def read(
         self,
@@ -136,8 +177,9 @@ class Graph:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
-        snapshot = reads.snapshot(self.engine, branch, at)
-        return reads.read_type(self.engine, snapshot, type_name, ids, columns)
+        snapshot = self.snapshot(branch, at=at)
+        with self._access.reading(READ, snapshot.graph_branch) as engine:
+            return reads.read_type(engine, snapshot, type_name, ids, columns)
 
     def blob(
         self,
@@ -154,7 +196,7 @@ class Graph:
         Example:
             >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
         """
-        snapshot = reads.snapshot(self.engine, branch, at)
+        snapshot = self.snapshot(branch, at=at)
         return reads.blob(self.engine, snapshot, kind, type, id, property)
 
     def query(
@@ -168,8 +210,13 @@ class Graph:
         timeout: float | None = None,
         cancel: threading.Event | None = None,
         engine: str = LOCAL,
+        names: str = reads.NAMES_THEN,
     ) -> QueryResult:
         """Run one query; `at` is a commit, tag, moment or branch.
+
+        The query uses the names of types and properties that the state `at` has. With
+        `names="current"` it uses those of the head of `branch`; a property that did not exist then
+        is NULL.
 
         `source` is the text of one or more queries, the path of a `.gq` file, or one query without
         `query name() { … }`, which then has no parameters.
@@ -183,11 +230,14 @@ class Graph:
             >>> graph.query("match { $p: Person } return { $p.name }").to_pylist()
         """
         require_engine(engine, "query")
-        text = reads.query_text(source, name, params, name_text(at))
         opened = self.engine
+        text = reads.query_text(source, name, params, name_text(at))
+        if names != reads.NAMES_THEN:
+            text = reads.by_names(text, names, lambda: self.snapshot(branch))
         runner = opened.queries if engine == LOCAL else opened.spark_queries
         snapshot = reads.snapshot(opened, branch, at)
-        result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
+        with self._access.reading(READ, snapshot.graph_branch):
+            result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
         result.frame_of = opened.spark_frame_of
         return result
 
@@ -199,6 +249,7 @@ class Graph:
         branch: str = MAIN,
         *,
         at: CommitName | None = None,
+        names: str = reads.NAMES_THEN,
     ) -> QueryPlan:
         """The plan of a query; `str()` of it is one operator on each line, in the order rows flow.
 
@@ -208,7 +259,8 @@ class Graph:
             >>> print(graph.explain("people.gq", "friends_of"))
         """
         text = reads.query_text(source, name, params)
-        snapshot = reads.snapshot(self.engine, branch, at)
+        text = reads.by_names(text, names, lambda: self.snapshot(branch))
+        snapshot = self.snapshot(branch, at=at)
         return self.engine.queries.explain(snapshot, text)
 
     def profile(
@@ -221,11 +273,14 @@ class Graph:
         at: CommitName | None = None,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
+        names: str = reads.NAMES_THEN,
     ) -> QueryPlan:
         """Run a query; its plan with the rows and the time of every operator, and in total."""
         text = reads.query_text(source, name, params)
-        snapshot = reads.snapshot(self.engine, branch, at)
-        return self.engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
+        text = reads.by_names(text, names, lambda: self.snapshot(branch))
+        snapshot = self.snapshot(branch, at=at)
+        with self._access.reading(READ, snapshot.graph_branch) as engine:
+            return engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
 
     def export(
         self,
@@ -246,6 +301,7 @@ class Graph:
         from omnigraph.graph import bulk
 
         snapshot = reads.snapshot(self.engine, branch, at)
+        self._access.require(EXPORT, snapshot.graph_branch)
         return bulk.export(self.engine, snapshot, path, types, file_format=format, engine=engine)
 
     # Writing
@@ -284,7 +340,16 @@ class Graph:
             name=name,
             params=params,
         )
-        return self._access.writable().mutator.run(mutation)
+
+        def estimate() -> int:
+            return len(given.text) + len(json.dumps(params, default=str) if params else "")
+
+        with self._access.writing(CHANGE, branch, estimate=estimate) as engine:
+            if idempotency_key is None:
+                return engine.mutator.run(mutation)
+            from omnigraph.graph import keyed_writes
+
+            return keyed_writes.mutate(engine, mutation)
 
     def apply(
         self,
@@ -302,22 +367,27 @@ class Graph:
         """
         from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.edits import apply_edits
+        from omnigraph.graph.keyed_writes import details_of, keyed
 
+        request = keyed("apply", self.actor, idempotency_key, branch, edits, message, if_commit)
         terms = CommitTerms(
             branch=branch,
             actor=self.actor,
             message=message,
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
+            details=details_of(request),
         )
-        return apply_edits(self._access.writable(), edits, terms)
+        with self._access.writing(CHANGE, branch) as engine:
+            return apply_edits(engine, edits, terms)
 
     def load(
         self,
         data: Any,
-        mode: str = "append",
+        mode: str | Mapping[str, str] = "append",
         branch: str = MAIN,
         *,
+        scope: str | Mapping[str, str] | None = None,
         from_branch: str | None = None,
         engine: str = "auto",
         type: str | None = None,
@@ -334,6 +404,7 @@ class Graph:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
         stream_batch: StreamBatch | None = None,
+        details: Mapping[str, Any] | None = None,
         dry_run: bool = False,
         before_commit: Callable[[LoadReceipt], object] | None = None,
     ) -> LoadReceipt:
@@ -346,7 +417,11 @@ class Graph:
                 DataFrame; or a dict of them by type.
             mode: `append` refuses ids that exist, `merge` replaces whole entities, `patch` changes
                 only what the input has and leaves other properties as they are, `overwrite`
-                replaces the types that occur in the input.
+                replaces the types that occur in the input, `mirror` merges and removes entities
+                that the input does not have. A dict has the mode of each type, and `data` is then
+                a dict by type, too.
+            scope: With `mirror`: a condition, as after `delete … where`; entities for which it is
+                not true are not removed. A dict has the condition of each type.
             branch: The branch that gets the entities.
             from_branch: If `branch` does not exist, the load forks it from this branch.
             engine: `local` runs in this process, `spark` on Spark; `auto` chooses by the size.
@@ -370,6 +445,7 @@ class Graph:
             idempotency_key: A second load with the same key returns the first commit.
             stream_batch: The batch of a stream that this load commits; a batch that was committed
                 before changes nothing.
+            details: What `Commit.details` of the commit records, as JSON by subject.
             dry_run: Check the input and count what would change, without a commit. The receipt
                 says `dry_run` and has no commit; violations are raised as by the load itself.
             before_commit: Called with the receipt of the planned write, which has no commit yet.
@@ -378,7 +454,8 @@ class Graph:
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm
-        from omnigraph.load.options import LoadMode, LoadOptions, OnError
+        from omnigraph.load.modes import LoadModes
+        from omnigraph.load.options import LoadOptions, OnError
 
         if stream_batch is not None and message is None:
             message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
@@ -388,25 +465,39 @@ class Graph:
             message=message,
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
-            mode=LoadMode.parse(mode),
+            modes=LoadModes.parse(mode, scope),
             type_name=type,
             columns=map if map is not None else columns,
             text=TextForm(encoding, delimiter, quote),
             stream_batch=stream_batch,
+            details=details or {},
             on_error=OnError.parse(on_error),
             max_errors=max_errors,
             rejects=rejects,
             dry_run=dry_run,
             before_commit=before_commit,
         )
-        return bulk.load(
-            self._access.writable(),
-            data,
-            options,
-            from_branch=from_branch,
-            engine=engine,
-            progress=progress,
-        )
+        with self._access.writing(CHANGE, branch, estimate=lambda: bulk.estimate(data)) as parts:
+            if from_branch is not None and bulk.is_missing(parts, branch):
+                self._access.require(BRANCH_CREATE, from_branch, branch)
+
+            def run() -> LoadReceipt:
+                return bulk.load(
+                    parts,
+                    data,
+                    options,
+                    from_branch=from_branch,
+                    engine=engine,
+                    progress=progress,
+                )
+
+            if idempotency_key is None or dry_run:
+                return run()
+            from omnigraph.commit.keyed_requests import KeyedRequest
+            from omnigraph.graph import keyed_writes
+
+            request = KeyedRequest("load", self.actor, idempotency_key, None, branch)
+            return keyed_writes.load(parts, request, run)
 
     def embed(
         self,
@@ -424,7 +515,8 @@ class Graph:
 
         wanted = tuple(types) if types is not None else None
         request = EmbedRequest(branch, wanted, self.actor, message, engine)
-        return self._access.writable().embedder.run(request)
+        with self._access.writing(CHANGE, branch) as parts:
+            return parts.embedder.run(request)
 
     def _expected(self, name: str | None, branch: str) -> str | None:
         """The id that `if_commit` means. A name of no commit is left to fail as a precondition."""
@@ -447,12 +539,15 @@ class Graph:
         delete_branch: bool = False,
         message: str | None = None,
         engine: str = "auto",
+        *,
+        idempotency_key: str | None = None,
     ) -> MergeResult | MergePreview:
         """Bring what `source` changed into `into`, property by property, as one commit.
 
         `strategy` decides every conflict for `ours` (the target) or `theirs` (the source);
         `resolutions` decides single ones: a list, or a JSON or YAML file, of `{type_name,
-        entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. Conflicts that
+        entity_id, property?, take: base|ours|theirs|delete}` or `{…, value: …}`. An entry
+        `{type_name, property?, take: ours|theirs}` decides about the schema. Conflicts that
         neither decides raise `MergeConflicts`. `preview=True` returns the list of conflicts
         instead, with `outcome` and `changes`, and writes nothing. `delete_branch=True` removes
         `source` afterwards, unless it moved during the merge. With `engine="spark"` executors merge
@@ -464,10 +559,16 @@ class Graph:
         """
         if preview:
             return self.preview_merge(source, into, strategy, resolutions)
+        from omnigraph.graph import keyed_writes
         from omnigraph.merge.decisions import Decisions, read_resolutions
         from omnigraph.merge.operation import MergeRequest, merge_branches
 
-        context = self._access.writable().merge_context(engine)
+        asked = (source, strategy, resolutions, delete_branch, message)
+        keyed = keyed_writes.keyed("merge", self.actor, idempotency_key, into, *asked)
+
+        def may_delete() -> None:
+            self._access.require(BRANCH_DELETE, None, source)
+
         request = MergeRequest(
             source=source,
             target=into,
@@ -475,8 +576,16 @@ class Graph:
             actor_id=self.actor,
             message=message,
             delete_branch=delete_branch,
+            may_delete=may_delete,
+            idempotency_key=idempotency_key,
+            details=keyed_writes.details_of(keyed),
         )
-        return merge_branches(context, request)
+        with self._access.writing(BRANCH_MERGE, source, into) as parts:
+
+            def run() -> MergeResult:
+                return merge_branches(parts.merge_context(engine), request)
+
+            return keyed_writes.merge(parts, keyed, source, into, run, delete_branch=delete_branch)
 
     def preview_merge(
         self, source: str, into: str = MAIN, strategy: str = "fail", resolutions: object = None
@@ -491,7 +600,9 @@ class Graph:
             decisions=Decisions(strategy, read_resolutions(resolutions)),
             actor_id=self.actor,
         )
-        return preview_merge(self.engine.merge_context(), request)
+        self._access.require(READ, into)
+        with self._access.reading(READ, source) as parts:
+            return preview_merge(parts.merge_context(), request)
 
     def revert(
         self,
@@ -501,6 +612,7 @@ class Graph:
         strategy: str = "fail",
         resolutions: object = None,
         message: str | None = None,
+        idempotency_key: str | None = None,
     ) -> WriteReceipt:
         """Undo what a commit changed, as a new commit on `branch`.
 
@@ -508,10 +620,12 @@ class Graph:
         commit). Reverting a merge undoes all it brought. `commit` of the receipt is None when
         nothing of the commit is left.
         """
+        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
         from omnigraph.merge.decisions import Decisions, read_resolutions
         from omnigraph.merge.picks import REVERT, PickRequest, pick
 
-        context = self._access.writable().merge_context()
+        asked = (commit_id, strategy, resolutions, message)
+        repeatable = keyed(REVERT, self.actor, idempotency_key, branch, *asked)
         request = PickRequest(
             commit_id=self.engine.commits.resolve(commit_id, branch),
             branch=branch,
@@ -519,8 +633,15 @@ class Graph:
             decisions=Decisions(strategy, read_resolutions(resolutions)),
             actor_id=self.actor,
             message=message,
+            idempotency_key=idempotency_key,
+            details=details_of(repeatable),
         )
-        return pick(context, request)
+        with self._access.writing(CHANGE, branch) as parts:
+
+            def run() -> WriteReceipt:
+                return pick(parts.merge_context(), request)
+
+            return parts.requests.once(repeatable, run, write_receipt_replay(branch))[0]
 
     def cherry_pick(
         self,
@@ -530,12 +651,15 @@ class Graph:
         strategy: str = "fail",
         resolutions: object = None,
         message: str | None = None,
+        idempotency_key: str | None = None,
     ) -> WriteReceipt:
         """Make the changes of one commit, of any branch, again on `onto`."""
+        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
         from omnigraph.merge.decisions import Decisions, read_resolutions
         from omnigraph.merge.picks import CHERRY_PICK, PickRequest, pick
 
-        context = self._access.writable().merge_context()
+        asked = (commit_id, strategy, resolutions, message)
+        repeatable = keyed(CHERRY_PICK, self.actor, idempotency_key, onto, *asked)
         request = PickRequest(
             commit_id=self.engine.commits.resolve(commit_id, onto),
             branch=onto,
@@ -543,8 +667,15 @@ class Graph:
             decisions=Decisions(strategy, read_resolutions(resolutions)),
             actor_id=self.actor,
             message=message,
+            idempotency_key=idempotency_key,
+            details=details_of(repeatable),
         )
-        return pick(context, request)
+        with self._access.writing(CHANGE, onto) as parts:
+
+            def run() -> WriteReceipt:
+                return pick(parts.merge_context(), request)
+
+            return parts.requests.once(repeatable, run, write_receipt_replay(onto))[0]
 
     # Comparing and following
 
@@ -579,8 +710,11 @@ class Graph:
         from omnigraph.graph import commit_history
 
         states = commit_history.diff_states(self.engine, a, b, base, branch, cursor)
+        for state in (states.before, states.after):
+            self._access.require(READ, state.graph_branch)
         wanted = ChangeFilter.of(types, kinds, ops)
-        return commit_history.diff(self.engine, states, wanted, limit, cursor)
+        with self._access.reading() as engine:
+            return commit_history.diff(engine, states, wanted, limit, cursor)
 
     def changes(
         self,
@@ -603,7 +737,8 @@ class Graph:
         from omnigraph.feed import FeedRequest, poll
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
-        return poll(self.engine.reader, request, cursor, start)
+        with self._access.reading(READ, branch) as engine:
+            return poll(engine.reader, request, cursor, start)
 
     def baseline(
         self,
@@ -622,7 +757,8 @@ class Graph:
         from omnigraph.feed import FeedRequest, baseline
 
         request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
-        return baseline(self.engine.reader, request)
+        with self._access.reading(EXPORT, branch) as engine:
+            return baseline(engine.reader, request)
 
     # Upkeep
 
@@ -638,7 +774,8 @@ class Graph:
         Without a branch they are named as `branch: type`. With `engine="spark"` executors rewrite
         the files of a table, and build its indexes, side by side.
         """
-        return self._access.writable().upkeep(self.actor, engine).optimize(branch, types)
+        with self._access.writing(ADMIN) as parts:
+            return parts.upkeep(self.actor, engine).optimize(branch, types)
 
     def ensure_indices(
         self,
@@ -651,18 +788,20 @@ class Graph:
 
         With `engine="spark"` executors build the parts of an index side by side.
         """
-        return self._access.writable().upkeep(self.actor, engine).ensure_indices(branch, types)
+        with self._access.writing(ADMIN) as parts:
+            return parts.upkeep(self.actor, engine).ensure_indices(branch, types)
 
     def index_status(self, branch: str = MAIN) -> list[IndexStatus]:
         """Every declared index: how many rows it covers and how many it does not yet."""
         from omnigraph.maintain.status import index_status
 
-        return index_status(self.engine.reader, branch)
+        return index_status(self.engine.store, self.snapshot(branch))
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""
         from omnigraph.maintain.status import graph_status
 
+        self._access.require(ADMIN)
         engine = self.engine
         return graph_status(engine.reader, engine.board, engine.settings.maintenance)
 
@@ -685,7 +824,9 @@ class Graph:
 
         retention = Retention.of(keep, older_than)
         if confirm:
-            return self._access.writable().cleanup.run(retention, self.actor)
+            with self._access.writing(ADMIN) as engine:
+                return engine.cleanup.run(retention, self.actor)
+        self._access.require(ADMIN)
         return self.engine.cleanup.preview(retention)
 
     def verify(self, commits: int = 20, *, full: bool = False) -> VerifyReport:
@@ -699,6 +840,7 @@ class Graph:
         """
         from omnigraph.maintain.verify import verify_graph
 
+        self._access.require(ADMIN)
         engine = self.engine
         return verify_graph(engine.reader, engine.board, engine.cleanup, commits, full=full)
 
@@ -707,6 +849,7 @@ class Graph:
 
         `force` also moves intents aside that cannot be read.
         """
+        self._access.require(ADMIN)
         if confirm:
             return self._access.writable().repair.run(self.actor, force=force)
         return self.engine.repair.preview()
@@ -725,6 +868,7 @@ class Graph:
         Example:
             >>> graph.backup("s3://backups/people-2026-01-01").bytes
         """
+        self._access.require(ADMIN)
         engine = self._access.writable()
         return engine.backup.run(open_store(target, engine.settings), self.actor)
 
@@ -736,4 +880,5 @@ class Graph:
         """One record per recovery, newest first."""
         from omnigraph.commit.recovery.audit import read_audits
 
+        self._access.require(ADMIN)
         return read_audits(self.engine.store)

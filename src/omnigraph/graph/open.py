@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import AlreadyExists, NotFound
+from omnigraph.errors import AlreadyExists, NotFound, NotServed
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
@@ -40,6 +40,12 @@ def init(
     from omnigraph.commit.creation import create_graph
     from omnigraph.graph.schema_changes import read_schema
 
+    if str(uri).lower().startswith(("http://", "https://")):
+        raise NotServed(
+            f"{uri} is a server, which creates no graphs: create one in a store, and serve it",
+            method="init",
+            instead="omnigraph init in a store, then omnigraph serve",
+        )
     catalog, source = read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)

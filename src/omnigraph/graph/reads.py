@@ -5,9 +5,11 @@ Nothing that writes a graph is imported here, because reads must start quickly.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,6 +22,7 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.stored_columns import require_columns
 from omnigraph.syntax.source_text import SourceText, read_source_file
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import EntityKind
@@ -35,9 +38,12 @@ _NULLABLE = {
 """The types of pandas that hold integers and NULLs."""
 
 
-QuerySource = str | os.PathLike[str]
-"""The text of queries, or the path of a `.gq` file."""
+QuerySource = str | os.PathLike[str] | SourceText
+"""The text of queries, or the path of a `.gq` file; a `SourceText` says what errors call it."""
 
+
+NAMES_THEN, NAMES_CURRENT = "then", "current"
+"""Which names of types and properties a query of an older state uses."""
 
 _QUERY_FILE = ".gq"
 
@@ -47,6 +53,8 @@ def query_source(source: QuerySource) -> SourceText:
     if isinstance(source, str):
         is_path = source.endswith(_QUERY_FILE) and not ("{" in source or "\n" in source)
         return read_source_file(source) if is_path else SourceText(source, "<query>")
+    if isinstance(source, SourceText):
+        return source
     if isinstance(source, os.PathLike):
         return read_source_file(source)
     raise InvalidArgument(f"a query is a text or the path of a .gq file, got {source!r}")
@@ -63,6 +71,17 @@ def query_text(
         return QueryText(source, name, params, at)
     given = query_source(source)
     return QueryText(given.text, name, params, at, given.file)
+
+
+def by_names(text: QueryText, names: str, head: Callable[[], Snapshot]) -> QueryText:
+    """The text, to be read in the names `then` of its state or in the `current` ones of a head."""
+    if names not in (NAMES_THEN, NAMES_CURRENT):
+        raise InvalidArgument(
+            f"names are {NAMES_THEN!r} or {NAMES_CURRENT!r}, got {names!r}", value=str(names)
+        )
+    if names == NAMES_THEN:
+        return text
+    return replace(text, current=head().catalog)
 
 
 def snapshot(engine: Engine, branch: str, at: CommitName | None) -> Snapshot:
@@ -84,13 +103,13 @@ def read_type(
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InvalidArgument(f"{type_name} has no {unknown[0]!r}; it has: {', '.join(known)}")
-    dataset = engine.store.open(snapshot.pin(entity.table_key).at)
+    dataset = require_columns(engine.store, snapshot, snapshot.pin(entity.table_key))
     if ids is None:
-        return _for_pandas(with_zone(read_table(dataset, wanted)))
-    return _for_pandas(with_zone(find_rows(dataset, _id_array(ids), wanted).select(wanted)))
+        return for_pandas(with_zone(read_table(dataset, wanted)))
+    return for_pandas(with_zone(find_rows(dataset, _id_array(ids), wanted).select(wanted)))
 
 
-def _for_pandas(table: pa.Table) -> pa.Table:
+def for_pandas(table: pa.Table) -> pa.Table:
     """The same table; its `to_pandas` keeps integers with NULLs as integers.
 
     Without this note pandas would hold them as floats, which do not hold every 64-bit integer.
@@ -131,7 +150,8 @@ def blob(
     if declared is None or not isinstance(declared.type, BlobType):
         blobs = ", ".join(p.name for p in entity.properties if isinstance(p.type, BlobType))
         raise InvalidArgument(f"{type_name} has no blob {name!r}; it has: {blobs or 'none'}")
-    stored = find_blob(engine.store.open(snapshot.pin(entity.table_key).at), entity_id, name)
+    pin = snapshot.pin(entity.table_key)
+    stored = find_blob(require_columns(engine.store, snapshot, pin), entity_id, name)
     if stored is None:
         raise NotFound(
             f"{type_name} {entity_id!r} is not there or has no {name!r}",
@@ -139,4 +159,6 @@ def blob(
             id=entity_id,
             property=name,
         )
-    return stored
+    chosen = [pin.location, pin.content_epoch, entity_id, declared.identity]
+    tag = hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:32]
+    return replace(stored, graph_commit_id=snapshot.graph_commit_id, content_tag=tag)

@@ -22,6 +22,7 @@ from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.steps import PlannedStep, entity_of
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import LOCAL
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -57,14 +58,18 @@ def plan_schema(
     queries: Sequence[SourceText] = (),
     *,
     all_branches: bool = False,
+    work: str = LOCAL,
 ) -> SchemaPlan:
-    """What applying the schema to a branch would do now; nothing is written."""
+    """What applying the schema to a branch would do now; nothing is written.
+
+    `work` is the engine that checks stored rows.
+    """
     from omnigraph.evolve.plan import prepare_change, with_branches, with_stored_queries
 
     snapshot = engine.reader.snapshot(*engine.reader.branch(branch))
     new, graph_id = _new_schema(schema), graph_id_of(engine)
     source = _accepted_source(engine)(snapshot)
-    context = engine.schema_context
+    context = engine.schema_context(work)
     prepared = prepare_change(context, snapshot, new, granted, graph_id, source)
     plan = with_stored_queries(prepared, snapshot.catalog, queries)
     return with_branches(context, snapshot, plan, new) if all_branches else plan
@@ -78,7 +83,7 @@ def apply_schema(
     saved: SchemaPlan | Mapping[str, Any] | None,
     work: str,
 ) -> SchemaResult:
-    """Apply a schema, or the schema of a saved plan; `work` is the engine that writes columns."""
+    """Apply a schema, or the schema of a saved plan; `work` is the engine."""
     from omnigraph.evolve import apply
     from omnigraph.evolve.plan import SavedPlan
 
@@ -106,7 +111,7 @@ def apply_schema(
         require_base=require_base,
         choose_writer=engine.choose_column_writer(work),
     )
-    return apply.apply_schema(engine.schema_context, engine.transaction, request, snapshot)
+    return apply.apply_schema(engine.schema_context(work), engine.transaction, request, snapshot)
 
 
 def _with_reasons(terms: CommitTerms, steps: Sequence[PlannedStep]) -> CommitTerms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,9 @@ class Store:
         self.sync = sync and location.is_local
         self._handles: BoundedCache[DatasetVersion, Dataset] = BoundedCache(_HANDLES, _HANDLE_BYTES)
         self._first_fragments: BoundedCache[DatasetVersion, int] = BoundedCache(_HANDLES)
+        self._checked: BoundedCache[Hashable, bool] = BoundedCache(_HANDLES)
         self._known_bases: BoundedCache[str, bool] = BoundedCache(_KNOWN_BASES)
+        self._expected: dict[DatasetVersion, Callable[[], object]] = {}
 
     def dataset_uri(self, location: str, branch: str | None) -> str:
         return self.location.child(lineage_folder(location, branch))
@@ -89,10 +91,22 @@ class Store:
     def open(self, at: DatasetVersion) -> Dataset:
         """The dataset at exactly this version."""
         handle = self._handles.get(at)
+        wait = self._expected.get(at) if handle is None else None
+        if wait is not None:
+            wait()
+            handle = self._handles.get(at)
         if handle is None:
             handle = self._open(at.location, at.branch, at.version)
             self.remember(at, handle)
         return handle
+
+    def expect(self, at: DatasetVersion, wait: Callable[[], object]) -> None:
+        """Another thread is about to commit this version: `open` calls `wait` before it looks."""
+        self._expected[at] = wait
+
+    def expect_no_more(self, versions: Iterable[DatasetVersion]) -> None:
+        for at in versions:
+            self._expected.pop(at, None)
 
     def open_private(self, at: DatasetVersion) -> Dataset:
         """A separate handle, for the few Lance calls that change the handle itself."""
@@ -105,6 +119,13 @@ class Store:
     def remember(self, at: DatasetVersion, handle: Dataset) -> None:
         fragments = handle._ds.count_fragments()  # noqa: SLF001 - `get_fragments` makes objects
         self._handles.put(at, handle, _EMPTY_HANDLE + fragments * _FRAGMENT_BYTES)
+
+    def is_checked(self, what: Hashable) -> bool:
+        """Whether a state of a table was compared with its schema already."""
+        return self._checked.get(what) is not None
+
+    def remember_checked(self, what: Hashable) -> None:
+        self._checked.put(what, True)
 
     def forget(self, at: DatasetVersion) -> None:
         self._handles.pop(at)

@@ -55,7 +55,10 @@ class BulkChecks:
         replaced: frozenset[TableKey],
         place_of: PlaceOf,
         left_out: LeftOut = NOTHING_LEFT_OUT,
+        mirrored: frozenset[TableKey] = frozenset(),
     ) -> None:
+        """Of `replaced` tables no stored row stays. Of `mirrored` ones those in `gone` do not."""
+        self._mirrored = mirrored
         self._catalog = catalog
         self._index = index
         self._written = written
@@ -109,15 +112,49 @@ class BulkChecks:
                 case _:
                     pass
 
+    def remove_absent(
+        self, key: TableKey, kept: Iterable[str] = (), scope: pa.RecordBatchReader | None = None
+    ) -> None:
+        """Put stored rows that the input does not have into the table `gone` of the index.
+
+        `kept` are ids that stay although the input has no row of them. With `scope`, only these
+        ids may go.
+        """
+        index = self._index
+        absent = (
+            f"SELECT s.{ID} FROM {index.stored(key)} s "
+            f"ANTI JOIN {index.input(key)} i ON s.{ID} = i.{ID}"
+        )
+        if index.is_resolved(key):  # rows that equal a stored edge are not in the input any more
+            absent = f"SELECT {ID} FROM ({absent}) ANTI JOIN {index.matches(key)} USING ({ID})"
+        if scope is not None:
+            with index.shown(scope) as shown:
+                index.run(f"CREATE OR REPLACE TEMP TABLE in_scope AS SELECT {ID} FROM {shown}")
+            absent = f"SELECT {ID} FROM ({absent}) SEMI JOIN in_scope USING ({ID})"
+        index.run(f"INSERT INTO {index.gone(key)} {absent}")
+        names = pa.table({ID: pa.array(list(kept), pa.string())})
+        if names.num_rows:
+            with index.shown(names) as shown:
+                index.run(f"DELETE FROM {index.gone(key)} WHERE {ID} IN (SELECT {ID} FROM {shown})")
+
     def cascade(self, edge: EdgeType) -> None:
-        """Put stored edges whose node is removed into the table `gone` of the index."""
+        """Put stored edges whose node is removed into the table `gone` of the index.
+
+        An edge that the input has is left alone: the check of its ends reports it.
+        """
         key = edge.table_key
         self._cascaded.add(key)
         ends = ((SOURCE, node_table(edge.source)), (TARGET, node_table(edge.target)))
-        lost = [self._is_missing(n, f"e.{column}") for column, n in ends if n in self._replaced]
+        shrinking = self._replaced | self._mirrored
+        lost = [self._is_missing(n, f"e.{column}") for column, n in ends if n in shrinking]
+        gone = self._index.gone(key)
+        stored = f"{self._index.stored(key)} e"
+        if key in self._written:
+            stored += f" ANTI JOIN {self._index.input(key)} i ON e.{ID} = i.{ID}"
         self._index.run(
-            f"INSERT INTO {self._index.gone(key)} SELECT {ID} FROM {self._index.stored(key)} e "
-            f"WHERE {' OR '.join(f'({condition})' for condition in lost)}"
+            f"INSERT INTO {gone} SELECT e.{ID} FROM {stored} "
+            f"WHERE ({' OR '.join(f'({condition})' for condition in lost)}) "
+            f"AND e.{ID} NOT IN (SELECT {ID} FROM {gone})"
         )
 
     def _is_missing(self, node: TableKey, value: str) -> str:
@@ -132,7 +169,11 @@ class BulkChecks:
             for name in tables
             if self._index.has_rows(name)
         ]
-        return " AND ".join(conditions) or "true"
+        missing = " AND ".join(conditions) or "true"
+        if node in self._mirrored and self._index.has_rows(self._index.gone(node)):
+            gone = f"SELECT 1 FROM {self._index.gone(node)} x WHERE x.{ID} = {value}"
+            return f"(({missing}) OR EXISTS ({gone}))"
+        return missing
 
     def _survivors(self, key: TableKey) -> str:
         """SQL query: stored rows that the load neither replaces nor removes."""
@@ -161,6 +202,8 @@ class BulkChecks:
         empty = pa.chunked_array([], pa.string())
         stored = empty if node in self._replaced else self._index.stored_ids(node)
         if edges is None or nodes is None or stored is None:
+            return False
+        if node in self._mirrored and self._index.has_rows(self._index.gone(node)):
             return False
         ends = ((SOURCE, edge.source), (TARGET, edge.target))
         columns = [edges.column(column) for column, name in ends if name == node.type_name]
@@ -408,13 +451,19 @@ class ExistingIds:
 
 
 def report_existing(
-    prepared: PreparedInput, snapshot: Snapshot, store: Store, report: Report, *, small: bool
+    prepared: PreparedInput,
+    tables: Iterable[TableKey],
+    snapshot: Snapshot,
+    store: Store,
+    report: Report,
+    *,
+    small: bool,
 ) -> ExistingIds:
-    """Report input rows whose id the graph has already."""
+    """Report input rows of these tables whose id the graph has already."""
     index = prepared.index
     total = 0
     ids: list[tuple[int, str]] = []
-    for key in sorted(prepared.given_ids):
+    for key in sorted(tables):
         pin = snapshot.pin(key)
         if pin.row_count == 0:
             continue

@@ -43,9 +43,10 @@ from omnigraph.load.bulk_checks import (
 )
 from omnigraph.load.kept_values import keep_generated
 from omnigraph.load.match_edges import EdgeMatcher
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt, load_counts
+from omnigraph.load.modes import MATCHING, SHRINKING, LoadMode, LoadModes
+from omnigraph.load.options import LoadOptions, LoadReceipt, load_counts
 from omnigraph.load.prepare_rows import MOST_REJECTED, PLACE
-from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable, prepared_schema
+from omnigraph.load.prepared import PreparedFile, PreparedInput, PreparedTable
 from omnigraph.load.rejected_input import explain, refuse_too_many, write_rejects
 from omnigraph.load.write_tables import LoadTableWriter
 from omnigraph.manifest.changed_ids import recorded_ids
@@ -83,7 +84,7 @@ def commit_load(
     `build` fills `prepared` first if workers write the rows.
     """
     plan = _Plan(prepared, options, engine, transaction.store)
-    keeps = options.mode is not LoadMode.OVERWRITE
+    keeps = not options.modes.may_be(LoadMode.OVERWRITE)
     request = options.request("load", claimed, repreparable=keeps)
     request = replace(
         request,
@@ -132,12 +133,12 @@ class _Plan:
         """Call it after the build, because Spark reads its input during the build."""
         prepared = self.prepared
         loaded = {k: table.rows - prepared.dropped[k] for k, table in prepared.tables.items()}
-        counts = load_counts(loaded, changed, prepared.nulled)
+        counts = load_counts(loaded, changed, prepared.nulled, self.options.modes)
         return LoadReceipt(
             branch=self.options.branch,
             base_branch=None,
             branch_created=False,
-            mode=self.options.mode.value,
+            mode=self.options.modes.text,
             engine=self.engine,
             nodes=counts.nodes,
             edges=counts.edges,
@@ -172,10 +173,11 @@ class _Plan:
                 remove_rows(self.store, effect.location, effect.branch, effect.fragments)
 
 
-def load_claims(catalog: Catalog, written: Collection[TableKey], mode: LoadMode) -> Claims:
+def load_claims(catalog: Catalog, written: Collection[TableKey], modes: LoadModes) -> Claims:
     """The tables that a load of these types writes, and those that its checks rely on."""
-    replaced = written if mode is LoadMode.OVERWRITE else ()
-    nodes = [key for key in replaced if key.kind is EntityKind.NODE]
+    replaced = modes.with_mode(written, (LoadMode.OVERWRITE,))
+    shrinking = modes.with_mode(written, SHRINKING)
+    nodes = [key for key in shrinking if key.kind is EntityKind.NODE]
     return claims(catalog, written, nodes, replaced)
 
 
@@ -194,7 +196,7 @@ class LoadBuild:
     prepared: PreparedInput
     reader: ManifestReader
     commits: CommitGraph
-    mode: LoadMode
+    modes: LoadModes
     small_input: int = SMALL_INPUT
     writer: type[LoadTableWriter] = LoadTableWriter
     dry_run: bool = False
@@ -202,7 +204,7 @@ class LoadBuild:
     _built: tuple[Snapshot, ChangeSet] | None = field(default=None, init=False)
     """The change set of the last call, and the newest snapshot that it is right for."""
     _repeated: frozenset[TableKey] | None = field(default=None, init=False)
-    """In mode merge: types with several rows of one id, of which only the last is written."""
+    """In modes merge and mirror: types with several rows of one id; only the last is written."""
     _matched: frozenset[TableKey] = field(default=frozenset(), init=False)
     """Edge types of which rows without an id mean edges of the last snapshot."""
     provider: EmbeddingProvider | None = None
@@ -217,14 +219,17 @@ class LoadBuild:
 
     @property
     def replaced(self) -> frozenset[TableKey]:
-        return self.written if self.mode is LoadMode.OVERWRITE else frozenset()
+        return self.modes.with_mode(self.written, (LoadMode.OVERWRITE,))
+
+    @property
+    def mirrored(self) -> frozenset[TableKey]:
+        return self.modes.with_mode(self.written, (LoadMode.MIRROR,))
 
     @property
     def matching(self) -> frozenset[TableKey]:
         """Edge types of which rows without an id may mean stored edges."""
-        if self.mode not in (LoadMode.MERGE, LoadMode.PATCH):
-            return frozenset()
-        return frozenset(k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE)
+        edges = [k for k in self.prepared.made_ids if k.kind is EntityKind.EDGE]
+        return self.modes.with_mode(edges, MATCHING)
 
     @property
     def _thinned(self) -> frozenset[TableKey]:
@@ -238,7 +243,7 @@ class LoadBuild:
         return self._thinned | self._matched
 
     def claims(self) -> Claims:
-        return load_claims(self.prepared.catalog, self.written, self.mode)
+        return load_claims(self.prepared.catalog, self.written, self.modes)
 
     def build(self, snapshot: Snapshot) -> ChangeSet:
         refuse_new_schema(self.prepared, snapshot)
@@ -259,6 +264,9 @@ class LoadBuild:
         self._built = (snapshot, changes)
         return changes
 
+    def close(self) -> None:
+        """The prepared rows belong to the caller."""
+
     def kept(self, snapshot: Snapshot) -> ChangeSet | None:
         """The change set of the last call if it is right for this snapshot, too."""
         if self._built is None:
@@ -277,7 +285,8 @@ class LoadBuild:
             for e in changes.effects
         )
         claimed = self.claims()
-        recheck = _Recheck(self.prepared, self.reader, self.commits, self.matching)
+        shrinks = bool(self.replaced | self.mirrored)
+        recheck = _Recheck(self.prepared, self.reader, self.commits, self.matching, shrinks)
         return homes and recheck.undisturbed({*claimed.tables, *claimed.reads}, before, now)
 
     def _check(self, snapshot: Snapshot) -> None:
@@ -301,31 +310,62 @@ class LoadBuild:
         prepared = self.prepared
         left_out = NOTHING_LEFT_OUT if prepared.rules.skip else prepared.left_out()
         checks = BulkChecks(
-            prepared.catalog, prepared.index, self.written, self.replaced, prepared.place, left_out
+            prepared.catalog,
+            prepared.index,
+            self.written,
+            self.replaced,
+            prepared.place,
+            left_out,
+            self.mirrored,
         )
-        if self.mode is LoadMode.MERGE:
-            if self._repeated is None:
-                self._repeated = drop_earlier_rows(prepared.index, prepared.given_ids)
-            self._matched = frozenset(k for k in sorted(self.matching) if self._match(k, snapshot))
-        elif self.mode is not LoadMode.PATCH:  # patches were folded and matched before
-            for key in sorted(prepared.given_ids):
-                checks.duplicate_ids(key, report)
+        given = prepared.given_ids
+        # Patches were folded and matched before.
+        merged = (LoadMode.MERGE, LoadMode.MIRROR)
+        if self._repeated is None:
+            self._repeated = drop_earlier_rows(prepared.index, self.modes.with_mode(given, merged))
+        matching = sorted(self.modes.with_mode(self.matching, merged))
+        self._matched = frozenset(k for k in matching if self._match(k, snapshot))
+        distinct = (LoadMode.APPEND, LoadMode.OVERWRITE)
+        for key in sorted(self.modes.with_mode(given, distinct)):
+            checks.duplicate_ids(key, report)
         self._tables = self._with_kept(snapshot)
-        small = prepared.total <= self.small_input and not self.replaced
+        small = prepared.total <= self.small_input and not (self.replaced or self.mirrored)
         if not small:
             self._offer_stored(snapshot)
-        store = self.reader.store
+        new = self.modes.with_mode(given, (LoadMode.APPEND,))
         existing = ExistingIds()
-        if self.mode is LoadMode.APPEND:
-            existing = report_existing(prepared, snapshot, store, report, small=small)
+        if new:
+            store = self.reader.store
+            existing = report_existing(prepared, new, snapshot, store, report, small=small)
         if small:
             deltas = self._deltas()
-            check_graph(StoredImage(snapshot, store, deltas), deltas, report, left_out=left_out)
+            image = StoredImage(snapshot, self.reader.store, deltas)
+            check_graph(image, deltas, report, left_out=left_out)
             return existing
+        for key in sorted(self.mirrored):
+            self._remove_absent(key, snapshot, checks)
         for edge in self._cascading():
             checks.cascade(prepared.catalog.edge_types[edge.type_name])
         checks.graph_rules(report)
         return existing
+
+    def _remove_absent(self, key: TableKey, snapshot: Snapshot, checks: BulkChecks) -> None:
+        """Let the index know which entities of a mirrored type go."""
+        prepared, pin = self.prepared, snapshot.pin(key)
+        condition = self.modes.scopes.get(key.type_name)
+        if pin.row_count == 0:
+            return
+        kept = set(prepared.dropped_ids.get(key, ()))
+        rejected = prepared.left_out().ids.get(key)
+        if rejected is not None:
+            kept.update(i for i in rejected.to_pylist() if i is not None)
+        scope = None
+        if condition is not None:
+            from omnigraph.load.mirror_scope import ids_in_scope, scope_predicate
+
+            predicate = scope_predicate(prepared.catalog, key.type_name, condition)
+            scope = ids_in_scope(self.reader.store.open(pin.at), predicate)
+        checks.remove_absent(key, kept, scope)
 
     def _fail(self, found: Report, existing: ExistingIds) -> None:
         """Raise what is wrong with rows by themselves and with the graph, after writing them."""
@@ -341,6 +381,7 @@ class LoadBuild:
             raise KeyConflict(
                 prepared.report.message(),
                 type=first.type_name if first else None,
+                entity_kind=first.kind.value if first else None,
                 ids=existing.ids,
                 **prepared.report.fields(),
             )
@@ -370,9 +411,10 @@ class LoadBuild:
         for number, (key, table) in enumerate(list(prepared.tables.items())):
             if not any(embedding_of(declared) for declared in table.entity.properties):
                 continue
-            schema = table.schema if isinstance(table, PreparedFile) else None
+            if not isinstance(table, PreparedFile):
+                continue  # workers made the vectors
             path = prepared.folder / f"embedded-{number}.arrow"
-            made = PreparedFile(table.entity, path, schema or prepared_schema(table.entity))
+            made = PreparedFile(table.entity, path, table.schema)
             for chunk in table.chunks():
                 for start in range(0, chunk.num_rows, _EMBEDDED_ROWS):
                     rows = chunk.slice(start, _EMBEDDED_ROWS)
@@ -394,13 +436,18 @@ class LoadBuild:
         matcher = EdgeMatcher(self.prepared, edge, self.reader.store.open(pin.at))
         if not matcher.match():
             return False
+        if key in self._losing:
+            # The node of an edge that is stored already may go, so its ends must be checked.
+            self.prepared.index.compare_matches(key)
         self.prepared.index.resolve(key)
         return True
 
     def _with_kept(self, snapshot: Snapshot) -> dict[TableKey, PreparedTable]:
         """The prepared rows, with the stored values where a generated default has one."""
         found = dict(self.prepared.tables)
-        for key in self.prepared.generated if self.mode is not LoadMode.APPEND else ():
+        for key in self.prepared.generated:
+            if self.modes.of(key) is LoadMode.APPEND:
+                continue
             pin = snapshot.pin(key)
             if pin.row_count:
                 dataset = self.reader.store.open(pin.at)
@@ -426,12 +473,16 @@ class LoadBuild:
     def _place(self, numbers: pa.ChunkedArray, row: int) -> Place:
         return self.prepared.place(numbers[row].as_py())
 
-    def _cascading(self) -> list[TableKey]:
-        """Edge types that lose edges when node types are replaced."""
+    @property
+    def _losing(self) -> frozenset[TableKey]:
+        """Edge types that may lose edges because node types lose nodes."""
         catalog = self.prepared.catalog
-        nodes = [key for key in self.replaced if key.kind is EntityKind.NODE]
+        nodes = [k for k in self.replaced | self.mirrored if k.kind is EntityKind.NODE]
         found = {e.table_key for node in nodes for e in edges_touching(catalog, node)}
-        return sorted(found - self.written)
+        return frozenset(found - self.replaced)
+
+    def _cascading(self) -> list[TableKey]:
+        return sorted(self._losing)
 
     def _offer_stored(self, snapshot: Snapshot) -> None:
         index = self.prepared.index
@@ -446,10 +497,10 @@ class LoadBuild:
         everything = {*claimed.tables, *claimed.reads}
         free = {
             key
-            for key in self.written - self.replaced - self.prepared.given_ids
+            for key in self.written - self.replaced - self.mirrored - self.prepared.given_ids
             if key.kind is EntityKind.EDGE and not self._counts_rows(key)
         }
-        return everything - free
+        return everything - (free - self._losing)
 
     def _counts_rows(self, key: TableKey) -> bool:
         rules = graph_rules(self.prepared.catalog.entity_type(key))
@@ -465,20 +516,23 @@ class LoadBuild:
             dry=self.dry_run,
         )
         done, total = 0, self.prepared.total
+        losing = self._losing | self.mirrored
         for table in self._tables.values():
             tell(f"writing {table.entity.name}", done, total, "rows", "write")
             done += table.rows
-            match self.mode:
+            key = table.entity.table_key
+            match self.modes.of(key):
                 case LoadMode.APPEND:
-                    yield writer.append(table)
-                case LoadMode.MERGE | LoadMode.PATCH:
-                    yield writer.merge(table)
+                    yield writer.append(table, loses=key in losing)
+                case LoadMode.MERGE | LoadMode.PATCH | LoadMode.MIRROR:
+                    yield writer.merge(table, loses=key in losing)
                 case LoadMode.OVERWRITE:
                     yield writer.replace(table)
             failpoints.hit("load.after_write_first")
         tell("writing", done, total, "rows", "write")
         for edge in self._cascading():
-            yield writer.remove_gone(edge)
+            if edge not in self.written:
+                yield writer.remove_gone(edge)
 
 
 def _in_place_order(rows: pa.Table) -> pa.Table:
@@ -506,6 +560,8 @@ class _Recheck:
     commits: CommitGraph
     matching: frozenset[TableKey]
     """Edge types of which rows without an id may mean stored edges."""
+    shrinks: bool = False
+    """The load removes entities, also those that came after its checks."""
 
     def undisturbed(
         self, relied_on: AbstractSet[TableKey], before: Snapshot, now: Snapshot
@@ -519,7 +575,7 @@ class _Recheck:
         }
         if not moved:
             return True
-        if any(self._is_counted(key) for key in moved):
+        if self.shrinks or any(self._is_counted(key) for key in moved):
             return False
         between = self._between(before, now)
         if between is None:

@@ -20,7 +20,30 @@ import pyarrow as pa
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.lance_store.objects.object_inputs import ObjectInput
 
-DataFile = Path | ObjectInput
+
+@dataclass(frozen=True, slots=True)
+class KeptCopy:
+    """A copy of a file on local disk; errors name the file that it was made of. Pickles."""
+
+    path: Path
+    copy_of: str
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def __str__(self) -> str:
+        return self.copy_of
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+
+DataFile = Path | ObjectInput | KeptCopy
 
 _BLOCK_BYTES = 16 * 1024 * 1024
 _LONGEST_LINE = 256 * 1024 * 1024
@@ -86,6 +109,8 @@ def is_packed(name: str) -> bool:
 def open_unpacked(file: DataFile) -> IO[bytes]:
     """The bytes of a file; those of a `.gz` or `.zst` file are unpacked while they are read."""
     name = file.name.lower()
+    if isinstance(file, KeptCopy):
+        file = file.path
     if name.endswith(".gz"):
         return cast("IO[bytes]", gzip.open(file if isinstance(file, Path) else file.open(), "rb"))
     opened = file.open("rb") if isinstance(file, Path) else file.open()
@@ -211,12 +236,14 @@ ENCODING_HINT = '--encoding cp1252 (encoding="cp1252")'
 
 def parquet_input(file: DataFile) -> Path | BinaryIO:
     """An input for Arrow's Parquet reader; it opens local files itself because that is faster."""
+    if isinstance(file, KeptCopy):
+        return file.path
     return file if isinstance(file, Path) else file.open()
 
 
 def size_of(file: DataFile) -> int:
     """Bytes to read, for progress; 0 when unknown."""
-    if isinstance(file, ObjectInput):
+    if not isinstance(file, Path):
         return file.size
     try:
         return file.stat().st_size

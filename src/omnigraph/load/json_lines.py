@@ -285,13 +285,14 @@ class _LineForm:
             return pa.schema([*ends, *properties])
         data = pa.field("data", pa.struct(properties))
         kind = "edge" if isinstance(self.entity, EdgeType) else "type"
-        return pa.schema([pa.field(kind, pa.string()), *ends, data])
+        return pa.schema([pa.field(kind, pa.string()), pa.field(ID, pa.string()), *ends, data])
 
     def columns(self, table: pa.Table) -> dict[str, pa.Array]:
         """The columns of a table with this schema, by the names of properties."""
         if self.flat is None:
             data = one_array(table.column("data"))
             found = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
+            found[ID] = pc.coalesce(one_array(table.column(ID)), found[ID])
         else:
             names = (ID, *(p.name for p in self.entity.properties))
             found = {name: one_array(table.column(self.key_of(name))) for name in names}
@@ -299,6 +300,15 @@ class _LineForm:
             for name in (SOURCE, TARGET):
                 found[name] = one_array(table.column(self.end_key(name)))
         return found
+
+    def two_ids(self, table: pa.Table) -> Mask | None:
+        """The rows with an id beside `data` and one inside, which may differ."""
+        if self.flat is not None or table.column(ID).null_count == table.num_rows:
+            return None
+        inside = pc.struct_field(one_array(table.column("data")), ID)
+        both = pc.and_(one_array(table.column(ID)).is_valid(), inside.is_valid())
+        mask: Mask = both.to_numpy(zero_copy_only=False)
+        return mask if mask.any() else None
 
     def end_key(self, name: str) -> str:
         return _END_KEYS[name] if self.flat is None else self.flat.key_of(name)
@@ -309,7 +319,7 @@ def _typed(form: _LineForm, table: pa.Table) -> tuple[pa.Table, Mask | None]:
     entity = form.entity
     raw = form.columns(table)
     columns = {name: raw[name] for name in (ID, SOURCE, TARGET) if name in raw}
-    bad: Mask | None = None
+    bad = form.two_ids(table)
     for declared in entity.properties:
         columns[declared.name], strange = typed_column(declared.type, raw[declared.name])
         bad = either(bad, strange)

@@ -2,9 +2,10 @@
 
 DuckDB bounds its memory and keeps the rest on disk. It is started by the first query. Its tables
 for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
-checked columns of the stored rows, `gone<n>` the ids of stored rows that a cascade removes.
+checked columns of the stored rows, `gone<n>` the ids of stored rows that a mirror or a cascade
+removes.
 
-In mode merge, `match_edges` finds the stored edges that input rows without an id
+In modes that match, `match_edges` finds the stored edges that input rows without an id
 mean. `m<n>` has the place of such a row, the id of the edge, and whether the two are equal. `r<n>`
 then stands for `i<n>`: without equal rows, and with the ids of the others.
 """
@@ -180,6 +181,28 @@ class KeyIndex:
     def hold_matches(self, key: TableKey, matches: pa.Table) -> None:
         """Keep the columns of `matches` in memory until a query needs them."""
         self._matches[key] = matches
+
+    def compare_matches(self, key: TableKey) -> None:
+        """Let no matched row count as equal, so that all of them stay in the input."""
+        if key in self._matches:
+            found = self._matches[key]
+            equal = pa.repeat(False, found.num_rows)
+            self._matches[key] = found.set_column(2, found.schema.field(2), equal)
+        name = f"m{self._numbers[key]}"
+        if name in self._present:
+            self.run(f"UPDATE {name} SET equal = false")
+
+    def copy_input(self, other: KeyIndex, key: TableKey) -> None:
+        """Take the input rows of a type from another index of the same load."""
+        held = other.held(key)
+        if held is not None:
+            self._held[key] = [held]
+            self._held_bytes += held.nbytes
+            return
+        name = f"i{self._numbers[key]}"
+        self._create(name, key, placed=True)
+        for batch in other.batches(f"SELECT * FROM {other.input(key)}"):
+            self.insert(name, pa.Table.from_batches([batch]))
 
     def has_matches(self, key: TableKey) -> bool:
         if key in self._matches:

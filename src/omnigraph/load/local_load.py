@@ -16,10 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph import failpoints
+from omnigraph.catalog.model import EntityType
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.modes import LoadMode
+from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.parsed_rows import AbsentColumns, Blocks, ParsedBlock
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepare_rows import PreparedRows, place_of
@@ -35,6 +37,7 @@ from omnigraph.load.sources import (
     ReadOptions,
     Source,
     find_sources,
+    mirrored_types,
     read_source,
     reading_progress,
     refuse_unused_columns,
@@ -65,57 +68,51 @@ class LocalLoader:
         reading = options.reading(self.settings.blob_bases)
         refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
+        options.modes.check(catalog, [source.type_name for source in sources])
         with prepared_input(catalog, self.settings, rules) as prepared:
             watch = progress or reading_progress(sources)
             prepared.read_again = functools.partial(read_again, sources, catalog, reading)
-            if options.mode is LoadMode.PATCH:
-                return self._patch(prepared, sources, options, watch)
-            _prepare(prepared, sources, reading, watch)
+            patches = PatchInput(prepared)
+            _prepare(patches, sources, options, self.settings.blob_bases, watch)
             failpoints.hit("load.after_prepare")
-            build = LoadBuild(
-                prepared,
+            options = options.with_content(sources)
+            with closing(self._build(patches, options)) as build:
+                return commit_load(
+                    self.transaction, prepared, options, build.claims(), build.build, LOCAL
+                )
+
+    def _build(self, patches: PatchInput, options: LoadOptions) -> LoadBuild | PatchBuild:
+        if options.modes.may_be(LoadMode.PATCH):
+            return PatchBuild(
+                patches,
                 self.reader,
                 self.commits,
-                options.mode,
+                self.provider,
+                self.settings,
                 self.small_input,
-                provider=self.provider,
-                dry_run=options.dry_run,
+                options.modes,
+                options.dry_run,
             )
-            return commit_load(
-                self.transaction, prepared, options, build.claims(), build.build, LOCAL
-            )
-
-    def _patch(
-        self,
-        prepared: PreparedInput,
-        sources: Sequence[Source],
-        options: LoadOptions,
-        progress: Progress,
-    ) -> LoadReceipt:
-        patches = PatchInput(prepared)
-        reading = options.reading(self.settings.blob_bases)
-        judge = prepared.judge()
-        _read(prepared, sources, reading, progress, functools.partial(patches.keep, judge=judge))
-        failpoints.hit("load.after_prepare")
-        build = PatchBuild(
-            patches,
+        return LoadBuild(
+            patches.prepared,
             self.reader,
             self.commits,
-            self.provider,
-            self.settings,
+            options.modes,
             self.small_input,
-            options.dry_run,
+            provider=self.provider,
+            dry_run=options.dry_run,
         )
-        with closing(build):
-            return commit_load(
-                self.transaction, prepared, options, build.claims(), build.build, LOCAL
-            )
 
 
 def _prepare(
-    prepared: PreparedInput, sources: Sequence[Source], options: ReadOptions, progress: Progress
+    patches: PatchInput,
+    sources: Sequence[Source],
+    options: LoadOptions,
+    blob_bases: tuple[str, ...],
+    progress: Progress,
 ) -> None:
-    """Fill `prepared` with the rows that keep the rules of rows, and with what the others break."""
+    """Take the rows that keep the rules of rows, the patches, and what the others break."""
+    prepared = patches.prepared
     files: dict[TableKey, PreparedFile] = {}
     judge = prepared.judge()
 
@@ -123,42 +120,52 @@ def _prepare(
         for rows in judge.prepare(block, place_of(len(prepared.files) - 1, 0)):
             _keep(prepared, files, rows)
 
-    _read(prepared, sources, options, progress, take)
+    for source in sources:
+        reading = options.reading(blob_bases, source.type_name)
+        keep = functools.partial(patches.keep, judge=judge) if reading.partial else take
+        _read(prepared, source, reading, progress, keep)
+    for key in mirrored_types(sources, prepared.catalog, options.modes) - files.keys():
+        _file_of(prepared, files, prepared.catalog.entity_type(key))
     for file in files.values():
         file.close()
 
 
 def _read(
     prepared: PreparedInput,
-    sources: Sequence[Source],
+    source: Source,
     options: ReadOptions,
     progress: Progress,
     take: Callable[[ParsedBlock], None],
 ) -> None:
-    """Let `take` have all blocks of all sources; fails if too much of them is wrong."""
-    for source in sources:
-        prepared.files.append(source.name)
-        unread = source.size
-        for block in _read_ahead(read_source(source, prepared.catalog, options)):
-            take(block)
-            size = min(block.bytes_read, unread) if source.path is not None else block.bytes_read
-            unread -= size
-            progress(size, sum(len(rows.lines) for rows in block.rows))
-            if prepared.rules.is_hopeless(len(prepared.rejected.rows), prepared.report.total):
-                refuse_too_many(prepared, unread=True)
-        if unread > 0:  # of formats that do not say how much they read
-            progress(unread, 0)
+    """Let `take` have all blocks of a source; fails if too much of them is wrong."""
+    prepared.files.append(source.name)
+    unread = source.size
+    for block in _read_ahead(read_source(source, prepared.catalog, options)):
+        take(block)
+        size = min(block.bytes_read, unread) if source.path is not None else block.bytes_read
+        unread -= size
+        progress(size, sum(len(rows.lines) for rows in block.rows))
+        if prepared.rules.is_hopeless(len(prepared.rejected.rows), prepared.report.total):
+            refuse_too_many(prepared, unread=True)
+    if unread > 0:  # of formats that do not say how much they read
+        progress(unread, 0)
+
+
+def _file_of(
+    prepared: PreparedInput, files: dict[TableKey, PreparedFile], entity: EntityType
+) -> PreparedFile:
+    key = entity.table_key
+    if key not in files:
+        path = prepared.folder / f"{key.kind.value}-{len(files)}.arrow"
+        files[key] = PreparedFile(entity, path, prepared_schema(entity))
+        prepared.tables[key] = files[key]
+    return files[key]
 
 
 def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: PreparedRows) -> None:
     """Append rows of the newest source to the file of their type."""
     key = rows.entity.table_key
-    if key not in files:
-        path = prepared.folder / f"{key.kind.value}-{len(files)}.arrow"
-        prepared.tables[key] = files[key] = PreparedFile(
-            rows.entity, path, prepared_schema(rows.entity)
-        )
-    file = files[key]
+    file = _file_of(prepared, files, rows.entity)
     places = place_of(len(prepared.files) - 1, 0) + rows.lines
     absent = [] if rows.absent is None else [rows.absent]
     placed = pa.table([*rows.table.columns, *absent, pa.array(places)], schema=file.schema)

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.commit.keyed_requests import fingerprint
 from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument
 from omnigraph.load.input_files import TextForm
+from omnigraph.load.modes import SHRINKING, LoadMode, LoadModes
 from omnigraph.load.parsed_rows import BlobBases
 from omnigraph.load.prepare_rows import MOST_REJECTED
 from omnigraph.load.rejects import SKIPPED_BY_DEFAULT, RejectRules, usable_path
-from omnigraph.load.sources import ReadOptions
+from omnigraph.load.sources import ReadOptions, Source
+from omnigraph.manifest.publication import FINGERPRINT, REQUEST
 from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
 from omnigraph.values.identifiers import EntityKind, TableKey
-
-
-class LoadMode(StrEnum):
-    """How the input changes the stored entities."""
-
-    APPEND = "append"
-    """Every entity is new; an id that exists is a `KeyConflict`."""
-    MERGE = "merge"
-    """Insert or replace by id. Of several lines with one id, the last wins."""
-    PATCH = "patch"
-    """Insert or change by id: only what a row has changes, and what it leaves out stays."""
-    OVERWRITE = "overwrite"
-    """The types that occur in the input hold exactly the input afterwards."""
-
-    @staticmethod
-    def parse(text: str) -> LoadMode:
-        known = {mode.value: mode for mode in LoadMode}
-        if text not in known:
-            raise InvalidArgument(f"no load mode {text!r}; there is: {', '.join(known)}")
-        return known[text]
 
 
 class OnError(StrEnum):
@@ -62,7 +45,7 @@ class LoadOptions(CommitTerms):
     """How to read the input, and how to commit it."""
 
     _: KW_ONLY
-    mode: LoadMode = LoadMode.APPEND
+    modes: LoadModes = field(default_factory=LoadModes)
     type_name: str | None = None
     columns: Mapping[str, str] | None = None
     """Name in the input -> property."""
@@ -98,9 +81,22 @@ class LoadOptions(CommitTerms):
         most = SKIPPED_BY_DEFAULT if self.max_errors is None else self.max_errors or MOST_REJECTED
         return RejectRules(True, most, path, always_written=not is_batch)
 
-    def reading(self, blob_bases: tuple[str, ...]) -> ReadOptions:
-        """How the parsers read the input; blobs may be copied from `blob_bases`."""
-        partial = self.mode is LoadMode.PATCH
+    def with_content(self, sources: Sequence[Source]) -> LoadOptions:
+        """These options with a fingerprint of the sources, all of which were read.
+
+        The commit keeps it, so that a key that is used again for other data is refused.
+        """
+        digests = [source.digest() for source in sources if source.digest is not None]
+        if self.idempotency_key is None or not digests or len(digests) < len(sources):
+            return self
+        modes = [self.modes.default, dict(self.modes.by_type), dict(self.modes.scopes)]
+        asked = fingerprint("load", self.branch, modes, self.type_name, self.columns, digests)
+        return replace(self, details={**self.details, REQUEST: {FINGERPRINT: asked}})
+
+    def reading(self, blob_bases: tuple[str, ...], type_name: str | None = None) -> ReadOptions:
+        """How the parsers read a source with this type; blobs may be copied from `blob_bases`."""
+        mode = self.modes.default if type_name is None else self.modes.of_type(type_name)
+        partial = mode is LoadMode.PATCH
         return ReadOptions(self.columns, BlobBases(blob_bases), self.text, partial)
 
 
@@ -118,9 +114,9 @@ class TypeCounts:
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
-    """Stored entities that an overwrite removed because the input does not have them."""
+    """Stored entities that overwrite or mirror removed, because the input does not have them."""
     cascaded: int = 0
-    """Edges of a type that the input does not have, removed with their nodes."""
+    """Edges that were removed because their node was, in a type that keeps its other edges."""
     properties_nulled: int = 0
     """Values of updated entities that were set to NULL."""
 
@@ -183,7 +179,10 @@ class LoadCounts:
 
 
 def load_counts(
-    loaded: Mapping[TableKey, int], changed: Iterable[TableChanges], nulled: Mapping[TableKey, int]
+    loaded: Mapping[TableKey, int],
+    changed: Iterable[TableChanges],
+    nulled: Mapping[TableKey, int],
+    modes: LoadModes,
 ) -> LoadCounts:
     """Counts from the rows of the input and from what the load changed in each table."""
     changes = {each.key: each for each in changed}
@@ -194,6 +193,7 @@ def load_counts(
         inserted, updated, deleted = (
             (change.inserted, change.updated, change.deleted) if change else (0, 0, 0)
         )
+        shrinks = key in loaded and modes.of(key) in SHRINKING
         found[key.kind].append(
             TypeCounts(
                 key.type_name,
@@ -201,8 +201,8 @@ def load_counts(
                 inserted=inserted,
                 updated=updated,
                 unchanged=max(rows - inserted - updated, 0),
-                removed=deleted if key in loaded else 0,
-                cascaded=0 if key in loaded else deleted,
+                removed=deleted if shrinks else 0,
+                cascaded=0 if shrinks else deleted,
                 properties_nulled=nulled.get(key, 0),
             )
         )

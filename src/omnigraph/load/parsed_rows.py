@@ -48,8 +48,8 @@ from omnigraph.writes.row_compare import Mask
 Lines = npt.NDArray[np.int64]
 Row = dict[str, Any]
 
-_NODE_KEYS = frozenset({"type", "data"})
-_EDGE_KEYS = frozenset({"edge", "from", "to", "data"})
+_NODE_KEYS = frozenset({"type", "id", "data"})
+_EDGE_KEYS = frozenset({"edge", "id", "from", "to", "data"})
 _ENDS = {"from": SOURCE, "to": TARGET}
 _TEXT = ScalarType(ScalarKind.STRING)
 _DATE = ScalarType(ScalarKind.DATE)
@@ -332,7 +332,10 @@ def read_row(
     data = body.get("data")
     if data is not None and not isinstance(data, Mapping):
         raise BadLine("syntax", f"'data' is an object, not {describe(data)}", entity, "data")
-    row = typed_row(entity, data or {}, blobs)
+    beside = {} if body.get("id") is None else {ID: body["id"]}
+    row = typed_row(entity, {**(data or {}), **beside}, blobs)
+    if beside and data and data.get(ID, beside[ID]) != beside[ID]:
+        row.refuse("syntax", "'id' and 'id' in 'data' differ; one of them is enough", ID)
     for unknown in (key for key in body if key not in allowed):
         row.refuse("syntax", f"{unknown!r} is none of {', '.join(sorted(allowed))}", unknown)
     if isinstance(entity, EdgeType):

@@ -27,7 +27,7 @@ from omnigraph.lance_store.store import Dataset
 from omnigraph.load.bulk_checks import has_repeated_ids
 from omnigraph.load.commit_load import LoadBuild, load_claims, refuse_new_schema
 from omnigraph.load.match_edges import EdgeMatcher
-from omnigraph.load.options import LoadMode
+from omnigraph.load.modes import LoadModes
 from omnigraph.load.parsed_rows import ParsedBlock, raw_schema
 from omnigraph.load.patch_rows import (
     as_patches,
@@ -47,6 +47,7 @@ from omnigraph.load.prepared import (
     prepared_input,
 )
 from omnigraph.load.proofs import row_hashes
+from omnigraph.load.write_tables import LoadTableWriter
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import Snapshot
@@ -71,7 +72,10 @@ _FOLDED_BYTES = 256 * 1024 * 1024
 
 
 class PatchInput:
-    """The patches of a load. Their checked columns are in the index of `prepared`."""
+    """The patches of a load. Their checked columns are in the index of `prepared`.
+
+    `prepared` may also have whole rows, of types with another mode.
+    """
 
     def __init__(self, prepared: PreparedInput) -> None:
         self.prepared = prepared
@@ -137,7 +141,9 @@ class PatchBuild:
     provider: EmbeddingProvider
     settings: LoadSettings
     small_input: int
+    modes: LoadModes
     dry_run: bool = False
+    writer: type[LoadTableWriter] = LoadTableWriter
     _load: LoadBuild | None = field(default=None, init=False)
     _folded: dict[TableKey, PreparedFile] | None = field(default=None, init=False)
     _unreadable: Findings | None = field(default=None, init=False)
@@ -152,7 +158,7 @@ class PatchBuild:
 
     def claims(self) -> Claims:
         prepared = self.patches.prepared
-        return load_claims(prepared.catalog, frozenset(prepared.tables), LoadMode.PATCH)
+        return load_claims(prepared.catalog, frozenset(prepared.tables), self.modes)
 
     def build(self, snapshot: Snapshot) -> ChangeSet:
         prepared = self.patches.prepared
@@ -172,12 +178,15 @@ class PatchBuild:
         whole.read_again = prepared.read_again
         tell(f"completing {counted(prepared.total, 'row')}", stage="check")
         self._complete(self._folded, snapshot, whole)
+        for key in prepared.tables.keys() - self._folded.keys():
+            _share(prepared, whole, key)
         self._load = LoadBuild(
             whole,
             self.reader,
             self.commits,
-            LoadMode.PATCH,
+            self.modes,
             self.small_input,
+            writer=self.writer,
             dry_run=self.dry_run,
             provider=self.provider,
         )
@@ -223,6 +232,19 @@ class PatchBuild:
             return patches
         ids = pc.coalesce(patches.column(ID), prepared.index.written_ids(key, patches))
         return patches.set_column(0, patches.schema.field(0), ids)
+
+
+def _share(prepared: PreparedInput, whole: PreparedInput, key: TableKey) -> None:
+    """Let `whole` have the rows of a type that is not patched."""
+    whole.tables[key] = prepared.tables[key]
+    whole.index.copy_input(prepared.index, key)
+    for mine, theirs in (
+        (whole.given_ids, prepared.given_ids),
+        (whole.made_ids, prepared.made_ids),
+        (whole.generated, prepared.generated),
+    ):
+        if key in theirs:
+            mine.add(key)
 
 
 def _completed(

@@ -22,6 +22,7 @@ from omnigraph.load.arrow_columns import check_columns, fit_table
 from omnigraph.load.csv_files import csv_blocks, csv_header
 from omnigraph.load.input_files import (
     DataFile,
+    KeptCopy,
     TextForm,
     file_errors,
     is_packed,
@@ -34,8 +35,10 @@ from omnigraph.load.input_files import (
 )
 from omnigraph.load.json_arrays import array_blocks, is_json_array
 from omnigraph.load.json_lines import JsonLines
+from omnigraph.load.modes import LoadMode, LoadModes
 from omnigraph.load.parsed_rows import BlobBases, Blocks, FlatRows, ParsedBlock, with_absent
 from omnigraph.progress import tell
+from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.plurals import counted
 
@@ -77,6 +80,8 @@ class Source:
     table: Any = field(default=None, compare=False)
     stream: Any = field(default=None, compare=False)
     """An open binary file that can be read once."""
+    digest: Callable[[], str] | None = field(default=None, compare=False)
+    """A hash of the content, which is known when all of it was read."""
 
     @property
     def size(self) -> int:
@@ -104,8 +109,10 @@ class ReadOptions:
 def find_sources(data: Any, type_name: str | None = None) -> list[Source]:
     """Paths, globs, directories, binary files, Arrow tables and readers, frames, rows as dicts.
 
-    A list may mix them. A mapping has such data by type.
+    A list may mix them, also with sources. A mapping has such data by type.
     """
+    if isinstance(data, Source):
+        return [data]
     if isinstance(data, str | os.PathLike):
         return _from_path(data, type_name)
     if isinstance(data, io.BufferedIOBase | io.RawIOBase):
@@ -286,6 +293,17 @@ def check_source_columns(
     check_columns(entity_of(source, catalog), renamed, source.name)
 
 
+def mirrored_types(
+    sources: Iterable[Source], catalog: Catalog, modes: LoadModes
+) -> frozenset[TableKey]:
+    """Types that the sources name and that are mirrored, also if no source has a row of them."""
+    return frozenset(
+        entity_of(source, catalog).table_key
+        for source in sources
+        if source.type_name is not None and modes.of_type(source.type_name) is LoadMode.MIRROR
+    )
+
+
 def entity_of(source: Source, catalog: Catalog) -> EntityType:
     """The type of all rows of a source, or of its flat rows."""
     assert source.type_name is not None
@@ -391,6 +409,11 @@ def _from_bucket(uri: str, type_name: str | None) -> list[Source]:
     if not inside:
         raise InvalidArgument(f"{uri}: holds no data file", file=uri)
     return [_file(each, type_name) for each in inside]
+
+
+def copied_file(path: Path, type_name: str | None, copy_of: str) -> Source:
+    """A copy of a file, which errors call by the name of that file."""
+    return _file(KeptCopy(path, copy_of), type_name)
 
 
 def _format(path: DataFile) -> str | None:

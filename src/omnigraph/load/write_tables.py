@@ -71,20 +71,25 @@ class LoadTableWriter:
         self._store = store
         self._snapshot = snapshot
 
-    def append(self, table: PreparedTable) -> AdoptRows:
-        """Write all rows; the checks proved that they are new."""
+    def append(self, table: PreparedTable, *, loses: bool = False) -> AdoptRows:
+        """Write all rows; the checks proved that they are new.
+
+        If the table `loses` rows, the index has listed them as gone.
+        """
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks():
             rows = self._as_written(table.entity.table_key, chunk)
             fragments += self._write(dataset, stored_columns(table.entity, rows))
             changes.add(Op.INSERT, rows.column(ID))
+        self._add_lost(table.entity.table_key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
-    def merge(self, table: PreparedTable) -> AdoptRows:
+    def merge(self, table: PreparedTable, *, loses: bool = False) -> AdoptRows:
         """Write rows that are new or differ from the stored row; of rows with one id, the last."""
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments = self._changed(table, pin, dataset, changes)
+        self._add_lost(table.entity.table_key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
     def replace(self, table: PreparedTable) -> AdoptRows:
@@ -101,9 +106,15 @@ class LoadTableWriter:
     def remove_gone(self, key: TableKey) -> AdoptRows:
         """Delete the edges that a cascade removes."""
         pin, _, changes = self._begin(key)
+        self._add_lost(key, changes, loses=True)
+        return adopt(pin, (), changes.finish())
+
+    def _add_lost(self, key: TableKey, changes: ChangeListWriter, *, loses: bool) -> None:
+        """List the rows that the index has as gone."""
+        if not loses:
+            return
         for batch in self._index.batches(f"SELECT {ID} FROM {self._index.gone(key)}"):
             changes.add(Op.DELETE, batch.column(0))
-        return adopt(pin, (), changes.finish())
 
     def _changed(
         self, table: PreparedTable, pin: TablePin, dataset: Dataset, changes: ChangeListWriter

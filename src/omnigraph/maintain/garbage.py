@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from omnigraph.commit.intents import Intent
+from omnigraph.commit.intents import Intent, IntentKind
 from omnigraph.errors import InvalidArgument, NotFound, SnapshotReclaimed, StorageFailure
 from omnigraph.lance_store.dataset_files import (
     LineageFiles,
@@ -104,12 +104,17 @@ class Removal:
 
 @dataclass(slots=True)
 class Needed:
-    """The gathered roots; `busy` are datasets for which a writer may have staged files."""
+    """The gathered roots; `busy` are datasets for which a writer may have staged files.
+
+    `growing` are the tables of groups in flight, with the version before the group: the commits
+    of the group will name versions above it.
+    """
 
     versions: set[DatasetVersion] = field(default_factory=set)
     objects: set[str] = field(default_factory=set)
     incarnations: set[str] = field(default_factory=set)
     busy: set[str] = field(default_factory=set)
+    growing: set[DatasetVersion] = field(default_factory=set)
 
     def add_pins(self, pins: Iterable[TablePin]) -> None:
         self.versions.update(pin.at for pin in pins)
@@ -234,6 +239,8 @@ def _add_intent(needed: Needed, intent: Intent) -> None:
     pins += publication.created
     needed.add_pins(pins)
     needed.busy |= {MANIFEST, *(pin.location for pin in pins)}
+    if intent.kind is IntentKind.GROUP:
+        needed.growing |= {move.expected.at for move in publication.moves}
     if publication.schema_id is not None:
         needed.objects.add(schema_object(publication.schema_id))
     if publication.commit is not None and publication.commit.merged_history is not None:
@@ -254,6 +261,9 @@ def find_garbage(
     versions: dict[str, set[DatasetVersion]] = defaultdict(set)
     for at in needed.versions:
         versions[at.location].add(at)
+    growing: dict[str, set[DatasetVersion]] = defaultdict(set)
+    for at in needed.growing:
+        growing[at.location].add(at)
     found: list[Removal] = []
     for place, inside in folders.items():
         inside = [file for file in inside if file.path != reclaimed_marker(place)]
@@ -263,7 +273,13 @@ def find_garbage(
             found += _unused_objects(place, inside, needed, cutoffs.files)
         elif place in (MANIFEST, RECOVERY_AUDIT) or place.startswith(TABLE_FOLDERS):
             dataset = _DatasetGarbage(
-                store, place, inside, versions[place], place in needed.busy, cutoffs
+                store,
+                place,
+                inside,
+                versions[place],
+                growing[place],
+                busy=place in needed.busy,
+                cutoffs=cutoffs,
             )
             found += dataset.garbage()
     found += _unfinished_puts(folders, cutoffs.files)
@@ -298,6 +314,8 @@ class _DatasetGarbage:
         location: str,
         files: Sequence[StoredFile],
         needed: set[DatasetVersion],
+        growing: set[DatasetVersion],
+        *,
         busy: bool,
         cutoffs: Cutoffs,
     ) -> None:
@@ -310,6 +328,10 @@ class _DatasetGarbage:
         self._needed: dict[str | None, set[int]] = defaultdict(set)
         for at in needed:
             self._needed[at.branch].add(at.version)
+        self._growing: dict[str | None, int] = {}
+        for at in growing:
+            known = self._growing.get(at.branch, at.version)
+            self._growing[at.branch] = min(known, at.version)
         self._forks: dict[str, tuple[str | None, int]] = {}
         self._tags: dict[str, tuple[str | None, int]] = {}
 
@@ -365,6 +387,8 @@ class _DatasetGarbage:
             return set()
         kept = set(self._needed.get(branch, ()))
         kept |= {v for b, v in self._tags.values() if b == branch}
+        if branch in self._growing:
+            kept |= {v for v in line.versions if v > self._growing[branch]}
         ordered = sorted(line.versions)
         is_young = line.newest_change > self._cutoffs.files
         if branch is None or kept or is_young:

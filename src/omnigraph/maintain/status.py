@@ -81,6 +81,9 @@ class IndexStatus:
     covered_rows: int
     pending_rows: int
 
+    status: str
+    """`ready`, or `building` until upkeep has indexed every row."""
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -186,8 +189,7 @@ _KIND_NAMES = {
 }
 
 
-def index_status(reader: ManifestReader, branch: str) -> list[IndexStatus]:
-    snapshot = reader.snapshot(*reader.branch(branch))
+def index_status(store: Store, snapshot: Snapshot) -> list[IndexStatus]:
     return [
         IndexStatus(
             type_name=entity.name,
@@ -196,9 +198,8 @@ def index_status(reader: ManifestReader, branch: str) -> list[IndexStatus]:
             built=index.built,
             covered_rows=index.covered_rows,
             pending_rows=index.pending_rows,
+            status="ready" if index.built and not index.pending_rows else "building",
         )
         for entity in snapshot.catalog.entity_types()
-        for index in coverage(
-            reader.store.open(snapshot.pin(entity.table_key).at), wanted_indexes(entity)
-        )
+        for index in coverage(store.open(snapshot.pin(entity.table_key).at), wanted_indexes(entity))
     ]

@@ -6,6 +6,7 @@ snapshot (manifest, files, rules, indexes), and of the history of a branch.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
@@ -21,9 +22,11 @@ from omnigraph.commit.intents import IntentBoard
 from omnigraph.commit.recovery.audit import read_audits
 from omnigraph.errors import (
     GraphMoved,
+    InvalidArgument,
     NotFound,
     OmnigraphError,
     RecoveryRequired,
+    SchemaDrift,
     SnapshotReclaimed,
     StorageFailure,
 )
@@ -44,6 +47,7 @@ from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, PinChange, TableChanges, TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.stored_columns import column_differences
 from omnigraph.values.indexes import IndexKind
 from omnigraph.writes.row_compare import differing_rows
 
@@ -113,6 +117,8 @@ def verify_graph(
     `compared` is how many commits of each branch are compared with their snapshots. `full` compares
     every value of every index.
     """
+    if not 0 <= compared <= sys.maxsize:
+        raise InvalidArgument(f"commits is 0 or more, not {compared}", option="commits")
     found = FindingLog()
     pending = board.pending()
     for intent in pending:
@@ -129,7 +135,7 @@ def verify_graph(
         found.checked["branches"] += 1
         try:
             snapshot = reader.snapshot(ref, state)
-        except NotFound as error:
+        except (NotFound, SchemaDrift) as error:
             found.add("schema", ref.name, state.schema_id, error.message)
             continue
         _verify_tables(reader.store, snapshot, ref.incarnation, busy, found, full=full)
@@ -217,10 +223,8 @@ def _check_against_pin(
     snapshot: Snapshot, pin: TablePin, dataset: Dataset, found: FindingLog
 ) -> None:
     branch = snapshot.graph_branch
-    entity = snapshot.catalog.entity_type(pin.key)
-    missing = set(table_schema(entity).names) - set(dataset.schema.names)
-    if missing:
-        found.add("columns", branch, pin.key, f"the dataset has no column {sorted(missing)}")
+    for difference in column_differences(snapshot, pin, dataset):
+        found.add("columns", branch, pin.key, str(difference))
     rows = dataset.count_rows()
     if rows != pin.row_count:
         message = f"the manifest says {pin.row_count} rows, the dataset has {rows}"
@@ -303,6 +307,8 @@ def _verify_changes(
         except SnapshotReclaimed:
             found.checked["commits_reclaimed"] += 1
             continue
+        except (SchemaDrift, StorageFailure) as error:
+            problem = error.message
         found.checked["changes"] += 1
         if problem is not None:
             place = f"{commit.graph_commit_id} {pins.after.key}"

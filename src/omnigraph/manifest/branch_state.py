@@ -13,7 +13,7 @@ from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.manifest.records import HistorySegment, StoredCommit, StreamMark, TablePin
 from omnigraph.values.identifiers import TableKey
 
-CURRENT_FORMAT = 2
+CURRENT_FORMAT = 3
 """The format that this release writes: the stamp in the schema metadata of every manifest."""
 
 _STAMP = "omnigraph:format"

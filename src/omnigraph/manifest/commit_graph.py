@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ _ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
 _SHOWN_CANDIDATES = 8
 # An id is made before its commit is published. The clocks of two machines differ by less than this.
 _CLOCK_SLACK_MICROS = 86_400_000_000
+# Most writes take less time from their first step to their publish.
+_LONGEST_WRITE_MICROS = 7 * 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +93,57 @@ class CommitGraph:
         return merged.commit
 
     def find_in(self, state: BranchState, commit_id: str) -> Commit | None:
-        for stored in self.walk(state):
+        """A commit of a branch along first parents.
+
+        An id begins with the time at which its write began. So only pages of about that time are
+        read, however long the history is; all pages are read if it is not in one of those.
+        """
+        for stored in reversed(state.commits):
             if stored.commit_id == commit_id:
                 return stored.commit
+        began = ulid_micros(commit_id)
+        if began is None:
+            return None
+        earliest, latest = began - _CLOCK_SLACK_MICROS, began + _LONGEST_WRITE_MICROS
+
+        def is_near(segment: HistorySegment) -> bool:
+            return segment.last_created_at >= earliest and segment.first_created_at <= latest
+
+        def is_younger(segment: HistorySegment) -> bool:
+            return segment.last_created_at >= earliest
+
+        for wanted in (is_near, is_younger):
+            for page in self._reader.history.pages(state.history, wanted):
+                for stored in page.commits:
+                    if stored.commit_id == commit_id:
+                        return stored.commit
         return None
 
-    def find_by_key(self, state: BranchState, key: str, not_before: int) -> Commit | None:
-        """The commit that carries an idempotency key, if it is not older than `not_before`."""
+    def find_by_key(
+        self,
+        state: BranchState,
+        key: str,
+        not_before: int,
+        actor: str | None,
+        operation: str | None = None,
+    ) -> Commit | None:
+        """The commit of an actor with this idempotency key, not older than `not_before`.
+
+        A key belongs to an actor and an operation; None looks for any operation.
+        """
+        quoted = json.dumps(key, ensure_ascii=False)
+
+        def fits(commit: Commit) -> bool:
+            return (
+                commit.idempotency_key == key
+                and commit.actor_id == actor
+                and operation in (None, commit.operation)
+                and commit.created_at >= not_before
+            )
+
         for stored in reversed(state.commits):
-            if stored.commit.idempotency_key == key:
-                return stored.commit if stored.commit.created_at >= not_before else None
+            if quoted in stored.text and fits(stored.commit):
+                return stored.commit
 
         history = self._reader.history
 
@@ -110,7 +154,7 @@ class CommitGraph:
 
         for page in history.pages(state.history, may_hold):
             for stored in page.commits:
-                if stored.commit.idempotency_key == key and stored.commit.created_at >= not_before:
+                if fits(stored.commit):
                     return stored.commit
         return None
 

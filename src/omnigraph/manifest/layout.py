@@ -12,6 +12,8 @@ SCHEMAS = "__schema"
 BRANCH_REFS = "_refs/branches"
 TAG_REFS = "_refs/tags"
 LOCKS = "_locks"
+REQUESTS = "__requests"
+OPERATIONS = "__operations"
 RECOVERY_AUDIT = "_graph_commit_recoveries.lance"
 
 _FOLDERS = {EntityKind.NODE: "nodes", EntityKind.EDGE: "edges"}

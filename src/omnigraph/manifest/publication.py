@@ -11,6 +11,7 @@ from typing import Any
 
 from omnigraph.errors import (
     ExpectedVersionMismatch,
+    IdempotencyConflict,
     NotFound,
     PreconditionFailed,
     WriterFenced,
@@ -36,6 +37,28 @@ Json = dict[str, Any]
 _KEPT_CANCELLATIONS = 64
 _KEPT_STREAMS = 256
 """Number of streams with a mark; the stream without a batch for longest is forgotten first."""
+
+
+REQUEST = "request"
+"""The subject of `Commit.details` that has the fingerprint of a request with a key."""
+FINGERPRINT = "fingerprint"
+
+
+def fingerprint_of(details: Mapping[str, Any]) -> str | None:
+    """The fingerprint of the request in the details of a commit."""
+    request = details.get(REQUEST)
+    return request.get(FINGERPRINT) if isinstance(request, Mapping) else None
+
+
+def require_same_request(commit: Commit, key: str, fingerprint: str | None) -> None:
+    """Refuse a key whose first request asked for something else."""
+    first = fingerprint_of(commit.details)
+    if fingerprint is not None and first is not None and first != fingerprint:
+        raise IdempotencyConflict(
+            f"the idempotency key {key!r} was used for another request, which made commit "
+            f"{commit.graph_commit_id}: use a new key",
+            key=key,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,10 @@ class CommitDraft:
     """The commit gets a later time than this, so that a merge is younger than both parents."""
     stream_batch: StreamBatch | None = None
     """The mark of the stream moves to this batch in the same swap."""
+    carried: tuple[StreamBatch, ...] = ()
+    """Batches that a merge brings: the marks of their streams move, but never back."""
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """`Commit.details`."""
 
     def to_json(self) -> Json:
         return {
@@ -106,6 +133,8 @@ class CommitDraft:
             "differs_from_merged": lists_to_json(self.differs_from_merged),
             "not_before": self.not_before,
             "stream_batch": asdict(self.stream_batch) if self.stream_batch else None,
+            "carried": [asdict(batch) for batch in self.carried],
+            "details": dict(self.details),
         }
 
     @staticmethod
@@ -118,8 +147,25 @@ class CommitDraft:
                 "recovery": RecoveryAudit.from_json(audit) if audit else None,
                 "differs_from_merged": lists_from_json(data.get("differs_from_merged")),
                 "stream_batch": StreamBatch(**stream) if stream else None,
+                "carried": tuple(StreamBatch(**batch) for batch in data.get("carried", ())),
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedCommit:
+    """One commit of a group: its draft, and where it moves tables from and to."""
+
+    draft: CommitDraft
+    moves: tuple[TableMove, ...] = ()
+
+    def to_json(self) -> Json:
+        return {"draft": self.draft.to_json(), "moves": [m.to_json() for m in self.moves]}
+
+    @staticmethod
+    def from_json(data: Json) -> GroupedCommit:
+        moves = tuple(TableMove.from_json(m) for m in data["moves"])
+        return GroupedCommit(CommitDraft.from_json(data["draft"]), moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +188,18 @@ class Publication:
     cancels: str | None = None
     marks_deleted: bool = False
     renames_to: str | None = None
+    group: tuple[GroupedCommit, ...] = ()
+    """The commits of a group, in order, in place of `commit`.
+
+    Their moves are the effect. `moves` names every table that the group takes, from the pin before
+    the group on; only the pins there are required.
+    """
+
+    @property
+    def commit_ids(self) -> tuple[str, ...]:
+        """The commits that this publication makes, or may make."""
+        grouped = tuple(one.draft.commit_id for one in self.group)
+        return grouped if self.commit is None else (self.commit.commit_id, *grouped)
 
     def to_json(self) -> Json:
         return {
@@ -158,6 +216,7 @@ class Publication:
             "cancels": self.cancels,
             "marks_deleted": self.marks_deleted,
             "renames_to": self.renames_to,
+            "group": [g.to_json() for g in self.group],
         }
 
     @staticmethod
@@ -170,6 +229,7 @@ class Publication:
                 "created": tuple(TablePin.from_json(p) for p in data["created"]),
                 "dropped": tuple(TableKey.parse(k) for k in data["dropped"]),
                 "reads": tuple((TableKey.parse(k), epoch) for k, epoch in data["reads"]),
+                "group": tuple(GroupedCommit.from_json(g) for g in data.get("group", ())),
             }
         )
 
@@ -199,14 +259,7 @@ def unmet_requirement(
             )
         )
     if publication.if_commit not in (None, state.head_commit_id):
-        return Requirement(
-            PreconditionFailed(
-                f"branch {branch!r} is at {state.head_commit_id}, not at {publication.if_commit}",
-                branch=branch,
-                expected=publication.if_commit,
-                actual=state.head_commit_id,
-            )
-        )
+        return Requirement(wrong_head(branch, publication.if_commit, state.head_commit_id))
     if publication.on_schema_id not in (None, state.schema_id):
         return Requirement(
             ExpectedVersionMismatch(
@@ -217,6 +270,16 @@ def unmet_requirement(
             )
         )
     return _moved_table(state, publication)
+
+
+def wrong_head(branch: str, expected: str | None, actual: str) -> PreconditionFailed:
+    """The error of a write whose `if_commit` is not the head that it would be made on."""
+    return PreconditionFailed(
+        f"branch {branch!r} is at {actual}, not at {expected}",
+        branch=branch,
+        expected=expected,
+        actual=actual,
+    )
 
 
 def _moved_table(state: BranchState, publication: Publication) -> Requirement | None:
@@ -288,13 +351,36 @@ def apply_publication(
     return replace(next_state, commits=commits, streams=streams), commit
 
 
+def apply_group(
+    state: BranchState, publication: Publication, ref: BranchRef, now_micros: int
+) -> tuple[BranchState, tuple[Commit, ...]]:
+    """The next state and the commits of a group, each made on the one before it.
+
+    All of them get the manifest version of the one swap. Call `unmet_requirement` first.
+    """
+    state = replace(state, version=state.version + 1)
+    tables = dict(state.tables)
+    commits = []
+    for grouped in publication.group:
+        pins = tuple(PinChange(tables[m.expected.key], m.after) for m in grouped.moves)
+        tables.update({m.after.key: m.after for m in grouped.moves})
+        commit = _finish(grouped.draft, state, ref, pins, now_micros)
+        state = replace(state, commits=(*state.commits, StoredCommit.of(commit)))
+        commits.append(commit)
+    return replace(state, tables=tables), tuple(commits)
+
+
 def _marked(streams: Mapping[str, StreamMark], draft: CommitDraft) -> Mapping[str, StreamMark]:
-    done = draft.stream_batch
-    if done is None:
+    done = [] if draft.stream_batch is None else [draft.stream_batch]
+    for batch in draft.carried:
+        mark = streams.get(batch.stream)
+        if mark is None or mark.batch < batch.batch:
+            done.append(batch)
+    if not done:
         return streams
-    others = [(name, mark) for name, mark in streams.items() if name != done.stream]
-    kept = others[-(_KEPT_STREAMS - 1) :]
-    return dict([*kept, (done.stream, StreamMark(done.batch, draft.commit_id))])
+    moved = {batch.stream: StreamMark(batch.batch, draft.commit_id) for batch in done}
+    kept = [(name, mark) for name, mark in streams.items() if name not in moved]
+    return dict([*kept, *moved.items()][-_KEPT_STREAMS:])
 
 
 def undo_commits(
@@ -336,4 +422,5 @@ def _finish(
         merged_history=draft.merged_history,
         equals_merged=draft.equals_merged,
         differs_from_merged=draft.differs_from_merged,
+        details=draft.details,
     )

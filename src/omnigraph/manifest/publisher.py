@@ -19,6 +19,7 @@ from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.publication import (
     CommitDraft,
     Publication,
+    apply_group,
     apply_publication,
     unmet_requirement,
 )
@@ -40,6 +41,8 @@ class Published:
     state: BranchState
     commit: Commit | None
     by_us: bool = True
+    group: tuple[Commit, ...] = ()
+    """The commits of a group, in order. `commit` is the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +101,36 @@ class Publisher:
 
         Its own commit exists when an answer was lost or recovery finished the write.
         """
+        if publication.group:
+            return self._group_before(state, publication)
         draft = publication.commit
         if draft is None:
             return None
         known = self.find_commit(state, draft.commit_id, publication.based_on)
         if known is not None:
             return Published(state, known, by_us=False)
-        if draft.idempotency_key is not None:
-            not_before = self._clock.now_micros() - self._settings.idempotency_days * _DAY_MICROS
-            first = self._graph.find_by_key(state, draft.idempotency_key, not_before)
-            if first is not None:
-                return Repeated(first)
-        return self._earlier_batch(state, draft)
+        return self._same_key(state, draft) or self._earlier_batch(state, draft)
+
+    def _group_before(
+        self, state: BranchState, publication: Publication
+    ) -> Published | Repeated | None:
+        """One swap publishes all commits of a group, so the first stands for the others."""
+        drafts = [grouped.draft for grouped in publication.group]
+        if self.find_commit(state, drafts[0].commit_id, publication.based_on) is not None:
+            found = [self.find_commit(state, d.commit_id, publication.based_on) for d in drafts]
+            commits = tuple(commit for commit in found if commit is not None)
+            return Published(state, commits[-1], by_us=False, group=commits)
+        repeated = (self._same_key(state, draft) for draft in drafts)
+        return next((r for r in repeated if r is not None), None)
+
+    def _same_key(self, state: BranchState, draft: CommitDraft) -> Repeated | None:
+        if draft.idempotency_key is None:
+            return None
+        not_before = self._clock.now_micros() - self._settings.idempotency_days * _DAY_MICROS
+        first = self._graph.find_by_key(
+            state, draft.idempotency_key, not_before, draft.actor_id, draft.operation
+        )
+        return None if first is None else Repeated(first)
 
     def _earlier_batch(self, state: BranchState, draft: CommitDraft) -> Repeated | None:
         given = draft.stream_batch
@@ -121,19 +142,25 @@ class Publisher:
 
     def find_commit(self, state: BranchState, commit_id: str, based_on: int) -> Commit | None:
         """Find a commit that cannot be older than manifest version `based_on`."""
-        for stored in reversed(state.commits):
+        for stored in self._graph.walk(state):
             if stored.commit_id == commit_id:
                 return stored.commit
-        # The head holds the most recent commits. Only a writer that was stopped while more commits
-        # than these were made looks further back.
-        if state.version - based_on < len(state.commits):
-            return None
-        return self._graph.find_in(state, commit_id)
+            # A swap may publish many commits, so their number says nothing about versions. The
+            # versions never increase from here on.
+            if stored.commit.graph_manifest_version <= based_on:
+                return None
+        return None
 
     def _swap(
         self, ref: BranchRef, state: BranchState, publication: Publication
     ) -> Published | None:
-        next_state, commit = apply_publication(state, publication, ref, self._clock.now_micros())
+        now = self._clock.now_micros()
+        group: tuple[Commit, ...] = ()
+        if publication.group:
+            next_state, group = apply_group(state, publication, ref, now)
+            commit: Commit | None = group[-1]
+        else:
+            next_state, commit = apply_publication(state, publication, ref, now)
         packed = pack(next_state, self._settings, self._clock)
         for key, data in packed.objects:
             self._store.files.put(key, data)
@@ -148,7 +175,7 @@ class Publisher:
         self._store.flush_to_disk()
         failpoints.hit("publish.after_swap")
         self._reader.remember(ref, self._store.open(outcome), packed.state)
-        return Published(packed.state, commit)
+        return Published(packed.state, commit, group=group)
 
     def trim(self, ref: BranchRef, version: int) -> None:
         """Remove manifest versions that no head needs. A failure is left for the next time.

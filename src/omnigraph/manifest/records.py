@@ -15,6 +15,10 @@ from omnigraph.values.temporal import moment_of, write_micros
 
 Json = dict[str, Any]
 
+PIPELINE = "pipeline"
+CARRIED = "carried"
+"""Subjects of `Commit.details`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TablePin:
@@ -172,6 +176,11 @@ class RecoveryAudit(Dated):
         return RecoveryAudit(**data)
 
 
+def _runs_of(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    runs = [details.get(PIPELINE), *details.get(CARRIED, {}).values()]
+    return [run for run in runs if run]
+
+
 @dataclass(frozen=True, slots=True)
 class Commit(Dated):
     """One step of a branch's history."""
@@ -203,10 +212,23 @@ class Commit(Dated):
     `changes` are the differences from the first parent, these are the differences from the other
     one. The next merge of the two branches starts from them. All ids count as updated.
     """
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    """What the operation recorded about itself, as JSON by subject.
+
+    `pipeline` has the sources and positions of a pipeline run. `carried` has them for streams
+    whose mark a merge brought, by stream. `request` has the fingerprint of a request with an
+    idempotency key.
+    """
+
+    @property
+    def pipeline_runs(self) -> list[Mapping[str, Any]]:
+        """The run of a pipeline that made the commit, or the runs that a merge brought."""
+        return _runs_of(self.details)
 
     def to_dict(self) -> Json:
         """The commit object of the CLI and HTTP."""
-        return {**self._shown_fields(), "created_at_rfc3339": self.created_at_rfc3339}
+        shown = {**self._shown_fields(), "created_at_rfc3339": self.created_at_rfc3339}
+        return {**shown, "details": dict(self.details)} if self.details else shown
 
     def _shown_fields(self) -> Json:
         return {
@@ -232,6 +254,7 @@ class Commit(Dated):
             "merged_history": self.merged_history,
             "equals_merged": self.equals_merged,
             "differs_from_merged": lists_to_json(self.differs_from_merged),
+            **({"details": dict(self.details)} if self.details else {}),
         }
 
     @staticmethod
@@ -254,7 +277,7 @@ class CommitReferences:
     schema_id: str
     merged_history: str | None
     listed_files: tuple[str, ...]
-    """Files with lists of ids that were too long for the commit row."""
+    """Files with lists that were too long for the commit row: of ids, or of processed files."""
 
 
 @dataclass(frozen=True)
@@ -277,8 +300,10 @@ class StoredCommit:
         """Read without building a `Commit`, because cleanup needs this of every commit."""
         data = json.loads(self.text)
         lists = (*data["changes"], *(data.get("differs_from_merged") or ()))
-        files = tuple(item["file"] for item in lists if item["file"] is not None)
-        return CommitReferences(data["schema_id"], data.get("merged_history"), files)
+        files = [item["file"] for item in lists if item["file"] is not None]
+        runs = _runs_of(data.get("details") or {})
+        files += [name for run in runs for name in run.get("lists", ())]
+        return CommitReferences(data["schema_id"], data.get("merged_history"), tuple(files))
 
     @staticmethod
     def of(commit: Commit) -> StoredCommit:
@@ -301,6 +326,15 @@ class StreamMark:
 
     batch: int
     commit_id: str
+
+
+def stream_details(commit: Commit, stream: str) -> Mapping[str, Any] | None:
+    """What the run of a pipeline recorded: in its own commit, or in a merge that brought it."""
+    carried = commit.details.get(CARRIED, {}).get(stream)
+    if carried is not None:
+        return dict(carried)
+    own = commit.details.get(PIPELINE)
+    return dict(own) if own is not None and own.get("stream") == stream else None
 
 
 @dataclass(frozen=True, slots=True)

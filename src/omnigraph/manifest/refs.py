@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from omnigraph import failpoints
@@ -29,6 +29,8 @@ class Tag(Dated):
     schema_id: str
     tables: tuple[TablePin, ...]
     created_at: int
+    repeated: bool = field(default=False, compare=False)
+    """An earlier call with the same idempotency key made it. This is not stored."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -86,6 +88,7 @@ class TagRefs:
 
     def create(self, tag: Tag) -> bool:
         body = {**asdict(tag), "tables": [pin.to_json() for pin in tag.tables]}
+        del body["repeated"]
         return self._files.put(tag_ref(tag.name), json.dumps(body).encode())
 
     def remove(self, name: str) -> None:

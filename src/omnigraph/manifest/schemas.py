@@ -12,7 +12,7 @@ from omnigraph.catalog.declared_types import types_to_json
 from omnigraph.catalog.identity import fingerprint, shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.serialize import catalog_from_json, catalog_to_json
-from omnigraph.errors import FormatUnknown, NotFound
+from omnigraph.errors import FormatUnknown, NotFound, SchemaDrift
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.layout import schema_object
 
@@ -90,6 +90,15 @@ class SchemaStore:
             raise FormatUnknown(
                 f"schema object {schema_id} cannot be read: {error}", schema=schema_id
             ) from error
+        found = fingerprint(catalog)
+        if found != body["fingerprint"]:
+            raise SchemaDrift(
+                f"schema object {schema_id} was changed after it was accepted: restore "
+                f"{schema_object(schema_id)} from a backup",
+                expected=body["fingerprint"],
+                found=found,
+                schema=schema_id,
+            )
         return AcceptedSchema(
             schema_id,
             body["source"],

@@ -8,10 +8,14 @@ columns as disputed: neither side equals the ancestor there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from omnigraph.catalog.model import Catalog
 from omnigraph.diff.entity_rows import identity_of
 from omnigraph.errors import SchemaRefused
 from omnigraph.manifest.lineage import best_common_ancestors, require_common
-from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
+from omnigraph.merge.decisions import Side, Take
+from omnigraph.merge.merged_catalog import MergedCatalog
 from omnigraph.merge.tables import (
     MergeStorage,
     SideContent,
@@ -42,16 +46,28 @@ def _ancestor(storage: MergeStorage, ours: tuple[str, ...], theirs: str) -> Side
 def _merged(storage: MergeStorage, sides: Sides) -> SideContent:
     """Ours with overlays of what theirs changed."""
     sides = unified(sides)
-    base, ours, theirs = (side.snapshot.catalog for side in sides.all)
-    try:
-        catalog = MergedCatalog(merge_catalogs(base, ours, theirs).catalog)
-    except SchemaRefused:
-        catalog = MergedCatalog(ours)
+    base, ours, theirs = (side.catalog for side in sides.all)
+    catalog = MergedCatalog(ours) if ours == theirs else _joined(base, ours, theirs)
+    # A table that lacks columns of the joined schema is listed whole: the overlay has them.
+    grown = {identity_of(c.after) for c in catalog.adjusted if c.after and c.moves_columns}
+    grown |= {identity_of(c.after) for c in catalog.reshaped if c.after}
     overlays = dict(sides.ours.overlays)
     for table, ids in tables_to_merge(storage, sides, catalog, forced={}):
-        chunks = table.chunks(storage.store, ids, decisions=None)
+        identity = identity_of(table.entity)
+        merge = replace(table, whole=False, completes=identity in grown)
+        chunks = merge.chunks(storage.store, ids, decisions=None)
         overlay = write_overlay(table.entity, chunks, storage.scratch)
         if overlay is not None:
-            identity = identity_of(table.entity)
             overlays[identity] = (*overlays.get(identity, ()), overlay)
-    return SideContent(sides.ours.snapshot, overlays)
+    declared = None if catalog.catalog == sides.ours.snapshot.catalog else catalog.catalog
+    return SideContent(sides.ours.snapshot, overlays, declared)
+
+
+def _joined(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedCatalog:
+    """Where the ancestors contradict each other, the schema is that of the first one."""
+    from omnigraph.merge.schemas import merge_catalogs
+
+    try:
+        return merge_catalogs(base, ours, theirs, decide=lambda _: Take(Side.OURS))
+    except SchemaRefused:
+        return MergedCatalog(ours)

@@ -22,6 +22,7 @@ class ConflictKind(StrEnum):
     UNIQUE_VIOLATION = "UniqueViolation"
     CARDINALITY_VIOLATION = "CardinalityViolation"
     VALUE_CONSTRAINT_VIOLATION = "ValueConstraintViolation"
+    SCHEMA_DIVERGENCE = "SchemaDivergence"
 
 
 class Outcome(StrEnum):
@@ -37,7 +38,9 @@ class Conflict:
     """One disagreement of the two branches.
 
     `base`, `ours` and `theirs` are values of the property; without a property they are whole
-    entities. *Ours* is the branch merged into, *theirs* the branch merged from.
+    entities. *Ours* is the branch merged into, *theirs* the branch merged from. A
+    `SchemaDivergence` is about a declaration: it has no `entity_id`, its `entity_kind` can also be
+    `interface`, and its values are schema text, None where the declaration does not exist.
     """
 
     entity_kind: str
@@ -61,6 +64,8 @@ class Conflict:
             "ours": json_value(self.ours),
             "theirs": json_value(self.theirs),
         }
+        if self.kind == ConflictKind.SCHEMA_DIVERGENCE.value:
+            del found["entity_id"]
         if self.property is not None:
             found["property"] = self.property
         return found
@@ -75,9 +80,14 @@ class MergeResult:
     outcome: str
     commit: Commit | None
     branch_deleted: bool | None = None
+    """Whether `delete_branch` removed the source; None when it was not asked for."""
+    branch_delete_error: str | None = None
+    """Why the source was not deleted. The merge itself is done."""
     engine: str = "local"
     """Where the rows were merged: `local` or `spark`."""
     engine_reason: str = ""
+    repeated: bool = False
+    """The idempotency key was used before, and this is the result of then."""
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -90,6 +100,10 @@ class MergeResult:
         }
         if self.branch_deleted is not None:
             found["branch_deleted"] = self.branch_deleted
+        if self.branch_delete_error is not None:
+            found["branch_delete_error"] = self.branch_delete_error
+        if self.repeated:
+            found["repeated"] = True
         return found
 
 

@@ -43,7 +43,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One entry of a resolutions file."""
+    """One entry of a resolutions file; without an `entity_id` it is about the schema."""
 
     type_name: str
     entity_id: str
@@ -57,7 +57,8 @@ class Resolution:
 
     def __str__(self) -> str:
         name = f".{self.property}" if self.property else ""
-        return f"{self.type_name} {self.entity_id!r}{name}"
+        entity = f" {self.entity_id!r}" if self.entity_id else ""
+        return f"{self.type_name}{entity}{name}"
 
 
 class Decisions:
@@ -77,13 +78,15 @@ class Decisions:
     @property
     def uniform(self) -> Side | None:
         """One winner for every conflict, so that conflicts need not be visited one by one."""
-        return self._strategy.side if self._strategy and not self._by_entity else None
+        by_row = any(entity_id for _, entity_id in self._by_entity)
+        return self._strategy.side if self._strategy and not by_row else None
 
     def decide(self, conflict: Conflict) -> Take | None:
         for number in self._by_entity.get((conflict.type_name, conflict.entity_id), ()):
             if self._resolutions[number].fits(conflict):
-                self._used.add(number)
-                return self._resolutions[number].take
+                chosen = self._resolutions[number]
+                self._used.update(n for n, r in enumerate(self._resolutions) if r == chosen)
+                return chosen.take
         return self._strategy
 
     @property
@@ -133,12 +136,25 @@ def _resolution(number: int, entry: object) -> Resolution:
     unknown = set(entry) - {"type_name", "entity_id", "property", "take", "value"}
     if unknown:
         raise InvalidArgument(f"{where} has an unknown field {sorted(map(str, unknown))[0]!r}")
-    names = [entry.get("type_name"), entry.get("entity_id"), entry.get("property")]
-    if not (isinstance(names[0], str) and isinstance(names[1], str)):
-        raise InvalidArgument(f"{where} needs type_name and entity_id, both strings")
-    if names[2] is not None and not isinstance(names[2], str):
+    type_name, entity_id, name = (entry.get(f) for f in ("type_name", "entity_id", "property"))
+    if not isinstance(type_name, str):
+        raise InvalidArgument(
+            f"{where} needs a type_name, and an entity_id unless it decides about "
+            "the schema; both are strings"
+        )
+    if name is not None and not isinstance(name, str):
         raise InvalidArgument(f"{where}: property must be a string")
-    return Resolution(names[0], names[1], names[2], _take(where, entry))
+    if "entity_id" not in entry:
+        take = _take(where, entry)
+        if take.side not in (Side.OURS, Side.THEIRS):
+            raise InvalidArgument(
+                f"{where} has no entity_id, so it decides about the schema: take must be ours or "
+                "theirs"
+            )
+        return Resolution(type_name, "", name, take)
+    if not isinstance(entity_id, str) or not entity_id:
+        raise InvalidArgument(f"{where}: entity_id must be a string that is not empty")
+    return Resolution(type_name, entity_id, name, _take(where, entry))
 
 
 def _take(where: str, entry: Mapping[str, Any]) -> Take:

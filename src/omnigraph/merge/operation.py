@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,14 +25,14 @@ from omnigraph.diff.differing_ids import DifferingIds, count_between
 from omnigraph.diff.entity_rows import TypeIdentity, identity_of, images, same_content, sort_key
 from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.diff.snapshot_diff import take
-from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument
+from omnigraph.errors import ExpectedVersionMismatch, InvalidArgument, OmnigraphError
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op, record_ids
 from omnigraph.manifest.history import CommitPage, encode_page
 from omnigraph.manifest.layout import history_object
 from omnigraph.manifest.lineage import Lineage, best_common_ancestors, only_theirs, require_common
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.records import BranchRef, TableChanges
+from omnigraph.manifest.records import BranchRef, StreamBatch, TableChanges, stream_details
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.ancestor import common_ancestor
 from omnigraph.merge.conflicts import MergePreview, MergeResult, Outcome
@@ -84,6 +85,10 @@ class MergeRequest:
     actor_id: str | None = None
     message: str | None = None
     delete_branch: bool = False
+    may_delete: Callable[[], None] = lambda: None
+    """Raises when the caller may not delete the source."""
+    idempotency_key: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
@@ -96,6 +101,8 @@ def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
             tables=(),
             actor_id=request.actor_id,
             message=request.message or f"merge {request.source} into {request.target}",
+            idempotency_key=request.idempotency_key,
+            details=request.details,
             on_exact_head=True,
             tables_of=attempt.tables,
         )
@@ -110,21 +117,27 @@ def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
             writes_ahead=engine.writes_ahead,
         )
     failpoints.hit("merge.before_branch_delete")
-    deleted = None
+    deleted, trouble = None, None
     if request.delete_branch:
-        # Delete only what was merged: a commit that arrived since then keeps the branch alive.
-        context.lifecycle.delete(
-            request.source, request.actor_id, only_at=attempt.theirs.head_commit_id
-        )
-        deleted = True
+        deleted, trouble = True, None
+        try:
+            request.may_delete()
+            # Delete only what was merged: a commit that arrived since then keeps the branch.
+            context.lifecycle.delete(
+                request.source, request.actor_id, only_at=attempt.theirs.head_commit_id
+            )
+        except OmnigraphError as error:  # the merge is done, so it must not look as if it failed
+            deleted, trouble = False, error.message
     return MergeResult(
         request.source,
         request.target,
         attempt.outcome.value,
         receipt.commit,
         deleted,
+        trouble,
         engine.name,
         engine.reason,
+        receipt.repeated,
     )
 
 
@@ -261,9 +274,7 @@ class _Attempt:
             theirs=SideContent(self._their_snapshot),
         )
         decisions = self._request.decisions
-        merged = merge_sides(storage, sides, decisions, rows)
-        decisions.refuse_unused()
-        return merged
+        return merge_sides(storage, sides, decisions, rows)
 
     def _merged_head(
         self, lineage: Lineage, merged: MergedSides[TableOutput], our_id: str
@@ -285,6 +296,7 @@ class _Attempt:
         context.reader.store.files.put(history_object(page_id), encode_page(page))
         fast_forward = self.outcome is Outcome.FAST_FORWARD
         storage = MergeStorage(context.reader.store, lineage, self._scratch)
+        batches = self._new_batches()
         return MergedHead(
             head,
             lineage.commit(head).created_at,
@@ -293,7 +305,31 @@ class _Attempt:
             differs=()
             if fast_forward
             else _differences_from_theirs(storage, merged, context.history, context.clock),
+            batches=batches,
+            carried=self._carried(lineage, batches),
         )
+
+    def _new_batches(self) -> tuple[StreamBatch, ...]:
+        """The marks of theirs that are ahead of ours.
+
+        The target then has all rows of these batches, so it must not take them again.
+        """
+        _, ours = self._context.reader.branch(self._request.target)
+        return tuple(
+            StreamBatch(stream, mark.batch)
+            for stream, mark in self.theirs.streams.items()
+            if stream not in ours.streams or ours.streams[stream].batch < mark.batch
+        )
+
+    def _carried(self, lineage: Lineage, batches: Iterable[StreamBatch]) -> dict[str, Any]:
+        """What the commits of these batches recorded, because the new marks name the merge."""
+        found = {}
+        for batch in batches:
+            stored = lineage.find(self.theirs.streams[batch.stream].commit_id)
+            details = stream_details(stored.commit, batch.stream) if stored else None
+            if details is not None:
+                found[batch.stream] = details
+        return found
 
 
 def _differences_from_theirs(
@@ -313,10 +349,14 @@ def _differences_from_theirs(
     base, ours = sides.base.snapshot, sides.ours.snapshot
     changed = DifferingIds(storage.store, storage.lineage, base, ours, storage.scratch)
     pairs = {pair.identity: pair for pair in differing_types(sides.base, sides.ours)}
+    names = {identity_of(e): e.table_key for e in merged.catalog.catalog.entity_types()}
     found = []
     for entity in ours.catalog.entity_types():
-        key, identity = entity.table_key, identity_of(entity)
-        if not _in_one_place(sides, identity):
+        identity = identity_of(entity)
+        key = names.get(identity)
+        if key is None:
+            continue
+        if not _in_one_place(sides, identity) or _keeps_more(merged, identity):
             found.append(TableChanges(key, 0, 0, 0, ids=None))
             continue
         pair = pairs.get(identity)
@@ -332,6 +372,18 @@ def _differences_from_theirs(
         if listed.updated:
             found.append(listed)
     return tuple(found)
+
+
+def _keeps_more(merged: MergedSides[TableOutput], identity: TypeIdentity) -> bool:
+    """Theirs dropped a property, and it stays with the values that the base has, too."""
+    base, theirs = (side.of(identity).table for side in (merged.sides.base, merged.sides.theirs))
+    kept = next(
+        (e for e in merged.catalog.catalog.entity_types() if identity_of(e) == identity), None
+    )
+    if base is None or theirs is None or kept is None:
+        return False
+    old, now = ({p.identity for p in table.entity.properties} for table in (base, theirs))
+    return any(p.identity in old and p.identity not in now for p in kept.properties)
 
 
 def _in_one_place(sides: Sides, identity: TypeIdentity) -> bool:

@@ -7,7 +7,9 @@ and entities stay, and later changes of the same property are conflicts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from omnigraph import failpoints
 from omnigraph.commit.request import WriteReceipt, WriteRequest
@@ -36,6 +38,8 @@ class PickRequest:
     decisions: Decisions
     actor_id: str | None = None
     message: str | None = None
+    idempotency_key: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def pick(context: MergeContext, request: PickRequest) -> WriteReceipt:
@@ -48,6 +52,8 @@ def pick(context: MergeContext, request: PickRequest) -> WriteReceipt:
             tables=(),
             actor_id=request.actor_id,
             message=request.message or attempt.message,
+            idempotency_key=request.idempotency_key,
+            details=request.details,
             on_exact_head=True,
             tables_of=attempt.tables,
         )
@@ -79,7 +85,6 @@ class _Pick:
         )
         rows: RowMerger[TableOutput] = LocalRowMerger(store, self._scratch)
         merged = merge_sides(storage, sides, self._request.decisions, rows)
-        self._request.decisions.refuse_unused()
         merged.refuse_conflicts(source=self._request.commit_id, target=self._request.branch)
         self._merged = merged
         return merged.tables

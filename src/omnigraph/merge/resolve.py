@@ -25,7 +25,13 @@ from omnigraph.catalog.model import (
     Property,
 )
 from omnigraph.diff.differing_ids import DifferingIds, TablePair
-from omnigraph.diff.entity_rows import IMAGE_NAMES, TypeIdentity, common_schema, identity_of
+from omnigraph.diff.entity_rows import (
+    IMAGE_NAMES,
+    TypeIdentity,
+    common_schema,
+    identity_of,
+    tables_by_identity,
+)
 from omnigraph.errors import MergeConflicts, ValidationFailed
 from omnigraph.evolve.new_columns import new_shape
 from omnigraph.integrity.rules import EdgesPerSource, EndpointExists, UniqueTuple
@@ -39,9 +45,10 @@ from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import Conflict, ConflictKind
+from omnigraph.merge.converted_rows import own_types
 from omnigraph.merge.decisions import Decisions, Side, Take
+from omnigraph.merge.merged_catalog import MergedCatalog
 from omnigraph.merge.output import MergeFindings, RowMerger, TableOutput
-from omnigraph.merge.schemas import MergedCatalog, merge_catalogs
 from omnigraph.merge.tables import MergeStorage, SideContent, Sides, tables_to_merge, unified
 from omnigraph.merge.three_way import Forced
 from omnigraph.schema.changes import TableChange
@@ -114,11 +121,11 @@ class MergedSides(Generic[OutputT]):
         self, store: Store, ours: Catalog, theirs: AcceptedSchema
     ) -> SchemaChange | None:
         catalog = self.catalog
-        if catalog.catalog == ours:
+        if catalog.catalog == ours and not self._brings_text(catalog.catalog, theirs):
             return None
         new = [output for output in self.outputs if output.entity.table_key in self.new_tables]
         made = [output.effect(store, None, None) for output in new]
-        gone = (*catalog.reshaped, *catalog.dropped)
+        gone = [c.before for c in catalog.reshaped if c.before] + list(catalog.dropped)
         return SchemaChange(
             catalog.catalog,
             _schema_text(catalog.catalog, theirs),
@@ -131,6 +138,11 @@ class MergedSides(Generic[OutputT]):
                 if c.before and c.after and c.before.name != c.after.name
             ),
         )
+
+    def _brings_text(self, catalog: Catalog, theirs: AcceptedSchema) -> bool:
+        """Theirs wrote the same schema in another way, for example with comments."""
+        base, ours, other = (side.snapshot.schema_id for side in self.sides.all)
+        return base == ours != other and catalog == theirs.catalog
 
     def refuse_conflicts(self, *, source: str, target: str) -> None:
         conflicts, total = self.findings.conflicts, self.findings.conflict_count
@@ -172,23 +184,34 @@ def _as_adjusted(
     The columns are previews, which the caller removes.
     """
     ours = sides.ours.snapshot
-    tables, previews = dict(ours.tables), []
-    renamed = {c.before.table_key: c for c in catalog.adjusted if c.before and c.after}
-    for old in renamed:
-        del tables[old]
-    for old, change in renamed.items():
-        assert change.after is not None
-        pin = ours.tables[old]
-        if change.moves_columns:
-            preview = preview_columns(store, pin.at, tuple(new_shape(change)))
-            previews.append(preview)
-            pin = replace(pin, version=preview.version)
-        tables[change.after.table_key] = replace(pin, key=change.after.table_key)
-    changed = {c.before.identity: c.after for c in catalog.adjusted if c.before and c.after}
+    previews = []
+    changed: dict[str, EntityType] = {}
+    tables: dict[TableKey, TablePin] = {}
+    for change in (*catalog.adjusted, *catalog.reshaped):
+        before, after = change.before, change.after
+        assert before is not None
+        assert after is not None
+        pin = ours.tables[before.table_key]
+        changed[before.identity] = replace(before, name=after.name)
+        if change in catalog.adjusted:
+            changed[before.identity] = after
+            if change.moves_columns:
+                preview = preview_columns(store, pin.at, tuple(new_shape(change)))
+                previews.append(preview)
+                pin = replace(pin, version=preview.version)
+        tables[after.table_key] = replace(pin, key=after.table_key)
+    gone = {entity.identity for entity in catalog.dropped}
+    for entity in ours.catalog.entity_types():
+        if entity.identity not in changed and entity.identity not in gone:
+            tables[entity.table_key] = ours.tables[entity.table_key]
     now = replace(
         ours.catalog,
-        nodes=tuple(_node(changed.get(n.identity, n)) for n in ours.catalog.nodes),
-        edges=tuple(_edge(changed.get(e.identity, e)) for e in ours.catalog.edges),
+        nodes=tuple(
+            _node(changed.get(n.identity, n)) for n in ours.catalog.nodes if n.identity not in gone
+        ),
+        edges=tuple(
+            _edge(changed.get(e.identity, e)) for e in ours.catalog.edges if e.identity not in gone
+        ),
     )
     content = SideContent(replace(ours, catalog=now, tables=tables), sides.ours.overlays)
     return replace(sides, ours=content), previews
@@ -210,19 +233,33 @@ def merge_sides(
     """Merge in rounds, until no rule is broken or a broken rule is left undecided.
 
     Every round starts from the rows, because bringing a node back or dropping an edge can break
-    the next rule.
+    the next rule. The schemas come before the rows: while they are in conflict, no row is merged.
     """
     sides = unified(sides)
-    base, ours, theirs = (side.snapshot.catalog for side in sides.all)
-    catalog = merge_catalogs(base, ours, theirs, _ChangedSince(storage, sides))
+    catalog = _merged_catalog(storage, sides, decisions)
+    if catalog.conflicts:
+        findings = MergeFindings()
+        findings.add(list(catalog.conflicts))
+        return MergedSides(sides, catalog, findings=findings)
+    sides = replace(sides, base=sides.base.without(catalog.one_sided))
     adjusted, previews = _as_adjusted(storage.store, sides, catalog)
     try:
         merged = _merge_in_rounds(storage, adjusted, catalog, decisions, rows)
     finally:
         for preview in previews:
             drop_preview(storage.store, preview)
+    decisions.refuse_unused()
     # The effects start from our tables as they are.
     return replace(merged, sides=sides)
+
+
+def _merged_catalog(storage: MergeStorage, sides: Sides, decisions: Decisions) -> MergedCatalog:
+    base, ours, theirs = (side.catalog for side in sides.all)
+    if ours == theirs:
+        return MergedCatalog(ours)
+    from omnigraph.merge.schemas import merge_catalogs
+
+    return merge_catalogs(base, ours, theirs, _ChangedSince(storage, sides), decisions.decide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +269,10 @@ class _ChangedSince:
     storage: MergeStorage
     sides: Sides
 
-    def rows(self, identity: TypeIdentity, side: str) -> bool:
+    def rows(self, identity: TypeIdentity, side: Side) -> bool:
         return not self._content(side).has_rows_of(self.sides.base, identity)
 
-    def values(self, identity: TypeIdentity, declared: Property, side: str) -> Sequence[str]:
+    def values(self, identity: TypeIdentity, declared: Property, side: Side) -> Sequence[str]:
         if not self.rows(identity, side):
             return ()
         store, base, now = self.storage.store, self.sides.base, self._content(side)
@@ -255,8 +292,8 @@ class _ChangedSince:
                 return found
         return ()
 
-    def _content(self, side: str) -> SideContent:
-        return self.sides.ours if side == "ours" else self.sides.theirs
+    def _content(self, side: Side) -> SideContent:
+        return self.sides.ours if side is Side.OURS else self.sides.theirs
 
 
 def _merge_in_rounds(
@@ -336,11 +373,11 @@ def _violations(store: Store, merged: MergedSides[OutputT]) -> list[Violation]:
 
 def _image(sides: Sides, catalog: MergedCatalog) -> Snapshot:
     """Our snapshot as the rules see it: a table that this merge creates looks like theirs."""
-    ours, theirs = sides.ours.snapshot, sides.theirs.snapshot
-    created = {e.table_key: theirs.pin(e.table_key) for e in catalog.added}
-    dropped = {entity.table_key for entity in catalog.dropped}
-    kept = {key: pin for key, pin in ours.tables.items() if key not in dropped}
-    return replace(ours, catalog=catalog.catalog, tables={**kept, **created})
+    ours, theirs = sides.ours.snapshot, tables_by_identity(sides.theirs.snapshot)
+    created = {
+        e.table_key: replace(theirs[identity_of(e)].pin, key=e.table_key) for e in catalog.added
+    }
+    return replace(ours, catalog=catalog.catalog, tables={**ours.tables, **created})
 
 
 def _conflict_order(conflict: Conflict) -> tuple[bool, str, str, str]:
@@ -499,7 +536,10 @@ class ConstraintConflicts:
     def _row(self, side: SideContent, key: TableKey, entity_id: str) -> dict[str, Any] | None:
         entity = self._catalog.entity_type(key)
         ids = pa.array([entity_id], pa.string())
-        found = side.of(identity_of(entity)).rows(self._store, ids, table_schema(entity))
+        table = side.of(identity_of(entity), entity)
+        declared = table.table.entity if table.table is not None else None
+        schema = own_types(common_schema(entity), entity, declared)
+        found = table.rows(self._store, ids, schema)
         return found.rows.to_pylist()[0] if found.present[0] else None
 
 

@@ -9,7 +9,7 @@ can be sent to any process that reaches the storage.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import default_values, table_schema
 from omnigraph.catalog.generated import derived_column
-from omnigraph.catalog.model import ID, Catalog, EntityType, GeneratedDefault, default_of
+from omnigraph.catalog.model import (
+    ID,
+    Catalog,
+    EntityType,
+    GeneratedDefault,
+    NodeType,
+    default_of,
+)
 from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
 from omnigraph.diff.entity_rows import (
     AlignedRows,
@@ -37,8 +44,15 @@ from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.merge.converted_rows import in_one_type, own_types
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.schemas import MergedCatalog, unify
+from omnigraph.merge.merged_catalog import (
+    MergedCatalog,
+    translated,
+    translated_type,
+    translations,
+    unify,
+)
 from omnigraph.merge.three_way import Disputed, Forced, MergedRows, ThreeSides, merge_rows
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
@@ -87,13 +101,31 @@ class SideContent:
     snapshot: Snapshot
     overlays: Mapping[TypeIdentity, tuple[Overlay, ...]] = field(default_factory=dict)
     """By type, the lowest first."""
+    declared: Catalog | None = None
+    """The schema of merged ancestors; None: the one of the snapshot."""
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.snapshot.catalog if self.declared is None else self.declared
 
     def of(self, identity: TypeIdentity, like: EntityType | None = None) -> SideTable:
         """One type; with `like`, its columns have the names of that declaration."""
         table = tables_by_identity(self.snapshot).get(identity)
-        if table is not None and like is not None:
-            table = table.named_like(like)
-        return SideTable(table, tuple(self.overlays.get(identity, ())))
+        overlays = self.overlays.get(identity, ())
+        if like is not None:
+            table = table.named_like(like) if table is not None else None
+            overlays = tuple(overlay.named_like(like) for overlay in overlays)
+        return SideTable(table, tuple(overlays))
+
+    def without(self, identities: Collection[TypeIdentity]) -> SideContent:
+        """Without some types."""
+        if not identities:
+            return self
+        return SideContent(
+            replace(self.snapshot, catalog=_less(self.snapshot.catalog, identities)),
+            {i: found for i, found in self.overlays.items() if i not in identities},
+            _less(self.declared, identities) if self.declared is not None else None,
+        )
 
     def has_rows_of(self, other: SideContent, identity: TypeIdentity) -> bool:
         """Both sides hold the same rows of a type, known without reading them."""
@@ -125,8 +157,8 @@ class Sides:
 
 
 def unified(sides: Sides) -> Sides:
-    """The sides with one identity for what both added under one name (`merge.schemas.unify`)."""
-    found = unify(*(side.snapshot.catalog for side in sides.all))
+    """The sides with one identity for what both added under one name (`unify`)."""
+    found = unify(*(side.catalog for side in sides.all))
     return Sides(
         _with_catalog(sides.base, found.base),
         _with_catalog(sides.ours, found.ours),
@@ -136,12 +168,25 @@ def unified(sides: Sides) -> Sides:
 
 
 def _with_catalog(side: SideContent, catalog: Catalog) -> SideContent:
-    if catalog is side.snapshot.catalog:
+    if catalog is side.catalog:
         return side
-    pairs = zip(side.snapshot.catalog.entity_types(), catalog.entity_types(), strict=True)
-    names = {identity_of(old): identity_of(new) for old, new in pairs}
-    overlays = {names.get(i, i): found for i, found in side.overlays.items()}
-    return SideContent(replace(side.snapshot, catalog=catalog), overlays)
+    known = translations(side.catalog, catalog)
+    overlays = {
+        (kind, known.get(identity, identity)): tuple(o.translated(known) for o in found)
+        for (kind, identity), found in side.overlays.items()
+    }
+    if side.declared is None:
+        return SideContent(replace(side.snapshot, catalog=catalog), overlays)
+    stored = translated(side.snapshot.catalog, known)
+    return SideContent(replace(side.snapshot, catalog=stored), overlays, catalog)
+
+
+def _less(catalog: Catalog, identities: Collection[TypeIdentity]) -> Catalog:
+    return replace(
+        catalog,
+        nodes=tuple(n for n in catalog.nodes if identity_of(n) not in identities),
+        edges=tuple(e for e in catalog.edges if identity_of(e) not in identities),
+    )
 
 
 def differing_types(a: SideContent, b: SideContent) -> Iterator[TablePair]:
@@ -170,6 +215,13 @@ class TableMerge:
     """All rows are written anew, because their columns change."""
     now_millis: int
     """The `now()` of defaults."""
+    returned: frozenset[str] = frozenset()
+    """Properties that our rows get from theirs: ours dropped them, and they come back."""
+    void_ours: frozenset[str] = frozenset()
+    """Properties whose values in ours do not fit any more."""
+    void_theirs: frozenset[str] = frozenset()
+    completes: bool = False
+    """The result is an ancestor: its rows are listed with the columns that ours lacks."""
 
     @property
     def is_stored(self) -> bool:
@@ -183,25 +235,54 @@ class TableMerge:
         base_at, ours_at, theirs_at = self.base.table, self.ours.table, self.theirs.table
         stored = (base_at, ours_at, theirs_at)
         schema = common_schema(*(t.entity if t else None for t in stored), self.entity)
+        own = [own_types(schema, self.entity, t.entity if t else None) for t in stored]
         size = ChunkSize(store, stored, CHUNK_BYTES, CHUNK_IDS)
         for some in ids.chunks(size=size):
-            base = self.base.rows(store, some, schema)
-            ours = base if self.untouched else self.ours.rows(store, some, schema)
-            theirs = self.theirs.rows(store, some, schema, since=base_at)
+            base = self.base.rows(store, some, own[0])
+            ours = self._same_rows(base) if self.untouched else self.ours.rows(store, some, own[1])
+            theirs = self.theirs.rows(store, some, own[2], since=base_at)
             size.learn(base, ours, theirs)
-            in_base = _SideRows(base, base_at)
+            declared = tuple(t.entity if t else None for t in stored)
+            base, ours, theirs = in_one_type(self.entity, some, declared, (base, ours, theirs))
+            base, ours = (_emptied(side, self.void_ours) for side in (base, ours))
+            for name in self.void_theirs:
+                theirs = _follow(theirs, name, base, ours)
+            in_base = _SideRows(base, base_at, has_more=bool(self.base.overlays))
             in_ours = _SideRows(ours, ours_at)
             in_theirs = _SideRows(theirs, theirs_at)
+            now = in_ours.completed(self.entity, self.now_millis, in_theirs, in_base)
             three = ThreeSides(
                 self.entity,
                 some,
-                base=in_base.completed(self.entity, self.now_millis),
-                ours=in_ours.completed(self.entity, self.now_millis, in_theirs),
-                theirs=in_theirs.completed(self.entity, self.now_millis, in_ours),
+                base=self._with_returned(
+                    in_base.completed(self.entity, self.now_millis), now, theirs
+                ),
+                ours=now,
+                theirs=in_theirs.completed(self.entity, self.now_millis, in_ours, in_base),
                 disputed=self.base.disputed(some),
                 whole=self.whole,
+                completes=self.completes,
             )
             yield merge_rows(three, decisions, self.forced)
+
+    def _same_rows(self, base: AlignedRows) -> AlignedRows:
+        """The rows of the base as ours; a compaction may have moved them to other places."""
+        before, now = self.base.table, self.ours.table
+        moved = before is None or now is None or before.pin.at != now.pin.at
+        return replace(base, places=None) if moved else base
+
+    def _with_returned(
+        self, base: AlignedRows, ours: AlignedRows, theirs: AlignedRows
+    ) -> AlignedRows:
+        """The base, as if ours had never changed what comes back from theirs."""
+        rows = base.rows
+        for name in self.returned:
+            place = rows.schema.get_field_index(name)
+            known = self.base.table is not None and name in self.base.table.columns
+            gone = (base if known else theirs).rows.column(place)
+            column = pc.if_else(pa.array(ours.present), ours.rows.column(place), gone)
+            rows = rows.set_column(place, rows.schema.field(place), column)
+        return replace(base, rows=rows)
 
 
 def tables_to_merge(
@@ -210,7 +291,7 @@ def tables_to_merge(
     """Every type that theirs changed since the base, with the ids to merge."""
     now_millis = SYSTEM_CLOCK.now_micros() // 1000
     by_identity = {identity_of(entity): entity for entity in catalog.catalog.entity_types()}
-    reshaped = {identity_of(entity) for entity in catalog.reshaped}
+    reshaped = {identity_of(c.after) for c in catalog.reshaped if c.after}
     changed = DifferingIds(
         storage.store,
         storage.lineage,
@@ -221,7 +302,7 @@ def tables_to_merge(
     pairs = {pair.identity: pair for pair in differing_types(sides.base, sides.theirs)}
     for identity, entity in by_identity.items():
         concerned = entity.table_key in forced or identity in reshaped
-        concerned = concerned or (sides.restores and _has_more(sides, identity))
+        concerned = concerned or bool(_returned(sides, catalog, entity))
         if concerned and identity not in pairs:
             before, after = sides.base.of(identity).table, sides.theirs.of(identity).table
             pairs[identity] = TablePair(identity, before, after)
@@ -229,6 +310,7 @@ def tables_to_merge(
         known = by_identity.get(identity)
         if known is None:
             continue
+        returned = _returned(sides, catalog, known)
         table = TableMerge(
             known,
             base=sides.base.of(identity, known),
@@ -238,9 +320,12 @@ def tables_to_merge(
             untouched=sides.ours.has_rows_of(sides.base, identity),
             whole=identity in reshaped,
             now_millis=now_millis,
+            returned=returned,
+            void_ours=_named(known, catalog.void_ours),
+            void_theirs=_named(known, catalog.void_theirs),
         )
         ids = changed.runs(pair)
-        if sides.restores and pair.after is not None and _has_more(sides, identity):
+        if returned and pair.after is not None:
             for batch in id_batches(storage.store.open(pair.after.pin.at)):
                 ids.add(batch)
         sides.add_overlay_ids(ids, identity)
@@ -251,13 +336,41 @@ def tables_to_merge(
         yield table, ids
 
 
-def _has_more(sides: Sides, identity: TypeIdentity) -> bool:
-    """Theirs has properties that the base does not have."""
+def _named(entity: EntityType, found: Mapping[TypeIdentity, frozenset[str]]) -> frozenset[str]:
+    identities = found.get(identity_of(entity), frozenset())
+    return frozenset(p.name for p in entity.properties if p.identity in identities)
+
+
+def _emptied(side: AlignedRows, names: Iterable[str]) -> AlignedRows:
+    """Without the values of some properties."""
+    rows = side.rows
+    for name in names:
+        place = rows.schema.get_field_index(name)
+        column = rows.schema.field(place)
+        rows = rows.set_column(place, column, pa.nulls(rows.num_rows, column.type))
+    return replace(side, rows=rows)
+
+
+def _follow(side: AlignedRows, name: str, base: AlignedRows, ours: AlignedRows) -> AlignedRows:
+    """The values of ours, else of the base; none for rows that only this side has."""
+    rows = side.rows
+    place = rows.schema.get_field_index(name)
+    column = rows.schema.field(place)
+    values = pc.if_else(pa.array(ours.present), ours.rows.column(place), base.rows.column(place))
+    values = pc.if_else(pa.array(side.present), values, pa.scalar(None, column.type))
+    return replace(side, rows=rows.set_column(place, column, values))
+
+
+def _returned(sides: Sides, catalog: MergedCatalog, entity: EntityType) -> frozenset[str]:
+    """Names of properties that come back to our rows from theirs."""
+    identity = identity_of(entity)
+    found = catalog.returned.get(identity, frozenset())
     base, theirs = sides.base.of(identity).table, sides.theirs.of(identity).table
-    if base is None or theirs is None:
-        return False
-    known = {p.identity for p in base.entity.properties}
-    return any(p.identity not in known for p in theirs.entity.properties)
+    if sides.restores and base is not None and theirs is not None:
+        # A revert: what theirs has and the base has not was dropped by the reverted commit.
+        known = {p.identity for p in base.entity.properties}
+        found |= {p.identity for p in theirs.entity.properties if p.identity not in known}
+    return frozenset(p.name for p in entity.properties if p.identity in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +379,21 @@ class _SideRows:
 
     rows: AlignedRows
     table: TableAt | None
+    has_more: bool = False
+    """Overlays of merged ancestors may have values of columns that the table does not have."""
 
     def completed(
-        self, entity: EntityType, now_millis: int, other: _SideRows | None = None
+        self,
+        entity: EntityType,
+        now_millis: int,
+        other: _SideRows | None = None,
+        base: _SideRows | None = None,
     ) -> AlignedRows:
         """The rows with a value for every property of `entity`.
 
         Where the table has no column for a property, this side did not change it. A row that
-        `other` has too gets the value of `other`; any other row gets the default of the property.
+        `other` has too gets the value of `other`, else a row that `base` has gets the value of
+        `base`; any other row gets the default of the property.
         A default that writes make is NULL here if the property is nullable. Else it is
         `derived_column`, because all sides of a merge must give the same value to a row.
         """
@@ -291,9 +411,12 @@ class _SideRows:
             if isinstance(default, GeneratedDefault) and not declared.nullable:
                 value = derived_column(default, declared, stored.type, rows.column(ID), now_millis)
             column = pc.if_else(present, value, pa.scalar(None, stored.type))
-            if other is not None and other.table and declared.name in other.table.columns:
-                shared = pa.array(self.rows.present & other.rows.present)
-                column = pc.if_else(shared, other.rows.rows.column(place), column)
+            for source in (base, other):
+                if source is not None and source.table and declared.name in source.table.columns:
+                    shared = pa.array(self.rows.present & source.rows.present)
+                    column = pc.if_else(shared, source.rows.rows.column(place), column)
+            if self.has_more:
+                column = pc.coalesce(rows.column(place), column)
             rows = rows.set_column(place, stored, column)
         return replace(self.rows, rows=rows)
 
@@ -310,9 +433,25 @@ class Overlay:
     if it was written, its content. The file is mapped, so a chunk of ids reads only its part of it.
     """
 
+    entity: EntityType
+    """Declares the columns."""
     batches: tuple[pa.RecordBatch, ...]
     first_ids: tuple[str, ...]
     """The first id of every batch."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns in the file -> names for the reader; other columns have their own."""
+
+    def named_like(self, other: EntityType) -> Overlay:
+        """The properties that `other` has, too, under the names that they have there."""
+        now = {p.identity: p.name for p in other.properties}
+        names = {p.name: now.get(p.identity, f"-{p.name}") for p in self.entity.properties}
+        return replace(self, names={a: b for a, b in names.items() if a != b})
+
+    def translated(self, known: Mapping[str, str]) -> Overlay:
+        """With other identities of its type and properties."""
+        if isinstance(self.entity, NodeType):
+            return replace(self, entity=translated_type(self.entity, known))
+        return replace(self, entity=translated_type(self.entity, known))
 
     def ids(self) -> Iterator[pa.Array]:
         for batch in self.batches:
@@ -336,7 +475,10 @@ class Overlay:
         part = self._part(ids).select([ID, _DISPUTED])
         part = part.filter(pc.greater(pc.list_value_length(part.column(_DISPUTED)), 0))
         found = zip(part.column(ID).to_pylist(), part.column(_DISPUTED).to_pylist(), strict=True)
-        return {entity_id: frozenset(names) for entity_id, names in found}
+        return {
+            entity_id: frozenset(self.names.get(name, name) for name in names)
+            for entity_id, names in found
+        }
 
     def _part(self, ids: pa.Array) -> pa.Table:
         start = max(bisect_right(self.first_ids, ids[0].as_py()) - 1, 0)
@@ -344,6 +486,7 @@ class Overlay:
         within = pa.Table.from_batches(
             self.batches[start : max(stop, start) + 1], self.batches[0].schema
         )
+        within = within.rename_columns([self.names.get(n, n) for n in within.column_names])
         return within.filter(pc.is_in(within.column(ID), value_set=ids))
 
 
@@ -366,7 +509,7 @@ def write_overlay(
         return None
     reader = pa.ipc.open_file(pa.memory_map(path))
     batches = tuple(reader.get_batch(index) for index in range(reader.num_record_batches))
-    return Overlay(batches, tuple(first_ids))
+    return Overlay(entity, batches, tuple(first_ids))
 
 
 def _overlay_rows(chunk: MergedRows, schema: pa.Schema) -> pa.Table:

@@ -43,6 +43,8 @@ class ThreeSides:
     disputed: Disputed = field(default_factory=dict)
     whole: bool = False
     """Every row is written, into a new table."""
+    completes: bool = False
+    """Every row is written, because ours lacks columns that the result has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +237,14 @@ def _force(three: ThreeSides, choice: _Choice, forced: Forced) -> set[int]:
     if forced.takes:
         for row, entity_id in enumerate(three.ids.to_pylist()):
             take = forced.takes.get(entity_id)
-            if take is not None:
+            if take is None:
+                continue
+            if take.side is not Side.VALUE:  # values leave the rest of the entity as it is merged
                 for name in choice.columns:
                     choice.column[name][row] = _OURS
                 choice.row[row] = _OURS
-                _apply(three, choice, row, None, take)
                 decided.add(row)
+            _apply(three, choice, row, None, take)
     return decided
 
 
@@ -270,7 +274,8 @@ def _result(
     merged = pa.table(arrays, schema=schema)
     known = [n for n in schema.names if n in ours.rows.column_names]
     differs = differing_rows(ours.rows.select(known), merged.select(known))
-    written = present if three.whole else present & (~ours.present | differs)
+    every = three.whole or three.completes
+    written = present if every else present & (~ours.present | differs)
     deleted = ours.present & ~present & (not three.whole)
     return MergedRows(
         written=merged.filter(pa.array(written)),

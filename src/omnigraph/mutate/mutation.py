@@ -113,6 +113,8 @@ class Mutator:
             _claims(catalog, compiled),
             repreparable=only_adds,
             claims_by=lambda current: _claims(current, by(current)),
+            # A pattern reads tables as the executor keeps them, by commits that were published.
+            small=not any(isinstance(s, DeleteMatched) for s in compiled.statements),
         )
         return _receipt(compiled.name, mutation, self._transaction.run(request, build))
 

@@ -42,6 +42,7 @@ class PendingTable:
             raise KeyConflict(
                 f"{self.entity.table_key}: {entity_id!r} is inserted twice",
                 type=self.entity.name,
+                entity_kind=self.entity.table_key.kind.value,
                 ids=[entity_id],
                 total=1,
             )

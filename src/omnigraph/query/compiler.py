@@ -7,7 +7,7 @@ tables that it reads and writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.catalog.identity import fingerprint
@@ -20,6 +20,7 @@ from omnigraph.ir.reads import ReadOp
 from omnigraph.ir.walk import Node, walk
 from omnigraph.ir.writes import WriteOp
 from omnigraph.query import ast
+from omnigraph.query.current_names import names_then
 from omnigraph.query.lint import lint_queries
 from omnigraph.query.params import ParameterDecl, bind
 from omnigraph.query.parser import parse_queries
@@ -85,6 +86,24 @@ def compile_query(
     found = _cache.get(key)
     if found is None:
         found = _compile(SourceText(text, file), catalog, name)
+        _cache.put(key, found, len(text))
+    return found
+
+
+def compile_by_current_names(
+    text: str, then: Catalog, now: Catalog, name: str | None = None, file: str = "<query>"
+) -> CompiledQuery:
+    """Compile a query in the names of `now`; its plan has the names of the older state `then`."""
+    key = (f"{fingerprint(then)} {fingerprint(now)}", text, name)
+    found = _cache.get(key)
+    if found is None:
+        names = names_then(then, now)
+        checked = _compile(SourceText(text, file), names.catalog, name)
+        found = checked
+        if checked.plan is not None:
+            plan = names.translate(checked.plan)
+            operation = replace(checked.operation, reads=tables_read([plan]))
+            found = replace(checked, plan=plan, operation=operation)
         _cache.put(key, found, len(text))
     return found
 

@@ -1,4 +1,7 @@
-"""The schema text of a catalog that has none, because Python code or a merge made it."""
+"""The schema text of a catalog that has none, because Python code or a merge made it.
+
+`property_text` and `declaration_text` print parts of a catalog, for messages and conflicts.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from omnigraph.catalog.model import (
     Check,
     Constraint,
     EdgeType,
+    EntityType,
     GeneratedDefault,
     Index,
     InterfaceType,
@@ -44,6 +48,47 @@ def catalog_text(catalog: Catalog) -> str:
     The language cannot express every catalog that Python code can make: names that it does not
     allow, or a type that has the properties of an interface in another order.
     """
+    text = _written(catalog)
+    try:
+        understood = catalog_from_text(text)
+    except LanguageError:
+        return ""
+    plain = carry_identities(catalog, catalog)
+    return text if carry_identities(catalog, understood) == plain else ""
+
+
+def text_problem(catalog: Catalog) -> str | None:
+    """Why the language refuses a catalog; None when it accepts it."""
+    try:
+        catalog_from_text(_written(catalog))
+    except LanguageError as error:
+        found = error.diagnostics[0] if error.diagnostics else {}
+        return str(found.get("message", error.message))
+    return None
+
+
+def declaration_text(declared: EntityType | InterfaceType) -> str:
+    """One type, with all of its properties."""
+    if isinstance(declared, InterfaceType):
+        tree: ast.Declaration = _interface(declared)
+    else:
+        tree = _node(declared, []) if isinstance(declared, NodeType) else _edge(declared)
+    return format_schema(ast.SchemaFile((tree,))).strip()
+
+
+def property_text(declared: Property, constraints: Iterable[Constraint] = ()) -> str:
+    """One property, followed by the constraints about it."""
+    beside = [
+        ast.SchemaAnnotation(_constraint(c).name) if _subject(c) is not None else _constraint(c)
+        for c in constraints
+    ]
+    written = format_schema(
+        ast.SchemaFile((ast.NodeDecl(Name("P"), (_property(declared, beside),), (), ()),))
+    )
+    return written.strip().splitlines()[1].strip()
+
+
+def _written(catalog: Catalog) -> str:
     interfaces = {interface.name: interface for interface in catalog.interfaces}
     declarations: list[ast.Declaration] = [_interface(i) for i in catalog.interfaces]
     declarations += [
@@ -51,13 +96,7 @@ def catalog_text(catalog: Catalog) -> str:
         for node in catalog.nodes
     ]
     declarations += [_edge(edge) for edge in catalog.edges]
-    text = format_schema(ast.SchemaFile(tuple(declarations)))
-    try:
-        understood = catalog_from_text(text)
-    except LanguageError:
-        return ""
-    plain = carry_identities(catalog, catalog)
-    return text if carry_identities(catalog, understood) == plain else ""
+    return format_schema(ast.SchemaFile(tuple(declarations)))
 
 
 def _interface(interface: InterfaceType) -> ast.InterfaceDecl:

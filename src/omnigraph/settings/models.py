@@ -86,6 +86,9 @@ class ReadSettings:
     timeout_seconds: float | None = None
     """How long a query may run when its call names no timeout."""
 
+    max_rows: int | None = None
+    """The most rows that the answer of a query may have; None is no limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
@@ -221,6 +224,31 @@ class MaintenanceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How a client waits for a server, and how often it repeats a request."""
+
+    connect_seconds: float = 10.0
+    """How long a connection may take."""
+
+    answer_seconds: float = 60.0
+    """How long the server may be silent before the client gives up. A query with a timeout of its
+    own is waited for that long."""
+
+    work_seconds: float = 3600.0
+    """The same for loads, merges, schema changes, exports and upkeep."""
+
+    attempts: int = 4
+    """How often a request is sent at most. Only reads and writes with an idempotency key are sent
+    again."""
+
+    connections: int = 100
+    """Connections that are open at the same time."""
+
+    compressed: bool = False
+    """Ask for compressed answers: for slow networks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of the engine."""
 
@@ -231,3 +259,4 @@ class Settings:
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    client: ClientSettings = field(default_factory=ClientSettings)

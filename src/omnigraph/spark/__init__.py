@@ -1,4 +1,4 @@
-"""What Spark users import: `GraphReader`, `GraphWriter`, `spark_session`, `typed_errors`."""
+"""What Spark users import: `GraphReader`, `GraphWriter`, `pipelines`, `spark_session` and more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph.spark import pipelines
     from omnigraph.spark.failures import typed_errors
     from omnigraph.spark.session import spark_session, stop_session
     from omnigraph.spark.source.graph_frames import GraphReader, GraphWriter
@@ -20,10 +21,19 @@ _PUBLIC = {
     "typed_errors": "omnigraph.spark.failures",
 }
 
-__all__ = ["GraphReader", "GraphWriter", "spark_session", "stop_session", "typed_errors"]
+__all__ = [
+    "GraphReader",
+    "GraphWriter",
+    "pipelines",
+    "spark_session",
+    "stop_session",
+    "typed_errors",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "pipelines":
+        return import_module("omnigraph.spark.pipelines")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'omnigraph.spark' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)

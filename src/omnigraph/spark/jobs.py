@@ -16,6 +16,8 @@ Watch = Callable[[int, int], None]
 """(finished tasks, known tasks); the total grows while Spark plans further stages."""
 
 _POLL_SECONDS = 0.2
+_CAUSE = "Caused by: "
+_NO_REASON = ("An error occurred while calling", "at ", _CAUSE)
 _T = TypeVar("_T")
 
 
@@ -110,7 +112,11 @@ def _translated(session: Session, name: str, action: Callable[[], _T]) -> _T:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of a worker's own traceback, else the first line of Spark's message."""
+    """The last line of a worker's own traceback, else what the JVM says, with its root cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if ": " in line and line.split(":")[0].endswith("Error")]
-    return (python or lines or [type(error).__name__])[-1 if python else 0]
+    if python:
+        return python[-1]
+    said = [line.lstrip(": ") for line in lines if not line.startswith(_NO_REASON)]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return "; ".join([*(said or [type(error).__name__])[:1], *causes[-1:]])

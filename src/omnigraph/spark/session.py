@@ -164,8 +164,8 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
     # Without this, workers run the first `python3` of their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     pyspark_sql = import_module("pyspark.sql")
-    # Both print errors on stderr that are also raised as exceptions.
-    for chatty in ("DataFrameQueryContextLogger", "py4j"):
+    # They print errors on stderr that are also raised as exceptions.
+    for chatty in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)
     builder = pyspark_sql.SparkSession.builder.master(settings.master).appName("omnigraph")
     for name, value in _configuration(settings, workspace).items():

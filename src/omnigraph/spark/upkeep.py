@@ -1,4 +1,4 @@
-"""Work on fragments by Spark workers: compaction, indexes, new columns; the driver commits all."""
+"""Work on fragments by Spark workers: compaction, indexes, columns, checks; the driver commits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from omnigraph.evolve.new_columns import ColumnTask
+from omnigraph.evolve.new_columns import STAGE, ColumnTask
 from omnigraph.lance_store.objects.storage_location import StorageLocation
 from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.progress import tell
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.jobs import run_job, task_numbers
+from omnigraph.spark.jobs import Watch, run_job, task_numbers
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind
 
@@ -43,7 +44,7 @@ class SparkUpkeep:
     rows_per_part: int = _ROWS_PER_PART
 
     def compact(self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        done = self._each("compaction", store, at, tasks, _compact)
+        done = self.each("compaction", store, at, tasks, _compact)
         return tuple(result.decode() for result in done if result is not None)
 
     def index(
@@ -55,7 +56,7 @@ class SparkUpkeep:
             for number, build in enumerate(builds)
             for part in cut_build(build, min(workers, sum(build.rows) // self.rows_per_part))
         ]
-        done = self._each("index", store, at, tuple(part for _, part in parts), build_segment)
+        done = self.each("index", store, at, tuple(part for _, part in parts), build_segment)
         found = []
         segments = zip((number for number, _ in parts), done, strict=True)
         for number, group in groupby(segments, key=lambda pair: pair[0]):
@@ -67,22 +68,29 @@ class SparkUpkeep:
         self, store: Store, at: DatasetVersion, fragments: Sequence[int], task: ColumnTask
     ) -> Sequence[str]:
         """A `ColumnWriter` of a schema change."""
-        done = self._each("columns", store, at, tuple(fragments), partial(_write_column, task))
+
+        def watch(done: int, total: int) -> None:
+            tell(task.what, done, max(total, len(fragments)), "tasks", STAGE)
+
+        done = self.each(
+            "columns", store, at, tuple(fragments), partial(_write_column, task), watch
+        )
         return [result.decode() for result in done if result is not None]
 
-    def _each(
+    def each(
         self,
         name: str,
         store: Store,
         at: DatasetVersion,
         tasks: tuple[_T, ...],
         run: WorkerTask[_T],
+        watch: Watch | None = None,
     ) -> list[bytes | None]:
         """The result of `run` for each task, in their order."""
         session = spark_session(self.settings)
         numbers = task_numbers(session, len(tasks))
         rows = numbers.mapInArrow(_running(store.location, at, tasks, run), _COLUMNS)
-        done = run_job(session, name, rows.collect)
+        done = run_job(session, name, rows.collect, watch)
         results = {row[_TASK]: row[_RESULT] for row in done}
         return [
             None if results[number] is None else bytes(results[number])

@@ -18,6 +18,8 @@ class QueryText:
     """The state in the words of the caller; None means the head of a branch."""
     file: str = "<query>"
     """The name of the text in errors."""
+    current: object | None = None
+    """The catalog of today, if the text uses its names and not those of the state that it reads."""
 
 
 @dataclass(frozen=True, slots=True)

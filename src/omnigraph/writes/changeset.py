@@ -12,9 +12,11 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.staging.columns import ColumnShape
 from omnigraph.manifest.changed_ids import ChangeList
-from omnigraph.manifest.records import TableChanges
+from omnigraph.manifest.records import StreamBatch, TableChanges
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.indexes import BuiltIndex
+
+_SMALL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,10 @@ class MergedHead:
     fast_forward: bool
     differs: tuple[TableChanges, ...] | None = None
     """Ids in which the result may differ from it, see `Commit.differs_from_merged`."""
+    batches: tuple[StreamBatch, ...] = ()
+    """The last batches of streams that it has and the target does not have."""
+    carried: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """`Commit.details` of these streams, by stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +191,17 @@ class ChangeSet:
         twice = sorted({str(k) for k in keys if keys.count(k) > 1})
         if twice:
             raise InvalidArgument(f"two effects on one table: {', '.join(twice)}", tables=twice)
+
+    def is_small(self, most_rows: int) -> bool:
+        """Whether it only edits rows, few of them: other writers can wait for it."""
+        if self.schema is not None or self.merged is not None:
+            return False
+        rows = size = 0
+        for effect in self.effects:
+            if not isinstance(effect, EditRows):
+                return False
+            for table in (effect.inserts, effect.upserts):
+                rows += table.num_rows if table is not None else 0
+                size += table.nbytes if table is not None else 0
+            rows += len(effect.deletes) if effect.deletes is not None else 0
+        return rows <= most_rows and size <= _SMALL_BYTES

@@ -232,14 +232,14 @@ def test_commits_of_others_are_checked_against_not_started_over(
 ) -> None:
     graph = new_graph(tmp_path / "g")
     runs = []
-    take = spark_load.take_written
+    take = spark_load.take_results
 
     def meanwhile(*written: Any) -> None:
         take(*written)
         runs.append(1)
         Graph.apply(graph, {"Person": {"insert": [{"name": other}]}})
 
-    monkeypatch.setattr(spark_load, "take_written", meanwhile)
+    monkeypatch.setattr(spark_load, "take_results", meanwhile)
     data = tmp_path / "data.ndjson"
     data.write_text("\n".join(PEOPLE))
     other = "somebody"

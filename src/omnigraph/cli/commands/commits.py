@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,7 @@ from omnigraph.cli.session import (
 )
 from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.errors import InvalidArgument
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import WriteReceipt
@@ -153,13 +155,26 @@ def show(
         print_json(commit.to_dict() | ({"schema_steps": steps} if steps else {}))
         return
     for name, value in commit.to_dict().items():
-        if name != "created_at":  # the text of the same moment follows it
+        if name not in ("created_at", "details"):  # the text of the same moment follows it
             shown = name.removesuffix("_rfc3339")
             print_result(f"{shown:24} {'-' if value is None else value}")
     for change in commit.changes:
         print_result(f"{change.key!s:24} +{change.inserted} ~{change.updated} -{change.deleted}")
     for step in steps:
         print_result(f"{'schema_step':24} {step['text']}")
+    for label, text in _lineage(commit):
+        print_result(f"{label:24} {text}")
+
+
+def _lineage(commit: Commit) -> Iterator[tuple[str, str]]:
+    """The sources of the pipeline runs that the commit brought."""
+    for run in commit.pipeline_runs:
+        yield "pipeline", f"{run['name']}, run {run['run_id']}"
+        for name, source in run.get("sources", {}).items():
+            told = [counted(source[key], key[:-1]) for key in ("files", "rows") if source.get(key)]
+            if source.get("commit"):
+                told.append(f"up to commit {source['commit']}")
+            yield f"source {name}", ", ".join(told) or "read"
 
 
 @command(group, "changes")

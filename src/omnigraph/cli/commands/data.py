@@ -42,6 +42,7 @@ class Mode(StrEnum):
     MERGE = "merge"
     PATCH = "patch"
     OVERWRITE = "overwrite"
+    MIRROR = "mirror"
 
 
 class BadRow(StrEnum):
@@ -73,7 +74,8 @@ LoadMode = Annotated[
     typer.Option(
         "--mode",
         help="append refuses ids that exist, merge replaces whole entities, patch changes only the "
-        "columns or keys that the data has, overwrite replaces the types that occur in the data.",
+        "columns or keys that the data has, overwrite replaces the types that occur in the data, "
+        "mirror merges and removes entities that the data does not have.",
     ),
 ]
 From = Annotated[
@@ -238,7 +240,8 @@ def load(
             if_commit=if_commit,
             idempotency_key=idempotency_key,
             dry_run=dry_run,
-            before_commit=partial(_ask_before_removing, session),
+            # Without a terminal there is no question, and a server need not plan the load first.
+            before_commit=partial(_ask_before_removing, session) if sys.stdin.isatty() else None,
         )
     except (ValidationFailed, KeyConflict):
         if rejects and not session.json:

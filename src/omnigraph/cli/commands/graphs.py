@@ -88,6 +88,9 @@ def snapshot(
 ) -> None:
     """Show the tables of a branch: how many entities they have, and their versions.
 
+    With --json, and without --at, it also has every index with its status: `building` until all
+    rows are indexed, then `ready`.
+
     For example:
 
     \b
@@ -97,6 +100,8 @@ def snapshot(
     graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
     body = graph.snapshot(branch, at=at).to_dict()
     if session.json:
+        if at is None:
+            body["indexes"] = [index.to_dict() for index in graph.index_status(branch)]
         print_json(body)
         return
     columns = ("entity_kind", "type_name", "entity_count", "published_dataset_version")

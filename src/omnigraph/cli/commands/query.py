@@ -7,7 +7,8 @@ is run with `omnigraph query run fmt`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -40,6 +41,19 @@ from omnigraph.values.plurals import counted
 DEFAULT_COMMAND = "run"
 
 
+class QueryNames(StrEnum):
+    """Which names of types and properties a query of an older state uses."""
+
+    THEN = "then"
+    CURRENT = "current"
+
+
+NamesOf = Annotated[
+    QueryNames,
+    typer.Option("--names", help="With --at: the names of that state, or those of the head."),
+]
+
+
 class DefaultCommandGroup(TyperGroup):
     """A group that passes unknown first words and options to its default command."""
 
@@ -70,6 +84,7 @@ def run(
     call: QueryCall,
     branch: Branch = "main",
     at: At = None,
+    names: NamesOf = QueryNames.THEN,
     timeout: Timeout = None,
     engine: Engine = WorkEngine.LOCAL,
     format: Format = None,
@@ -93,7 +108,8 @@ def run(
     how = choose_format(session, format, metadata)
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
+    current = graph.snapshot(branch).catalog if names is QueryNames.CURRENT else None
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog, current)
     require_read(ready)
     with session.working("searching"):
         result = graph.query(
@@ -104,6 +120,7 @@ def run(
             at=at,
             timeout=timeout,
             engine=engine.value,
+            names=names.value,
         )
     write_result(session, result, how, metadata)
 
@@ -177,6 +194,7 @@ def explain(
     call: QueryCall,
     branch: Branch = "main",
     at: At = None,
+    names: NamesOf = QueryNames.THEN,
     store: Store = None,
 ) -> None:
     """Show the plan of a query, one operator a line, without running it.
@@ -191,10 +209,13 @@ def explain(
     """
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
+    current = graph.snapshot(branch).catalog if names is QueryNames.CURRENT else None
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog, current)
     require_read(ready)
     params = ready.params if call.has_params else None
-    _print_plan(session, graph.explain(ready.source, ready.name, params, branch, at=at))
+    _print_plan(
+        session, graph.explain(ready.source, ready.name, params, branch, at=at, names=names.value)
+    )
 
 
 def profile(
@@ -202,6 +223,7 @@ def profile(
     call: QueryCall,
     branch: Branch = "main",
     at: At = None,
+    names: NamesOf = QueryNames.THEN,
     timeout: Timeout = None,
     store: Store = None,
 ) -> None:
@@ -214,10 +236,19 @@ def profile(
     """
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
-    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog)
+    current = graph.snapshot(branch).catalog if names is QueryNames.CURRENT else None
+    ready = prepare(call, source, graph.snapshot(branch, at=at).catalog, current)
     require_read(ready)
     with session.working("searching"):
-        plan = graph.profile(ready.source, ready.name, ready.params, branch, at=at, timeout=timeout)
+        plan = graph.profile(
+            ready.source,
+            ready.name,
+            ready.params,
+            branch,
+            at=at,
+            timeout=timeout,
+            names=names.value,
+        )
     _print_plan(session, plan)
 
 

@@ -154,6 +154,9 @@ def plan(
         bool,
         typer.Option("--detailed-exitcode", help="Exit 0 without changes, 6 with changes."),
     ] = False,
+    engine: Annotated[
+        AutoEngine, typer.Option("--engine", help="Where stored entities are checked.")
+    ] = AutoEngine.AUTO,
 ) -> None:
     """Show what a new schema would change; nothing is written.
 
@@ -172,13 +175,15 @@ def plan(
     """
     uri = address(session, place.uri, place.store)
     graph = open_to_read(session, uri, on_branch(place.branch, None))
-    found = graph.schema.plan(
-        read_source(schema),
-        branch=place.branch,
-        queries=query or (),
-        all_branches=all_branches,
-        **grants.options(),
-    )
+    with session.working("planning"):
+        found = graph.schema.plan(
+            read_source(schema),
+            branch=place.branch,
+            queries=query or (),
+            all_branches=all_branches,
+            engine=engine.value,
+            **grants.options(),
+        )
     told = {"uri": uri, **found.to_dict()}
     if out is not None:
         _save(told, out)
@@ -228,7 +233,8 @@ def apply(
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
     engine: Annotated[
-        AutoEngine, typer.Option("--engine", help="Where new values of columns are written.")
+        AutoEngine,
+        typer.Option("--engine", help="Where entities are checked and new values written."),
     ] = AutoEngine.AUTO,
 ) -> None:
     """Change the schema of a branch, as one commit.
@@ -250,19 +256,20 @@ def apply(
         if saved is not None:
             raise WrongUsage("--dry-run needs --schema: a saved plan was a dry run already")
         assert schema is not None
-        plan(session, schema, place, grants)
+        plan(session, schema, place, grants, engine=engine)
         return
     graph = open_to_write(session, uri)
-    result = graph.schema.apply(
-        None if schema is None else read_source(schema),
-        branch=place.branch,
-        plan=None if saved is None else _saved_plan(saved),
-        message=message,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-        engine=engine.value,
-        **({} if saved is not None else grants.options()),
-    )
+    with session.working("changing the schema"):
+        result = graph.schema.apply(
+            None if schema is None else read_source(schema),
+            branch=place.branch,
+            plan=None if saved is None else _saved_plan(saved),
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            engine=engine.value,
+            **({} if saved is not None else grants.options()),
+        )
     if session.json:
         print_json({"uri": uri, **result.to_dict()})
         return

@@ -102,6 +102,8 @@ def repair(
 ) -> None:
     """Repair tables that other programs changed, unreadable intents, and a moved graph.
 
+    Columns that have other names than in the schema are named again.
+
     Without --confirm the command only reports. With it, a table gets the rows of its last commit;
     what the other program wrote stays under the tag `orphan-<id>` until cleanup. Branches of a
     graph that was moved or copied name shared files by the old address; --confirm changes it. An
@@ -132,6 +134,10 @@ def _print_report(report: RepairReport) -> None:
             f"({table.head_rows} rows), {verb} version {table.pinned_version} "
             f"({table.pinned_rows} rows)"
         )
+    for column in report.columns:
+        way_out = "named as in the schema" if report.confirmed else "--confirm names it"
+        ending = way_out if column.is_safe else "restore the files of this table from a backup"
+        print_result(f"branch {column.graph_branch} {column}: {ending}")
     if report.moved_from:
         done = "now name this place" if report.confirmed else "still name that place"
         print_result(f"the graph was moved here from {report.moved_from}; its branches {done}")

@@ -8,11 +8,9 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import omnigraph
 from omnigraph.cli.change_lines import change_line
@@ -24,9 +22,9 @@ from omnigraph.cli.demo.library import (
     data_lines,
     paper_code,
 )
+from omnigraph.cli.demo.telling import INDENT, Story, duration_text
 from omnigraph.cli.output import print_json, print_result
 from omnigraph.cli.session import PATH_VARIABLE, Session
-from omnigraph.cli.tables import folded
 from omnigraph.errors import SparkUnavailable
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.session import spark_session, stop_session
@@ -66,43 +64,7 @@ QUESTIONS = (
         {"q": "fish and reefs under water"},
     ),
 )
-_INDENT = " " * 13
 _LONGEST_LINE = 100
-
-
-class Story:
-    """Prints what happens and keeps the measured times."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.steps: list[dict[str, Any]] = []
-
-    def chapter(self, title: str) -> None:
-        self.say("")
-        self.say(title)
-
-    def say(self, text: str) -> None:
-        if not self._session.json:
-            print_result(f"{folded(text, len(_INDENT) if text.startswith(' ') else 0)}\n")
-            sys.stdout.flush()
-
-    @contextmanager
-    def step(self, title: str, entities: int | None = None) -> Iterator[None]:
-        began = time.perf_counter()
-        with self._session.working(title):
-            yield
-        seconds = time.perf_counter() - began
-        self.steps.append({"step": title, "milliseconds": round(seconds * 1000, 1)})
-        rate = f"  ({entities / seconds:,.0f} a second)" if entities else ""
-        self.say(f"  {_duration(seconds):>9}  {title}{rate}")
-
-    def show(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            self.say(_INDENT + "  ".join(f"{name}: {value}" for name, value in row.items()))
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
 
 
 def tell(session: Session, folder: Path, size: LibrarySize, engine: str = "auto") -> None:
@@ -119,7 +81,7 @@ def tell(session: Session, folder: Path, size: LibrarySize, engine: str = "auto"
         body = {"uri": graph.uri, "entity_count": size.entities, "steps": story.steps}
         print_json({**body, "milliseconds": round(seconds * 1000, 1)})
         return
-    story.chapter(f"All of that took {_duration(seconds)}. The graph stays; go on from here:")
+    story.chapter(f"All of that took {duration_text(seconds)}. The graph stays; go on from here:")
     started_by_path = Path(sys.argv[0]).name == "omnigraph" and not shutil.which("omnigraph")
     program = sys.argv[0] if started_by_path else "omnigraph"
     print_result(f"  {program} commit list {graph.uri}")
@@ -141,6 +103,12 @@ def _make(story: Story, folder: Path, size: LibrarySize, engine: str) -> Graph:
         size.entities,
     ):
         graph.load(data, message="the library", progress=False, engine=engine)
+    if engine == "spark":
+        # Here, because the session is still running.
+        from omnigraph.cli.demo.nightly import run_nightly
+
+        run_nightly(story, folder)
+        story.chapter("Back to the library")
     stop_session()
     with story.step("build the indexes the schema asks for"):
         graph.optimize()
@@ -159,7 +127,7 @@ def _start_engine(story: Story, engine: str) -> str:
     except SparkUnavailable as error:
         if engine == "spark":
             raise
-        story.say(f"{_INDENT}no Spark here, so this process loads: {error.message}")
+        story.say(f"{INDENT}no Spark here, so this process loads: {error.message}")
         return "local"
     return "spark"
 
@@ -188,8 +156,8 @@ def _branch(story: Story, graph: Graph) -> None:
         changes = graph.diff("main", BRANCH)
     nodes = [change for change in changes if change.kind == "node"]
     for change in nodes:
-        story.say(f"{_INDENT}{_first_words(change_line(change))}")
-    story.say(f"{_INDENT}and {len(changes) - len(nodes)} edges")
+        story.say(f"{INDENT}{_first_words(change_line(change))}")
+    story.say(f"{INDENT}and {len(changes) - len(nodes)} edges")
     with story.step("meanwhile main changes another property of the same paper"):
         graph.mutate(QUERIES, "resummarize", {"code": paper_code(1)}, message="a new summary")
     with story.step("merge: property by property, so both changes stay"):
@@ -233,12 +201,12 @@ def _survive(story: Story, graph: Graph) -> None:
         died = subprocess.run(
             command, input=QUERIES, text=True, capture_output=True, env=environment, check=False
         )
-    story.say(f"{_INDENT}exit code {died.returncode}")
+    story.say(f"{INDENT}exit code {died.returncode}")
     with story.step("the next write, recovery included"):
         new = {"code": "P-kept", "author": author_name(2)}
         graph.mutate(QUERIES, "add", new, message="after the crash")
     for audit in graph.recoveries():
         what = f"{audit.operation_kind} of {audit.recovery_for_actor}"
-        story.say(f"{_INDENT}{audit.recovery_kind}: {what}")
+        story.say(f"{INDENT}{audit.recovery_kind}: {what}")
     found = graph.query(QUERIES, "paper", {"code": "P-lost"}).row_count
-    story.say(f"{_INDENT}half a commit left behind: {found} papers")
+    story.say(f"{INDENT}half a commit left behind: {found} papers")

@@ -156,10 +156,7 @@ class RecoveryActions:
         """
         state = self._reader.state(intent.branch)
         publication = _publication_of(intent)
-        candidates = [rollback_commit_id(intent)]
-        if publication.commit is not None:
-            candidates.append(publication.commit.commit_id)
-        for commit_id in candidates:
+        for commit_id in (rollback_commit_id(intent), *publication.commit_ids):
             commit = self._publisher.find_commit(state, commit_id, publication.based_on)
             if commit is not None and commit.recovery is not None:
                 record_audit(self._store, commit.recovery)

@@ -121,9 +121,7 @@ class Recovery:
         publication = intent.publication
         if publication is None:
             return False
-        candidates = [rollback_commit_id(intent)]
-        if publication.commit is not None:
-            candidates.append(publication.commit.commit_id)
+        candidates = [rollback_commit_id(intent), *publication.commit_ids]
         if any(
             self._publisher.find_commit(state, c, publication.based_on) is not None
             for c in candidates

@@ -19,6 +19,7 @@ from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.stored_columns import require_columns
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 
 NO_FILES = StoredTopology(CacheFiles(None, 0))
@@ -37,7 +38,7 @@ class ViewCache:
         stored: StoredTopology = NO_FILES,
         limits: DeriveLimits | None = None,
     ) -> None:
-        self._store = reader.store
+        self.store = reader.store
         self.vectors = VectorColumns(limit_bytes // _VECTOR_SHARE)
         self.memory = MemoryCache(limit_bytes, lambda: self.vectors.used_bytes)
         self.topology = Topology(
@@ -50,7 +51,7 @@ class ViewCache:
         found: TableView | None = self.memory.peek(name)
         if found is None or found.content.name.epoch != pin.content_epoch:
             content = self.topology.content(pin)
-            view = TableView(pin.key.type_name, self._store.open(pin.at), content, self.vectors)
+            view = TableView(pin.key.type_name, self.store.open(pin.at), content, self.vectors)
             found = self.memory.keep(name, view, ("view", pin.location, pin.branch))
         return found
 
@@ -67,7 +68,9 @@ class SnapshotViews:
     def table(self, key: TableKey) -> TableView:
         found: TableView | None = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._cache.table(self._snapshot.pin(key))
+            pin = self._snapshot.pin(key)
+            require_columns(self._cache.store, self._snapshot, pin)
+            found = self._known[key] = self._cache.table(pin)
         return found
 
     def of(self, variable: Variable) -> EntityView:

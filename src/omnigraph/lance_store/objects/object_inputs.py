@@ -26,6 +26,7 @@ class ObjectInput:
     bucket: StorageLocation
     key: str
     size: int
+    modified_micros: int = 0
 
     @property
     def name(self) -> str:
@@ -55,8 +56,15 @@ def find_objects(uri: str, environment: Mapping[str, str]) -> list[ObjectInput]:
             found = [m for m in _listed(store, folder) if _matches(m["path"], place.prefix)]
     if not found:
         raise NotFound(f"{uri}: no such object", file=uri)
-    inputs = [ObjectInput(bucket, str(meta["path"]), int(meta["size"])) for meta in found]
+    inputs = [
+        ObjectInput(bucket, str(meta["path"]), int(meta["size"]), _micros(meta["last_modified"]))
+        for meta in found
+    ]
     return sorted(inputs, key=lambda each: each.key)
+
+
+def _micros(moment: Any) -> int:
+    return int(moment.timestamp() * 1_000_000)
 
 
 def _before_magic(parts: list[str]) -> list[str]:
@@ -65,9 +73,17 @@ def _before_magic(parts: list[str]) -> list[str]:
 
 
 def _matches(key: str, pattern: str) -> bool:
-    """Compares segment by segment, so that a star does not match a slash."""
-    parts, wanted = key.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+    """Compares segment by segment: a star does not match a slash, `**` matches any segments."""
+    return _parts_match(key.split("/"), pattern.split("/"))
+
+
+def _parts_match(parts: list[str], wanted: list[str]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_parts_match(parts[n:], wanted[1:]) for n in range(len(parts) + 1))
+    same = bool(parts) and fnmatchcase(parts[0], wanted[0])
+    return same and _parts_match(parts[1:], wanted[1:])
 
 
 def _listed(store: Any, folder: str) -> list[Any]:

@@ -21,6 +21,10 @@ class StoredBlob:
     _dataset: Dataset
     _column: str
     _row_id: int
+    graph_commit_id: str = ""
+    """The commit of the snapshot."""
+    content_tag: str = ""
+    """The same text only for the same bytes: it changes with every write to the table."""
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """All bytes, or at most `length` of them from `offset`."""

@@ -57,14 +57,38 @@ class RowEdit:
 
 def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
     """Appends, rewrites and deletes of one dataset in one transaction."""
-    dataset = store.open(at)
+    return stage_written(store, at, write_edit(store, at, edit))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEdit:
+    """An edit whose new rows are in files. The files fit every version of the lineage."""
+
+    new: tuple[Any, ...]
+    gone: tuple[pa.ChunkedArray, ...]
+    """Addresses of the rows that go."""
+
+    @property
+    def added(self) -> int:
+        """How many rows the dataset has more afterwards; negative when it has fewer."""
+        removed = sum(len(column) for column in self.gone)
+        return sum(int(fragment.physical_rows) for fragment in self.new) - removed
+
+
+def write_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> WrittenEdit:
+    """Write the new rows of an edit. `at` is any version of the lineage with these columns."""
     new: list[Any] = []
     if edit.written is not None:
-        rows = to_lance_rows(edit.written)
+        rows, dataset = to_lance_rows(edit.written), store.open(at)
         with storage_errors(f"writing rows for {at.location}"):
             new = write_fragments(rows, dataset, mode="append", max_rows_per_file=ROWS_PER_FILE)
     gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
-    return stage_update(store, at, new, gone)
+    return WrittenEdit(tuple(new), tuple(gone))
+
+
+def stage_written(store: Store, at: DatasetVersion, written: WrittenEdit) -> StagedWrite:
+    """The transaction of a written edit, on the version in which its rows were addressed."""
+    return stage_update(store, at, list(written.new), list(written.gone))
 
 
 def stage_update(
@@ -124,6 +148,8 @@ def drop_preview(store: Store, preview: DatasetVersion) -> None:
 
 def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], list[int]]:
     """(fragments with a new deletion file, ids of fragments left without a row)."""
+    if not columns:
+        return [], []
     touched, emptied = [], []
     addresses = pa.chunked_array(
         [chunk for column in columns for chunk in column.chunks], type=pa.uint64()

@@ -71,12 +71,19 @@ class LoadPlan:
 
     catalog: Catalog
     targets: Mapping[TableKey, VersionAddress]
+    typed_options: Mapping[str, ReadOptions]
+    """By type, for sources that have one."""
     options: ReadOptions
+    """For sources whose rows name their types."""
     embedding: EmbeddingSettings
     """The graph's own settings if a property wants vectors; workers then need the key."""
     now_millis: int
     """The `now()` of defaults."""
     rules: RejectRules = field(default_factory=RejectRules)
+
+    def reading(self, source: Source) -> ReadOptions:
+        """How to read this source."""
+        return self.typed_options.get(source.type_name or "", self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,8 @@ def run_tasks(plan: LoadPlan, pieces: tuple[InputPiece, ...]) -> Any:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 result = TaskResult(number)
-                _run(plan, _read_piece(pieces[number], plan, result), result)
+                piece = pieces[number]
+                _run(plan, piece.source, _read_piece(piece, plan, result), result)
                 yield _as_batch(result)
 
     return run
@@ -161,11 +169,11 @@ def run_batches(
 ) -> TaskResult:
     """One task whose input are rows of one type."""
     result = TaskResult(task)
-    _run(plan, _read_batches(source, batches, plan, result), result)
+    _run(plan, source, _read_batches(source, batches, plan, result), result)
     return result
 
 
-def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> None:
+def _run(plan: LoadPlan, source: Source, blocks: Iterator[ParsedBlock], result: TaskResult) -> None:
     """Prepare and write all blocks of one task, and fill its result."""
     result.rejected.kept = plan.rules.keeps_rows
     judge = RowJudge(Report(), result.rejected, result.broken, now_millis=plan.now_millis)
@@ -173,7 +181,7 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
     try:
         provider = choose_provider(plan.embedding, os.environ, SYSTEM_CLOCK)
         for block in blocks:
-            for rows in _prepared(plan, _in_line_order(block), judge, provider):
+            for rows in _prepared(plan, source, _in_line_order(block), judge, provider):
                 key = rows.entity.table_key
                 if key not in writers:
                     writers[key] = _FragmentWriter(key, plan.targets[key])
@@ -193,10 +201,14 @@ def _run(plan: LoadPlan, blocks: Iterator[ParsedBlock], result: TaskResult) -> N
 
 
 def _prepared(
-    plan: LoadPlan, block: ParsedBlock, judge: RowJudge, provider: EmbeddingProvider
+    plan: LoadPlan,
+    source: Source,
+    block: ParsedBlock,
+    judge: RowJudge,
+    provider: EmbeddingProvider,
 ) -> Iterator[PreparedRows]:
     """Rows that can be written. The driver makes whole rows of patches, and checks them then."""
-    if plan.options.partial:
+    if plan.reading(source).partial:
         yield from map(storable_patches, judge.patches(block))
         return
     for rows in judge.prepare(block):
@@ -313,12 +325,12 @@ def _read_piece(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterat
         batches = source.table.to_batches(_ROWS_PER_BATCH)
         yield from _read_batches(source, batches, plan, result)
     else:
-        yield from read_source(source, plan.catalog, plan.options)
+        yield from read_source(source, plan.catalog, plan.reading(source))
 
 
 def _read_lines(piece: InputPiece, plan: LoadPlan, result: TaskResult) -> Iterator[ParsedBlock]:
     assert piece.source.path is not None
-    parser = json_parser(piece.source, plan.catalog, plan.options)
+    parser = json_parser(piece.source, plan.catalog, plan.reading(piece.source))
     for before, lines in line_blocks(piece.source.path, piece.start, piece.end):
         yield parser.parse(lines, before + 1, piece.source.name)
         result.lines = before + lines.count(b"\n")
@@ -330,7 +342,7 @@ def _read_batches(
     entity = entity_of(source, plan.catalog)
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        yield fit_source_table(source, entity, table, result.lines + 1, plan.options)
+        yield fit_source_table(source, entity, table, result.lines + 1, plan.reading(source))
         result.lines += batch.num_rows
 
 

@@ -27,7 +27,8 @@ from omnigraph.load.commit_load import (
     load_claims,
     refuse_new_schema,
 )
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.modes import LoadMode
+from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.rejected_input import read_again
@@ -37,6 +38,7 @@ from omnigraph.load.sources import (
     check_source_columns,
     entity_of,
     find_sources,
+    mirrored_types,
     reading_progress,
     refuse_unused_columns,
 )
@@ -58,9 +60,9 @@ from omnigraph.spark.load.load_tasks import (
 from omnigraph.spark.load.written_tables import (
     AdoptingWriter,
     in_order,
+    patched_homes,
     remove_written,
-    take_patches,
-    take_written,
+    take_results,
 )
 from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -83,21 +85,21 @@ class SparkLoader:
         """Read `data`, check all of it, and commit it as one."""
         rules = options.reject_rules()
         given = _input(data, options.type_name)
+        reading = options.reading(self.settings.load.blob_bases)
         if not given.frames:
-            refuse_unused_columns(given.sources, options.reading(self.settings.load.blob_bases))
+            refuse_unused_columns(given.sources, reading)
         tell("starting Spark")
         session = (
             given.frames[0].sparkSession if given.frames else spark_session(self.settings.pipeline)
         )
         ref, state = self.reader.branch(options.branch)
         catalog = self.reader.snapshot(ref, state).catalog
+        options.modes.check(catalog, [source.type_name for source in given.sources])
         for source, frame in zip(given.sources, given.frames, strict=False):
             # Before the first task, because a task would find the same mistake minutes later.
-            reading = options.reading(self.settings.load.blob_bases)
             check_source_columns(source, catalog, frame.columns, reading)
         names = [source.name for source in given.sources]
         with prepared_input(catalog, self.settings.load, rules, names) as prepared:
-            reading = options.reading(self.settings.load.blob_bases)
             if not given.frames:
                 prepared.read_again = partial(read_again, given.sources, catalog, reading)
             watch = progress or reading_progress(given.sources)
@@ -109,6 +111,10 @@ class SparkLoader:
         return LoadPlan(
             snapshot.catalog,
             {key: store.address(snapshot.pin(key).at) for key in keys},
+            {
+                key.type_name: options.reading(settings.load.blob_bases, key.type_name)
+                for key in keys
+            },
             options.reading(settings.load.blob_bases),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
             SYSTEM_CLOCK.now_micros() // 1000,
@@ -121,7 +127,7 @@ class SparkLoader:
             prepared,
             self.reader,
             self.commits,
-            options.mode,
+            options.modes,
             self.small_input,
             writer=AdoptingWriter,
             dry_run=options.dry_run,
@@ -136,7 +142,9 @@ class SparkLoader:
             choose_provider(self.settings.embedding, os.environ, SYSTEM_CLOCK),
             self.settings.load,
             self.small_input,
+            options.modes,
             options.dry_run,
+            AdoptingWriter,
         )
 
 
@@ -199,8 +207,10 @@ class _LoadJob:
         finally:
             if isinstance(self.load, PatchBuild):
                 self.load.close()
-            elif self.options.dry_run:
-                remove_written(self.loader.reader.store, self.homes, self.results)
+            if self.options.dry_run:
+                patched = patched_homes(self.homes, self.options.modes)  # removed already
+                homes = {k: home for k, home in self.homes.items() if k not in patched}
+                remove_written(self.loader.reader.store, homes, self.results)
 
     def _run(self) -> LoadReceipt:
         # Which types occur is known only after the input is read, so all that may are claimed.
@@ -209,7 +219,7 @@ class _LoadJob:
             self.loader.transaction,
             self.prepared,
             self.options,
-            load_claims(self.prepared.catalog, types, self.options.mode),
+            load_claims(self.prepared.catalog, types, self.options.modes),
             self._build,
             SPARK,
         )
@@ -224,15 +234,16 @@ class _LoadJob:
         keys = self.given.types(self.prepared.catalog)
         plan = self.loader.plan(snapshot, keys, self.options)
         self.homes = homes = {key: snapshot.pin(key).at for key in keys}
+        modes, patches = self.options.modes, PatchInput(self.prepared)
         # A frame names its type even if it has no rows: to overwrite with it empties the type.
-        named = keys if self.given.frames and self.options.mode is LoadMode.OVERWRITE else ()
-        store = self.loader.reader.store
+        whole = (LoadMode.OVERWRITE,) if self.given.frames else ()
+        named = modes.with_mode(keys, whole) | mirrored_types(
+            self.given.sources, self.prepared.catalog, modes
+        )
         self.results = results = self._run_workers(plan)
-        if self.options.mode is LoadMode.PATCH:
-            patches = PatchInput(self.prepared)
-            take_patches(patches, store, homes, results)
+        take_results(patches, self.loader.reader.store, homes, results, modes, named)
+        if modes.may_be(LoadMode.PATCH):
             return self.loader.patch_build(patches, self.options)
-        take_written(self.prepared, store, homes, results, named)
         return self.loader.build(self.prepared, self.options)
 
     def _run_workers(self, plan: LoadPlan) -> list[TaskResult]:

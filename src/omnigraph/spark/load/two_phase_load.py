@@ -12,14 +12,15 @@ from contextlib import closing
 
 from omnigraph.commit.request import WriteRequest
 from omnigraph.load.commit_load import commit_load, load_claims
-from omnigraph.load.options import LoadMode, LoadOptions, LoadReceipt
+from omnigraph.load.modes import SHRINKING, LoadMode
+from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.prepared import prepared_input
 from omnigraph.load.sources import Source, check_source_columns, entity_of
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.load.load_tasks import BegunLoad, TaskResult
 from omnigraph.spark.load.spark_load import SparkLoader
-from omnigraph.spark.load.written_tables import in_order, take_patches, take_written
+from omnigraph.spark.load.written_tables import in_order, take_results
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import SPARK
@@ -58,7 +59,9 @@ def finish_load(
         homes = {begun.key: begun.home}
         patches = PatchInput(prepared)
         patching = loader.patch_build(patches, options)
-        load = patching if options.mode is LoadMode.PATCH else loader.build(prepared, options)
+        modes = options.modes
+        patched = modes.may_be(LoadMode.PATCH)
+        load = patching if patched else loader.build(prepared, options)
         taken = False
 
         def build(snapshot: Snapshot) -> ChangeSet:
@@ -66,14 +69,11 @@ def finish_load(
             if not taken:
                 # Inside the transaction, because from here on cleanup keeps the files.
                 ordered = in_order(results, 0)
-                if options.mode is LoadMode.PATCH:
-                    take_patches(patches, store, homes, ordered)
-                else:
-                    replaced = [begun.key] if options.mode is LoadMode.OVERWRITE else []
-                    take_written(prepared, store, homes, ordered, replaced)
+                named = modes.with_mode([begun.key], SHRINKING)
+                take_results(patches, store, homes, ordered, modes, named)
                 taken = True
             return load.build(snapshot)
 
-        claimed = load_claims(catalog, [begun.key], options.mode)
+        claimed = load_claims(catalog, [begun.key], modes)
         with closing(patching):
             return commit_load(loader.transaction, prepared, options, claimed, build, SPARK)

@@ -25,6 +25,7 @@ from omnigraph.lance_store.staging.written_fragments import (
     written_dataset,
 )
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.load.modes import LoadMode, LoadModes
 from omnigraph.load.parsed_rows import AbsentColumns
 from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.patch_rows import restored_patches
@@ -55,55 +56,66 @@ def in_order(results: Iterable[TaskResult], file: int) -> list[TaskResult]:
     return ordered
 
 
-def take_written(
-    prepared: PreparedInput,
-    store: Store,
-    homes: Mapping[TableKey, DatasetVersion],
-    results: Sequence[TaskResult],
-    named: Collection[TableKey] = (),
-) -> None:
-    """Fill `prepared` with the rows that workers wrote, and with those that they rejected.
-
-    `homes` are the datasets for which they wrote. `named` are types that the input names even if it
-    has no row of them. `results` come from `in_order`.
-    """
-    _take_rejected(prepared, results)
-    for key, home in homes.items():
-        parts = [
-            replace(part, before=result.before)
-            for result in results
-            for part in result.parts
-            if part.key == key
-        ]
-        if not parts and key not in named:
-            continue
-        table = WrittenTable(prepared.catalog.entity_type(key), store, home, parts)
-        for part, rows in table.checked_rows():
-            prepared.add_to_index(table.entity, rows, part.has_id())
-            if part.absent is not None and AbsentColumns(decode_texts(part.absent)).names:
-                prepared.generated.add(key)
-        prepared.tables[key] = table
-
-
-def take_patches(
+def take_results(
     patches: PatchInput,
     store: Store,
     homes: Mapping[TableKey, DatasetVersion],
     results: Sequence[TaskResult],
+    modes: LoadModes,
+    named: Collection[TableKey] = (),
 ) -> None:
-    """Take the patches that workers wrote, and the rows that they rejected.
+    """Take the rows that workers wrote, the patches, and the rows that they rejected.
 
-    The driver completes them and writes whole rows, so the files of the workers are removed.
+    `homes` are the datasets for which they wrote. `named` are types that the input names even if it
+    has no row of them. `results` come from `in_order`. The driver completes patches and writes
+    whole rows of them, so the files of the workers are removed.
     """
+    patched = patched_homes(homes, modes)
     try:
         _take_rejected(patches.prepared, results)
         for result in results:
             for part in result.parts:
-                entity = patches.prepared.catalog.entity_type(part.key)
-                placed = replace(part, before=result.before)
-                patches.add(entity, _restored(entity, store, homes[part.key], placed))
+                if part.key in patched:
+                    entity = patches.prepared.catalog.entity_type(part.key)
+                    placed = replace(part, before=result.before)
+                    patches.add(entity, _restored(entity, store, patched[part.key], placed))
     finally:
-        remove_written(store, homes, results)
+        remove_written(store, patched, results)
+    for key, home in homes.items():
+        if key not in patched:
+            _take_written(patches.prepared, store, key, home, results, is_named=key in named)
+
+
+def patched_homes(
+    homes: Mapping[TableKey, DatasetVersion], modes: LoadModes
+) -> dict[TableKey, DatasetVersion]:
+    """The homes of patches."""
+    return {key: homes[key] for key in modes.with_mode(homes, (LoadMode.PATCH,))}
+
+
+def _take_written(
+    prepared: PreparedInput,
+    store: Store,
+    key: TableKey,
+    home: DatasetVersion,
+    results: Sequence[TaskResult],
+    *,
+    is_named: bool,
+) -> None:
+    parts = [
+        replace(part, before=result.before)
+        for result in results
+        for part in result.parts
+        if part.key == key
+    ]
+    if not parts and not is_named:
+        return
+    table = WrittenTable(prepared.catalog.entity_type(key), store, home, parts)
+    for part, rows in table.checked_rows():
+        prepared.add_to_index(table.entity, rows, part.has_id())
+        if part.absent is not None and AbsentColumns(decode_texts(part.absent)).names:
+            prepared.generated.add(key)
+    prepared.tables[key] = table
 
 
 def _restored(
@@ -117,11 +129,12 @@ def _restored(
 def remove_written(
     store: Store, homes: Mapping[TableKey, DatasetVersion], results: Sequence[TaskResult]
 ) -> None:
-    """Remove the files of the workers."""
+    """Remove the files that workers wrote for these homes."""
     for result in results:
         for part in result.parts:
-            home = homes[part.key]
-            remove_rows(store, home.location, home.branch, part.fragments)
+            home = homes.get(part.key)
+            if home is not None:
+                remove_rows(store, home.location, home.branch, part.fragments)
 
 
 def _take_rejected(prepared: PreparedInput, results: Sequence[TaskResult]) -> None:
@@ -201,7 +214,7 @@ class WrittenTable:
 class AdoptingWriter(LoadTableWriter):
     """The writer of a load whose rows are fragments already."""
 
-    def append(self, table: PreparedTable) -> AdoptRows:
+    def append(self, table: PreparedTable, *, loses: bool = False) -> AdoptRows:
         assert isinstance(table, WrittenTable)
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
@@ -214,6 +227,7 @@ class AdoptingWriter(LoadTableWriter):
             else:
                 fragments += self._fragments(table, part, pin, dataset)
                 changes.add(Op.INSERT, ids)
+        self._add_lost(key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
     def _changed(

@@ -26,6 +26,7 @@ from omnigraph.lance_store.reads.scan import (
 )
 from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.stored_columns import require_columns
 from omnigraph.spark.column_types import (
     spark_arrow_schema,
     spark_schema,
@@ -101,6 +102,7 @@ class GraphTables:
         self, entity: EntityType, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Frame:
         """Rows of one type that may pass the conditions; the caller evaluates them again."""
+        require_columns(self.store, self.snapshot, self.snapshot.pin(entity.table_key))
         wanted = list(dict.fromkeys(columns))
         whole = spark_schema(entity)
         schema = spark.StructType([_relaxed(whole[name]) for name in wanted])

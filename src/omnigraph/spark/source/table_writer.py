@@ -130,7 +130,8 @@ def _open(request: SaveRequest) -> omnigraph.Graph:
 
 
 def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOptions:
-    from omnigraph.load.options import LoadMode, LoadOptions, OnError
+    from omnigraph.load.modes import LoadMode, LoadModes
+    from omnigraph.load.options import LoadOptions, OnError
     from omnigraph.load.rejects import dead_letter_file
 
     message = request.message
@@ -140,7 +141,7 @@ def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOpti
     if batch is not None and request.dead_letter is not None:
         rejects = dead_letter_file(request.dead_letter, batch)
     return LoadOptions(
-        mode=LoadMode.parse(request.mode),
+        modes=LoadModes(LoadMode.parse(request.mode)),
         branch=request.branch,
         actor=request.actor,
         message=message,

@@ -1,4 +1,4 @@
-"""Export texts are those that Python's `json` writes."""
+"""The texts of whole columns are those that Python's `json` writes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.export.ndjson import json_texts
-from omnigraph.values.arrow_types import arrow_type
+from omnigraph.values.arrow_types import arrow_type, with_zone
+from omnigraph.values.json_columns import json_rows, json_texts, text_bytes
+from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.scalars import ListType, ScalarKind, ScalarType, ValueType, VectorType
 from omnigraph.values.temporal import write_moment
 
@@ -54,4 +55,42 @@ def test_texts(kind: ValueType, values: st.SearchStrategy[Any], data: st.DataObj
         else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=spelled)
         for value in column.to_pylist()
     ]
-    assert json_texts(kind, column).to_pylist() == expected
+    assert json_texts(column).to_pylist() == expected
+
+
+NESTED = [
+    {"n": 1, "when": dt.datetime(2026, 4, 14, 10, tzinfo=dt.UTC), "inner": {"a": [1.5, None]}},
+    {"n": None, "when": None, "inner": None},
+    None,
+    {"n": 2, "when": dt.datetime(1, 1, 1, tzinfo=dt.UTC), "inner": {"a": []}},
+]
+STRUCT = pa.struct(
+    [
+        ("n", pa.uint64()),
+        ("when", pa.timestamp("ms", "UTC")),
+        ("inner", pa.struct([("a", pa.list_(pa.float32()))])),
+    ]
+)
+
+
+def test_rows_are_the_json_of_their_python_values() -> None:
+    batch = pa.record_batch(
+        {
+            'a "name"': pa.array(["x", None, 'q"', "\n"]),
+            "number": pa.array([0.1, float("nan"), float("inf"), None]),
+            "nested": pa.array(NESTED, STRUCT),
+            "many": pa.array([NESTED[:2], [], None, [None]], pa.list_(STRUCT)),
+            "blob": pa.array([b"", b"x", None, b"yz"], pa.large_binary()),
+            "nothing": pa.nulls(4),
+        }
+    )
+    for rows in (batch, batch.slice(1), batch.slice(4), with_zone(batch)):
+        expected = [finite(json_value(row)) for row in rows.to_pylist()]
+        assert [json.loads(text) for text in json_rows(rows).to_pylist()] == expected
+    assert json_rows(pa.record_batch({}).slice(0, 0)).to_pylist() == []
+
+
+def test_the_bytes_of_texts_are_those_of_their_slice() -> None:
+    texts = pa.array(["ab", "c", "", "def"])
+    assert text_bytes(texts.slice(1, 3)) == b"cdef"
+    assert text_bytes(texts.slice(4)) == b""

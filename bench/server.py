@@ -1,0 +1,277 @@
+"""The server on loopback: what HTTP adds to a call, and how far clients and workers go.
+
+CPU per request is the figure to trust, because the clients run on the same cores. The empty handler
+is a Starlette route that decodes the same body and answers with as many bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import omnigraph
+from bench.harness import Figure, p50, report
+from omnigraph.graph.handle import Graph
+from omnigraph_testing.http_server import ProcessServer
+
+PEOPLE = {"small": 20_000, "full": 500_000}
+EXPORTED = {"small": 200_000, "full": 5_000_000}
+SECONDS = {"small": 3.0, "full": 10.0}
+CLIENTS = 16
+WRITERS = 64
+CALLS = 3000
+SCHEMA = "node Person { name: String @key  age: I64? }\nedge Knows: Person -> Person"
+HOP = (
+    "query hop($name: String) { match { $p: Person { name: $name } $p knows $f } "
+    "return { $f.name as name } }"
+)
+ADD = "query add($name: String) { insert Person { name: $name } }"
+EMPTY = """
+import socket, sys, msgspec, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+answer = b"x" * int(sys.argv[2])
+async def handle(request):
+    msgspec.json.decode(await request.body())
+    return Response(answer, media_type="application/json")
+bound = socket.socket(fileno=int(sys.argv[1]))
+app = Starlette(routes=[Route("/graphs/default/query", handle, methods=["POST"])])
+config = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_config=None)
+uvicorn.Server(config).run(sockets=[bound])
+"""
+
+
+def run(scale: str) -> None:
+    seconds = SECONDS[scale]
+    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
+        uri = str(Path(folder) / "people.omni")
+        graph = make(uri, PEOPLE[scale])
+        figures = [*reads(graph, uri, seconds), *writes(uri, seconds)]
+        graph.close()
+        figures.append(exports(str(Path(folder) / "export.omni"), EXPORTED[scale]))
+    report("server", figures, [f"scale {scale}", f"{CLIENTS} clients, {WRITERS} writers"])
+
+
+def make(uri: str, people: int) -> Graph:
+    graph = omnigraph.init(uri, SCHEMA)
+    chance = np.random.default_rng(7)
+    names = pa.array([f"p{n}" for n in range(people)])
+    knows = pa.table(
+        {"src": names, "dst": names.take(pa.array(chance.integers(0, people, people)))}
+    )
+    graph.apply({"Person": {"insert": pa.table({"name": names})}, "Knows": {"insert": knows}})
+    return graph
+
+
+def reads(graph: Graph, uri: str, seconds: float) -> Iterator[Figure]:
+    for _ in range(CALLS // 4):
+        graph.query(HOP, params={"name": "p7"}).to_pylist()
+    began = time.process_time()
+    for _ in range(CALLS):
+        graph.query(HOP, params={"name": "p7"}).to_pylist()
+    embedded = (time.process_time() - began) / CALLS * 1e6
+    with served(uri) as server:
+        answer = ask(server.url, CALLS // 4)
+        before = cpu_of(server)
+        ask(server.url, CALLS)
+        over_http = (cpu_of(server) - before) / CALLS * 1e6
+        one = rate(server.url, CLIENTS, seconds)
+    with empty_server(answer) as url:
+        alone = rate(url, CLIENTS, seconds)
+    with served(uri, "--workers", "2") as server:
+        two = rate(server.url, CLIENTS, seconds)
+    yield Figure(
+        "CPU of a 1-hop query over HTTP, beyond the call", over_http - embedded, embedded, "us",
+        "<= 200 us", against="our own embedded call",
+    )  # fmt: skip
+    yield Figure(
+        f"1-hop reads by {CLIENTS} clients", one, alone, "req/s", ">= 0.8", "higher",
+        against="the HTTP stack with an empty handler",
+    )  # fmt: skip
+    yield Figure(
+        "reads with two workers", two, one, "req/s", ">= 1.6", "higher",
+        against="our own server with one worker",
+    )  # fmt: skip
+
+
+def writes(uri: str, seconds: float) -> Iterator[Figure]:
+    limits = {"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "128"}
+    with served(uri, environment=limits) as server:
+        alone = commits(server.url, 1, seconds, "a")
+        many = commits(server.url, WRITERS, seconds, "b")
+    yield Figure(
+        f"commits/s of {WRITERS} writers", len(many) / seconds, len(alone) / seconds, "commits/s",
+        ">= 3", "higher", against="our own single writer",
+    )  # fmt: skip
+    worst = float(np.percentile(many, 99)) if many else float("nan")
+    yield Figure(
+        f"p99 of a write among {WRITERS}", worst, p50(many) if many else float("nan"), "ms", "< 5",
+        against="our own median of the same run",
+    )  # fmt: skip
+
+
+def exports(uri: str, rows: int) -> Figure:
+    graph = make(uri, rows)
+    began = time.perf_counter()
+    graph.export(io.FileIO(os.devnull, "wb"))
+    embedded = rows * 2 / (time.perf_counter() - began)
+    graph.close()
+    with served(uri) as server, server.graph_client() as client:
+        began = time.perf_counter()
+        with client.stream("POST", "/export", json={}) as answer:
+            assert answer.status_code == 200
+            for _ in answer.iter_raw():
+                pass
+        over_http = rows * 2 / (time.perf_counter() - began)
+    return Figure(
+        "export",
+        over_http,
+        embedded,
+        "rows/s",
+        ">= 0.5",
+        "higher",
+        against="our own embedded export",
+    )
+
+
+@contextmanager
+def served(
+    uri: str, *arguments: str, environment: dict[str, str] | None = None
+) -> Iterator[ProcessServer]:
+    quiet = {"OMNIGRAPH_LOG": "warning", **(environment or {})}
+    with ProcessServer(uri, "--unauthenticated", *arguments, environment=quiet) as server:
+        yield server
+
+
+@contextmanager
+def empty_server(size: int) -> Iterator[str]:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.bind(("127.0.0.1", 0))
+    bound.listen(512)
+    process = subprocess.Popen(
+        [sys.executable, "-c", EMPTY, str(bound.fileno()), str(size)], pass_fds=(bound.fileno(),)
+    )
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    try:
+        ask(url, 50)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+        bound.close()
+
+
+def cpu_of(server: ProcessServer) -> float:
+    assert server.process is not None
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def request_of(path: str, body: object) -> bytes:
+    content = json.dumps(body).encode()
+    head = (
+        f"POST /graphs/default{path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    )
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+class Connection:
+    """A client that does as little as possible, because it shares the cores with the server."""
+
+    def __init__(self, url: str) -> None:
+        host, _, port = url.removeprefix("http://").partition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, request: bytes) -> tuple[int, int]:
+        """(status, bytes of the body)."""
+        self._socket.sendall(request)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += self._socket.recv(65536)
+        head, _, rest = data.partition(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(rest) < length:
+            rest += self._socket.recv(65536)
+        return int(head[9:12]), length
+
+
+HOP_REQUEST = request_of("/query", {"query": HOP, "params": {"name": "p7"}})
+
+
+def ask(url: str, count: int) -> int:
+    """Send the query so often; the size of its answer."""
+    connection = Connection(url)
+    size = 0
+    for _ in range(count):
+        status, size = connection.send(HOP_REQUEST)
+        assert status == 200
+    return size
+
+
+def rate(url: str, clients: int, seconds: float) -> float:
+    """Answers per second to clients in two processes."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        done = pool.starmap(_read_for, [(url, clients // 2, seconds)] * 2)
+    return sum(done) / seconds
+
+
+def _read_for(url: str, clients: int, seconds: float) -> int:
+    counts = [0] * clients
+    connections = [Connection(url) for _ in range(clients)]
+    for connection in connections:
+        connection.send(HOP_REQUEST)
+    end = time.perf_counter() + seconds
+
+    def read(number: int) -> None:
+        while time.perf_counter() < end:
+            connections[number].send(HOP_REQUEST)
+            counts[number] += 1
+
+    _all(read, clients)
+    return sum(counts)
+
+
+def commits(url: str, writers: int, seconds: float, prefix: str) -> list[float]:
+    """Milliseconds of each write of so many clients."""
+    taken: list[float] = []
+    end = time.perf_counter() + seconds
+
+    def write(number: int) -> None:
+        connection = Connection(url)
+        count = 0
+        while (began := time.perf_counter()) < end:
+            count += 1
+            name = f"{prefix}-{number}-{count}"
+            status, _ = connection.send(
+                request_of("/mutate", {"query": ADD, "params": {"name": name}})
+            )
+            assert status == 200, status
+            taken.append((time.perf_counter() - began) * 1000)
+
+    _all(write, writers)
+    return taken
+
+
+def _all(work: object, count: int) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]  # type: ignore[arg-type]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

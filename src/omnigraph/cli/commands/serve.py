@@ -1,0 +1,142 @@
+"""`serve`: graphs over HTTP."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.command import command
+from omnigraph.cli.output import WrongUsage
+from omnigraph.cli.session import Session
+from omnigraph.errors import PackageMissing
+
+Graphs = Annotated[
+    list[str],
+    typer.Argument(metavar="URI…", help="Graphs to serve; ID=URI gives one an id."),
+]
+Bind = Annotated[str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.")]
+Workers = Annotated[
+    int, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes that serve.")
+]
+Unauthenticated = Annotated[
+    bool, typer.Option("--unauthenticated", help="Serve everyone, without tokens.")
+]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")]
+RequireAll = Annotated[
+    bool, typer.Option("--require-all-graphs", help="Do not start when a graph cannot be opened.")
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        "--shutdown-grace-seconds",
+        metavar="S",
+        min=0,
+        help="How long requests may take after SIGTERM; default 25.",
+    ),
+]
+CorsOrigin = Annotated[
+    list[str] | None,
+    typer.Option("--cors-origin", metavar="ORIGIN", help="A web origin that may call; repeatable."),
+]
+MetricsAuth = Annotated[
+    bool, typer.Option("--metrics-auth", help="Let /metrics need a token and the action admin.")
+]
+MaxLoad = Annotated[
+    int | None,
+    typer.Option("--max-load-bytes", metavar="N", min=0, help="Size of a load; 0 is no limit."),
+]
+LoadSource = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--load-source", metavar="PREFIX", help="Storage that loads may read; repeatable."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "serve")(serve)
+
+
+def serve(
+    session: Session,
+    graphs: Graphs,
+    bind: Bind = "127.0.0.1:8080",
+    workers: Workers = 1,
+    unauthenticated: Unauthenticated = False,
+    read_only: ReadOnly = False,
+    require_all_graphs: RequireAll = False,
+    shutdown_grace_seconds: Grace = None,
+    cors_origin: CorsOrigin = None,
+    metrics_auth: MetricsAuth = False,
+    max_load_bytes: MaxLoad = None,
+    load_source: LoadSource = None,
+) -> None:
+    """Serve graphs over HTTP until SIGTERM.
+
+    One graph gets the id `default`; several get the names of their directories. Tokens come from
+    OMNIGRAPH_SERVER_BEARER_TOKENS_FILE or another variable of its family. The only line on stdout
+    is OMNIGRAPH_LISTEN_ADDR=HOST:PORT, once the graphs are open; the log goes to stderr.
+
+    For example:
+
+    \b
+      omnigraph serve people.omni --unauthenticated
+      omnigraph serve people=s3://bucket/people.omni docs=docs.omni --workers 4
+    """
+    try:
+        from omnigraph.server.configuration import parse_bind, settings_of
+        from omnigraph.server.supervisor import serve as run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("omnigraph"):
+            raise
+        raise PackageMissing(
+            f"{error.name} is not installed: pip install 'omnigraph[server]'",
+            package=error.name,
+            extra="server",
+        ) from None
+    host, port = parse_bind(bind)
+    found = settings_of(os.environ)
+    grace = found.shutdown_grace_seconds
+    limits = found.limits
+    if max_load_bytes is not None:
+        limits = replace(limits, load_bytes=max_load_bytes)
+    chosen = replace(
+        found,
+        host=host,
+        port=port,
+        workers=workers,
+        unauthenticated=unauthenticated or found.unauthenticated,
+        read_only=read_only,
+        require_all_graphs=require_all_graphs or found.require_all_graphs,
+        shutdown_grace_seconds=grace if shutdown_grace_seconds is None else shutdown_grace_seconds,
+        cors_origins=tuple(cors_origin or ()),
+        metrics_auth=metrics_auth,
+        load_sources=tuple(load_source or ()),
+        limits=limits,
+    )
+    code = run(_addresses(graphs), chosen, session.settings())
+    if code:
+        raise typer.Exit(code)
+
+
+def _addresses(graphs: list[str]) -> dict[str, str]:
+    """Id -> address."""
+    found: dict[str, str] = {}
+    for given in graphs:
+        name, equals, uri = given.partition("=")
+        if not equals or "/" in name or "." in name:
+            name, uri = "", given
+        if not name:
+            name = "default" if len(graphs) == 1 else _name_of(uri)
+        if name in found:
+            raise WrongUsage(f"two graphs have the id {name!r}: give ids as ID=URI")
+        found[name] = uri
+    return found
+
+
+def _name_of(uri: str) -> str:
+    return PurePosixPath(uri.rstrip("/")).name.removesuffix(".omni")

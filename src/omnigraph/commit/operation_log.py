@@ -1,0 +1,247 @@
+"""Long work that answers later: its record under the graph, and its state after a crash.
+
+An operation is a few small objects in `__operations`: one when it begins, which its process holds,
+one when it ends, and one when its end is asked for. When the process died, the commit log decides
+what became of it: the operation had an idempotency key, and its commit has the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import CommitRejected, NotFound
+from omnigraph.manifest.commit_graph import CommitGraph
+from omnigraph.manifest.layout import OPERATIONS
+from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.records import Commit
+from omnigraph.values.clock import Clock, ulid_micros
+
+Json = dict[str, Any]
+
+QUEUED, RUNNING = "queued", "running"
+SUCCEEDED, FAILED, CANCELLED, UNKNOWN = "succeeded", "failed", "cancelled", "unknown"
+_KEPT_MICROS = 86_400_000_000
+_BEGUN, _ENDED, _CANCEL = ".begun.json", ".ended.json", ".cancel.json"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationBegun:
+    """What is known about an operation before it runs."""
+
+    operation_id: str
+    kind: str
+    actor_id: str | None
+    created_at: int
+    commit_operation: str | None
+    """`Commit.operation` of the commit that it makes; None when it makes none."""
+    branch: str | None
+    idempotency_key: str
+    host: str
+    process: str
+
+    def to_json(self) -> Json:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class RunningOperation:
+    """An operation of this process."""
+
+    def __init__(self, begun: OperationBegun, release: Callable[[], None]) -> None:
+        self.begun = begun
+        self.cancel = threading.Event()
+        self.started_at: int | None = None
+        self.progress: Json | None = None
+        self._release = release
+
+    def release(self) -> None:
+        self._release()
+
+
+class OperationLog:
+    """The operations of one graph."""
+
+    def __init__(self, reader: ManifestReader, clock: Clock) -> None:
+        self._reader = reader
+        self._files = reader.store.files
+        self._is_local = reader.store.location.path is not None
+        self._commits = CommitGraph(reader)
+        self._clock = clock
+        self._here: dict[str, RunningOperation] = {}
+
+    def begin(
+        self,
+        kind: str,
+        actor: str | None,
+        key: str | None,
+        commit_operation: str | None,
+        branch: str | None,
+    ) -> RunningOperation:
+        """Record that an operation is about to run. Without a key of the caller it makes one."""
+        operation_id = self._clock.new_ulid()
+        begun = OperationBegun(
+            operation_id=operation_id,
+            kind=kind,
+            actor_id=actor,
+            created_at=self._clock.now_micros(),
+            commit_operation=commit_operation,
+            branch=branch,
+            idempotency_key=key or f"operation-{operation_id}",
+            host=socket.gethostname(),
+            process=_this_process(),
+        )
+        body = json.dumps(begun.to_json()).encode()
+        release = self._files.put_held(_place(operation_id, _BEGUN), body)
+        assert release is not None, "a new id is not taken"
+        operation = RunningOperation(begun, release)
+        self._here[operation_id] = operation
+        return operation
+
+    def end(
+        self,
+        operation: RunningOperation,
+        status: str,
+        result: Json | None = None,
+        error: Json | None = None,
+    ) -> None:
+        """Record how it ended."""
+        body = {
+            "status": status,
+            "started_at": operation.started_at,
+            "finished_at": self._clock.now_micros(),
+            "result": result,
+            "error": error,
+        }
+        name = operation.begun.operation_id
+        self._files.put(_place(name, _ENDED), json.dumps(body, default=str).encode())
+        self._here.pop(name, None)
+        operation.release()
+
+    def show(self, operation_id: str) -> Json:
+        """The operation object, whichever process runs or ran it."""
+        begun = self._begun(operation_id)
+        found: Json = {
+            "operation_id": operation_id,
+            "kind": begun.kind,
+            "actor_id": begun.actor_id,
+            "status": RUNNING,
+            "progress": None,
+            "created_at": begun.created_at,
+        }
+        ended = self._files.get(_place(operation_id, _ENDED))
+        if ended is not None:
+            return found | {k: v for k, v in json.loads(ended).items() if v is not None}
+        here = self._here.get(operation_id)
+        if here is not None:
+            started = {"started_at": here.started_at} if here.started_at else {"status": QUEUED}
+            return found | {"progress": here.progress, **started}
+        alive = self._is_alive(begun)
+        if alive:
+            return found
+        if alive is None:
+            return found | {"status": UNKNOWN}
+        return found | self._after_crash(begun)
+
+    def _is_alive(self, begun: OperationBegun) -> bool | None:
+        """None when nothing here can tell: an object store, and a process of another machine."""
+        place = _place(begun.operation_id, _BEGUN)
+        if self._is_local:
+            return not self._files.holder_is_dead(place)
+        if begun.host != socket.gethostname():
+            return None
+        return _process_lives(begun.process)
+
+    def _after_crash(self, begun: OperationBegun) -> Json:
+        commit = self.commit_of(begun)
+        if commit is not None:
+            result = {"commit": commit.to_dict(), "repeated": True}
+            return {"status": SUCCEEDED, "finished_at": commit.created_at, "result": result}
+        lost = "the process that ran this operation died before it was done; nothing changed"
+        return {"status": FAILED, "error": {"error": lost, "retryable": True}}
+
+    def commit_of(self, begun: OperationBegun) -> Commit | None:
+        """The commit that the operation made, if it made one."""
+        if begun.commit_operation is None or begun.branch is None:
+            return None
+        with suppress(NotFound):
+            _, state = self._reader.branch(begun.branch)
+            return self._commits.find_by_key(
+                state,
+                begun.idempotency_key,
+                begun.created_at,
+                begun.actor_id,
+                begun.commit_operation,
+            )
+        return None
+
+    def list(self) -> list[Json]:
+        """All operations of the last day, newest first. Older ones are removed."""
+        self.sweep()
+        names = [name for name in self._files.list(OPERATIONS) if name.endswith(_BEGUN)]
+        return [self.show(name.removesuffix(_BEGUN)) for name in reversed(names)]
+
+    def ask_cancel(self, operation_id: str) -> Json:
+        """Ask for the end; refused for an operation that has ended or is past its publish."""
+        begun, found = self._begun(operation_id), self.show(operation_id)
+        if found["status"] not in (QUEUED, RUNNING) or self.commit_of(begun) is not None:
+            raise CommitRejected(
+                f"operation {operation_id} cannot be cancelled any more: it is {found['status']}"
+            )
+        self._files.put(_place(operation_id, _CANCEL), b"{}")
+        here = self._here.get(operation_id)
+        if here is not None:
+            here.cancel.set()
+        return found
+
+    def notice_cancellations(self) -> None:
+        """Look for requests that other workers took; called now and then by each worker."""
+        if not self._here:
+            return
+        asked = {name for name in self._files.list(OPERATIONS) if name.endswith(_CANCEL)}
+        for name, operation in list(self._here.items()):
+            if f"{name}{_CANCEL}" in asked:
+                operation.cancel.set()
+
+    def sweep(self) -> None:
+        """Remove the objects of operations that began more than a day ago and have ended."""
+        oldest = self._clock.now_micros() - _KEPT_MICROS
+        for name in self._files.list(OPERATIONS):
+            operation_id = name.partition(".")[0]
+            made = ulid_micros(operation_id)
+            if made is not None and made < oldest and operation_id not in self._here:
+                self._files.delete(f"{OPERATIONS}/{name}")
+
+    def _begun(self, operation_id: str) -> OperationBegun:
+        known = ulid_micros(operation_id) is not None
+        data = self._files.get(_place(operation_id, _BEGUN)) if known else None
+        if data is None:
+            raise NotFound(f"no operation {operation_id!r}; they are kept for a day")
+        return OperationBegun(**json.loads(data))
+
+
+def _place(operation_id: str, suffix: str) -> str:
+    return f"{OPERATIONS}/{operation_id}{suffix}"
+
+
+def _this_process() -> str:
+    return f"{os.getpid()}:{_start_of(os.getpid())}"
+
+
+def _start_of(process_id: int) -> str:
+    """The start time of a process, so that a reused number is not taken for it."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _process_lives(process: str) -> bool:
+    number, _, started = process.partition(":")
+    return _start_of(int(number)) == started != ""

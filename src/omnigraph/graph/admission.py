@@ -1,0 +1,142 @@
+"""How many calls run at once: reads of a process, and writes of one actor.
+
+A handle of an embedded graph has no such limits. A server gives each handle an `Admission`, which
+every operation of `Graph` passes. A call beyond a limit is refused before it does anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from omnigraph.errors import AdmissionRefused
+
+_READ_RETRY_SECONDS = 1.0
+_WRITE_RETRY_SECONDS = 1.0
+ANONYMOUS = "anonymous"
+"""The actor of calls without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """The most calls and bytes at once."""
+
+    reads: int
+    streams: int
+    actor_writes: int
+    actor_bytes: int
+    writes: int
+    write_wait_seconds: float
+
+
+class WriteSlots(Protocol):
+    """Counts the writes of each actor; workers of one server share one count."""
+
+    def take(self, actor: str, estimate: int) -> Callable[[], None] | str:
+        """A function that gives the slot back, or the name of the limit that is reached."""
+
+
+class ProcessSlots:
+    """Counts in the memory of one process."""
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._held: dict[str, list[int]] = {}
+
+    def take(self, actor: str, estimate: int) -> Callable[[], None] | str:
+        with self._lock:
+            held = self._held.setdefault(actor, [])
+            if len(held) >= self._limits.actor_writes:
+                return "actor_inflight"
+            if held and sum(held) + estimate > self._limits.actor_bytes:
+                return "actor_bytes"
+            held.append(estimate)
+
+        def release() -> None:
+            with self._lock:
+                held.remove(estimate)
+                if not held and self._held.get(actor) is held:
+                    del self._held[actor]
+
+        return release
+
+
+class Admission:
+    """Counts the calls in flight of one process, and refuses those beyond the limits."""
+
+    def __init__(self, limits: AdmissionLimits, slots: WriteSlots | None = None) -> None:
+        self.limits = limits
+        self._slots = slots or ProcessSlots(limits)
+        self._lock = threading.Lock()
+        self._turns = threading.Semaphore(limits.writes)
+        self.inflight = {"read": 0, "stream": 0, "write": 0}
+        self.refused: dict[str, int] = {}
+        """Number of refused calls by the name of the limit."""
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        with self._counted("read", self.limits.reads):
+            yield
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """A read whose rows are sent for as long as the client takes them."""
+        with self._counted("stream", self.limits.streams):
+            yield
+
+    @contextmanager
+    def write(self, actor: str | None, estimate: int) -> Iterator[None]:
+        """A slot of the actor at once, then a turn among all writes of this process."""
+        release = self._slots.take(actor or ANONYMOUS, estimate)
+        if isinstance(release, str):
+            raise self._refusal(release, _WRITE_RETRY_SECONDS)
+        try:
+            waited = self.limits.write_wait_seconds
+            if not self._turns.acquire(timeout=waited):
+                raise self._refusal("write_queue", max(1.0, waited))
+            try:
+                self._add("write", 1)
+                yield
+            finally:
+                self._add("write", -1)
+                self._turns.release()
+        finally:
+            release()
+
+    @contextmanager
+    def _counted(self, kind: str, most: int) -> Iterator[None]:
+        with self._lock:
+            full = self.inflight[kind] >= most
+            if not full:
+                self.inflight[kind] += 1
+        if full:
+            raise self._refusal(f"{kind}_inflight", _READ_RETRY_SECONDS)
+        try:
+            yield
+        finally:
+            self._add(kind, -1)
+
+    def _add(self, kind: str, count: int) -> None:
+        with self._lock:
+            self.inflight[kind] += count
+
+    def _refusal(self, reason: str, retry_after: float) -> AdmissionRefused:
+        with self._lock:
+            self.refused[reason] = self.refused.get(reason, 0) + 1
+        text, limit = {
+            "read_inflight": ("reads", self.limits.reads),
+            "stream_inflight": ("streams", self.limits.streams),
+            "actor_inflight": ("writes of this actor", self.limits.actor_writes),
+            "actor_bytes": ("bytes in writes of this actor", self.limits.actor_bytes),
+            "write_queue": ("writes", self.limits.writes),
+        }[reason]
+        return AdmissionRefused(
+            f"{limit:,} {text} at once is the limit; nothing was done, repeat it later",
+            reason=reason,
+            retry_after=retry_after,
+            limit=limit,
+        )

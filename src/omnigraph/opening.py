@@ -1,0 +1,53 @@
+"""`omnigraph.open`: a graph in a store, or a graph on a server."""
+
+from __future__ import annotations
+
+import os
+
+from omnigraph.errors import InvalidArgument, PolicyDenied
+from omnigraph.graph.handle import Graph
+from omnigraph.remote.address import is_remote, parse_address
+from omnigraph.settings.models import Settings
+
+
+def open_graph(
+    uri: str | os.PathLike[str],
+    *,
+    actor: str | None = None,
+    read_only: bool = False,
+    settings: Settings | None = None,
+    token: str | None = None,
+) -> Graph:
+    """Open an existing graph: a directory, `s3://bucket/prefix` or `http://host/graphs/id`.
+
+    Opening a store for writing first migrates an old format and recovers what dead writers left.
+    A graph on a server has the same methods (`RemoteGraph`). `token` is its bearer token, and the
+    server knows the actor by it, so `actor` is for stores only.
+
+    Example:
+        >>> graph = omnigraph.open("people.omni", actor="ada")
+        >>> graph = omnigraph.open("https://graphs.example.com/graphs/people", token=token)
+    """
+    if is_remote(uri):
+        return _open_remote(str(uri), read_only, settings or Settings(), token)
+    if token is not None:
+        raise InvalidArgument("a token is for a server, and this is a store: leave it out")
+    from omnigraph.graph.open import open_graph as open_store
+
+    return open_store(uri, actor=actor, read_only=read_only, settings=settings)
+
+
+def _open_remote(url: str, read_only: bool, settings: Settings, token: str | None) -> Graph:
+    from omnigraph.remote.client import Client
+    from omnigraph.remote.handle import RemoteGraph
+
+    client = Client(parse_address(url), token, settings.client)
+    graph = RemoteGraph(client, read_only=read_only)
+    try:
+        graph.commits.list(limit=1)  # says now if the server, the token or the graph is wrong
+    except PolicyDenied:
+        pass  # the token is known, and may be one that only writes
+    except BaseException:
+        graph.close()
+        raise
+    return graph

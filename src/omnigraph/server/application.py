@@ -1,0 +1,276 @@
+"""The ASGI application: routing, the order in which a request is checked, and the answers.
+
+The order is observable: routing, token, graph, body and query, then the operation of the graph,
+which asks the policy and takes a slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.routing import Route, Router
+
+from omnigraph import tracing
+from omnigraph.errors import (
+    AlreadyExists,
+    CommitRejected,
+    IdempotencyConflict,
+    KeyConflict,
+    MergeConflicts,
+    PolicyDenied,
+    Unavailable,
+)
+from omnigraph.server.bodies_in import decode_body, decode_query, read_body
+from omnigraph.server.calls import Call
+from omnigraph.server.cors import Cors
+from omnigraph.server.envelope import reply_of
+from omnigraph.server.exchange import Exchange, log_request
+from omnigraph.server.openapi import document
+from omnigraph.server.replies import Receive, Refusal, Reply, Scope, Send, encode
+from omnigraph.server.request_ids import new_request_id
+from omnigraph.server.request_work import in_thread
+from omnigraph.server.route_entry import GRAPH, RouteEntry
+from omnigraph.server.state import STARTING, ServerState
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_INLINE_SECONDS = 0.0005
+_SLOW_SECONDS = 60.0
+_MOST_INLINE = 4096
+_NESTED = "/graphs/{graph_id}"
+_CONFLICTS = (AlreadyExists, CommitRejected, IdempotencyConflict, KeyConflict, MergeConflicts)
+
+
+class HttpApplication:
+    """The server as ASGI."""
+
+    def __init__(self, state: ServerState, entries: Sequence[RouteEntry]) -> None:
+        self.state = state
+        self.entries = tuple(entries)
+        state.make_document = lambda: encode(
+            document(entries, state.version, secured=state.needs_token)
+        )
+        self._cors = Cors(state.settings.cors_origins)
+        paths = _paths(self, entries)
+        # Most requests name a path without further parameters, which a dict finds at once.
+        self._known = {path: found for path, found in paths.items() if "{" not in path}
+        self._nested = {
+            path.removeprefix(_NESTED): found
+            for path, found in paths.items()
+            if path.startswith(_NESTED) and "{" not in path.removeprefix(_NESTED)
+        }
+        routes = [Route(path, found, methods=None) for path, found in _specific_first(paths)]
+        self._router = Router(routes, redirect_slashes=False)
+        self._router.default = self._unknown_path
+        self._pace: dict[Any, float] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        exchange = Exchange(scope, send, _request_id(scope))
+        scope["exchange"] = exchange
+        if not tracing.is_on():
+            await self._exchange(exchange, scope, receive)
+            return
+        given = dict(scope["headers"]).get(b"traceparent")
+        method, name = scope["method"], "http request"
+        above = tracing.joined(given.decode("latin-1") if given else None)
+        with above, tracing.span(name, method=method, request_id=exchange.request_id) as current:
+            await self._exchange(exchange, scope, receive)
+            current.update_name(f"{method} {exchange.route}")
+            current.set_attribute("http.response.status_code", exchange.status)
+
+    async def _exchange(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
+        try:
+            if not await self._cors.handled(exchange):
+                await self._route(scope)(scope, receive, exchange.sending)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if exchange.started:
+                raise
+            self._count_failure(error)
+            await exchange.answer(reply_of(error, exchange.request_id))
+        finally:
+            self._observe(exchange)
+            log_request(exchange)
+
+    def _count_failure(self, error: BaseException) -> None:
+        if isinstance(error, PolicyDenied):
+            self.state.metrics.denied(error.action or "unknown")
+        elif isinstance(error, _CONFLICTS):
+            self.state.metrics.conflicted(error.code)
+
+    def _observe(self, exchange: Exchange) -> None:
+        self.state.metrics.observe(
+            exchange.route,
+            exchange.scope["method"],
+            exchange.status,
+            exchange.call.graph_id if exchange.call else None,
+            time.perf_counter() - exchange.began,
+        )
+
+    def _route(self, scope: Scope) -> Any:
+        path: str = scope["path"]
+        found = self._known.get(path)
+        scope["path_params"] = {}
+        if found is None and path.startswith("/graphs/"):
+            graph_id, slash, rest = path[8:].partition("/")
+            found = self._nested.get(slash + rest)
+            scope["path_params"] = {"graph_id": graph_id} if found is not None else {}
+        return found or self._router
+
+    async def _unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise Refusal(404, f"no route {scope['path']!r} on this server")
+
+    async def handle(self, entry: RouteEntry, scope: Scope, receive: Receive) -> None:
+        """The pipeline of one request, after routing."""
+        exchange: Exchange = scope["exchange"]
+        exchange.route = entry.full_path
+        state = self.state
+        path = scope["path_params"]
+        call = Call(state, entry, scope, receive, exchange.request_id, path)
+        exchange.call = call
+        if not entry.public:
+            if state.needs_token:
+                call.actor = state.tokens.actor_of(call.header(b"authorization"))
+            if state.phase == STARTING:
+                raise Unavailable("the server starts", reason="starting", retry_after=1.0)
+            if entry.place == GRAPH:
+                call.served = self._graph(path, exchange)
+        if entry.successor is not None:
+            link = f'<{entry.successor}>; rel="successor-version"'
+            exchange.headers += [(b"deprecation", b"true"), (b"link", link.encode())]
+        if entry.body is not None:
+            call.raw = await read_body(call, getattr(state.settings.limits, entry.body_limit))
+            exchange.bytes_in = len(call.raw)
+            call.body = decode_body(call, entry)
+        call.query = decode_query(call, entry)
+        found = await self._run(call)
+        exchange.headers += call.headers
+        if callable(found):
+            await found(scope, receive, exchange.sending)
+            return
+        reply = found if isinstance(found, Reply) else Reply(found)
+        if reply.etag is not None:
+            reply = _with_tag(call, reply)
+        await exchange.answer(reply)
+
+    def _graph(self, path: dict[str, str], exchange: Exchange) -> Any:
+        graph_id = path.get("graph_id")
+        if graph_id is not None:
+            return self.state.graphs.find(graph_id)
+        found = self.state.graphs.default
+        if found is None:
+            raise Refusal(404, "this server has several graphs: name one, /graphs/ID/…")
+        nested = f"/graphs/{found.graph_id}{exchange.scope['path']}"
+        exchange.headers += [
+            (b"deprecation", b"true"),
+            (b"link", f'<{nested}>; rel="successor-version"'.encode()),
+        ]
+        return found
+
+    async def _run(self, call: Call) -> Any:
+        handler = call.route.handler
+        if inspect.iscoroutinefunction(handler):
+            return await handler(call)
+        key = call.route.inline_key
+        if key is None:
+            return await in_thread(call, lambda: handler(call))
+        return await self._paced(call, key(call))
+
+    async def _paced(self, call: Call, key: Any) -> Any:
+        """Run a read on the event loop if it was fast the last time, else in a thread.
+
+        A thread costs more than a fast read, and a slow read on the loop would stop all others.
+        """
+        handler, pace = call.route.handler, self._pace
+
+        def timed() -> Any:
+            began = time.perf_counter()
+            try:
+                return handler(call)
+            finally:
+                if len(pace) >= _MOST_INLINE:
+                    pace.clear()
+                # One slow run among fast ones, on a busy machine, does not count at once.
+                last = pace.get(key, _SLOW_SECONDS)
+                pace[key] = min(time.perf_counter() - began, 2 * last)
+
+        if pace.get(key, _SLOW_SECONDS) < _INLINE_SECONDS:
+            return timed()
+        return await in_thread(call, timed)
+
+
+def _with_tag(call: Call, reply: Reply) -> Reply:
+    tag = f'W/"{reply.etag}"'
+    given = call.header(b"if-none-match")
+    held = {part.strip() for part in given.split(",")} if given is not None else set()
+    headers = [*reply.headers, (b"etag", tag.encode())]
+    if tag in held or "*" in held or tag.removeprefix("W/") in held:
+        return Reply(b"", 304, headers)
+    return Reply(reply.body, reply.status, headers, reply.media_type)
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return bytes(value).decode()
+    return new_request_id()
+
+
+class _Path:
+    """All methods of one path, as an ASGI application."""
+
+    def __init__(self, application: HttpApplication) -> None:
+        self._application = application
+        self.methods: dict[str, RouteEntry] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = self.methods.get(scope["method"])
+        if entry is None:
+            allowed = ", ".join(sorted(self.methods)).encode()
+            raise Refusal(
+                405,
+                f"{scope['method']} is not a method of {scope['path']}",
+                [(b"allow", allowed)],
+            )
+        await self._application.handle(entry, scope, receive)
+
+
+def _paths(application: HttpApplication, entries: Sequence[RouteEntry]) -> dict[str, _Path]:
+    """The methods of each path. Flat paths serve the default graph."""
+    paths: dict[str, _Path] = {}
+    for flat in (False, True):
+        for entry in entries:
+            if flat and entry.place != GRAPH:
+                continue
+            path = entry.path if flat else entry.full_path
+            known = paths.setdefault(path, _Path(application))
+            known.methods.setdefault(entry.method, entry)
+            if entry.method == "GET":
+                known.methods.setdefault("HEAD", entry)
+    return paths
+
+
+def _specific_first(paths: dict[str, _Path]) -> list[tuple[str, _Path]]:
+    """Paths with fewer parameters first, so that `/branches/merge` is not a branch."""
+    return sorted(paths.items(), key=lambda item: (item[0].count("{"), "path}" in item[0]))
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return

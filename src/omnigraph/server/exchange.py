@@ -1,0 +1,116 @@
+"""One request from its first byte to the last of its answer, and its line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from omnigraph.server.calls import Call
+from omnigraph.server.compression import SMALLEST_PACKED, VARY, is_compressible, pack
+from omnigraph.server.negotiation import choose_encoding
+from omnigraph.server.replies import Headers, Message, Reply, Scope, Send
+
+access = logging.getLogger("omnigraph.access")
+API_VERSION = (b"omnigraph-http-api", b"1")
+_TRACEPARENT_LENGTH = 55
+_PACKED_ON_LOOP = 64 * 1024
+
+
+class Exchange:
+    """What an answer needs besides its body, and what the access line says."""
+
+    __slots__ = (
+        "began",
+        "bytes_in",
+        "bytes_out",
+        "call",
+        "headers",
+        "request_id",
+        "route",
+        "scope",
+        "send",
+        "started",
+        "status",
+        "trace",
+    )
+
+    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
+        self.scope = scope
+        self.send = send
+        self.request_id = request_id
+        self.began = time.perf_counter()
+        self.route = "unknown"
+        self.call: Call | None = None
+        self.headers: Headers = [(b"x-request-id", request_id.encode()), API_VERSION]
+        self.started = False
+        self.status = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    async def sending(self, message: Message) -> None:
+        """`send` with the headers of every answer, counted."""
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *self.headers]
+        elif message["type"] == "http.response.body":
+            self.bytes_out += len(message.get("body", b""))
+        await self.send(message)
+
+    async def answer(self, reply: Reply) -> None:
+        head = self.scope["method"] == "HEAD"
+        content = b"" if reply.status == 304 else reply.content()
+        headers: Headers = list(reply.headers)
+        if len(content) >= SMALLEST_PACKED and self.call is not None:
+            content, packed = await self._packed(reply, content)
+            headers += packed
+        if reply.status != 304:
+            headers += [
+                (b"content-type", reply.media_type),
+                (b"content-length", str(len(content)).encode()),
+            ]
+        await self.sending(
+            {"type": "http.response.start", "status": reply.status, "headers": headers}
+        )
+        await self.sending({"type": "http.response.body", "body": b"" if head else content})
+
+    async def _packed(self, reply: Reply, content: bytes) -> tuple[bytes, Headers]:
+        """The content as the client wants it compressed, and the headers that say so."""
+        call = self.call
+        assert call is not None
+        if not is_compressible(reply.media_type):
+            return content, []
+        encoding = choose_encoding(call.header(b"accept-encoding"))
+        if encoding is None:
+            return content, [VARY]
+        if len(content) < _PACKED_ON_LOOP:
+            return pack(content, encoding), [(b"content-encoding", encoding.encode()), VARY]
+        pool = call.state.reads
+        packed = await asyncio.get_running_loop().run_in_executor(pool, pack, content, encoding)
+        return packed, [(b"content-encoding", encoding.encode()), VARY]
+
+
+def log_request(exchange: Exchange) -> None:
+    """The access line. It has no token, no parameter and no row."""
+    if not access.isEnabledFor(logging.INFO):
+        return
+    call = exchange.call
+    fields: dict[str, Any] = {
+        "request_id": exchange.request_id,
+        "method": exchange.scope["method"],
+        "route": exchange.route,
+        "graph_id": call.graph_id if call else None,
+        "actor_id": call.actor if call else None,
+        "status": exchange.status,
+        "ms": round((time.perf_counter() - exchange.began) * 1000, 2),
+        "bytes_in": exchange.bytes_in,
+        "bytes_out": exchange.bytes_out,
+    }
+    if call is not None:
+        fields |= call.notes
+        trace = call.header(b"traceparent")
+        if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
+            fields["trace_id"] = trace[3:35]
+    access.info("request", extra={"fields": fields})

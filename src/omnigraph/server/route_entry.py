@@ -1,0 +1,67 @@
+"""A route as data: `application` makes ASGI routes of entries, and `openapi` the document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Handler = Callable[[Any], Any]
+"""A function of a `Call` that runs in a thread, or a coroutine function.
+
+It returns the body, a `Reply`, or an ASGI response.
+"""
+
+GRAPH = "graph"
+SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """One method of one path."""
+
+    method: str
+    path: str
+    """Below `/graphs/{graph_id}`, or from the root when `place` is `SERVER`."""
+    operation_id: str
+    tag: str
+    handler: Handler
+    summary: str
+    action: str | None = None
+    """The action of the policy; the operation of the graph requires it, not the route."""
+    place: str = GRAPH
+    public: bool = False
+    """Answered without a token."""
+    body: type | None = None
+    """A struct that the JSON body becomes."""
+    body_optional: bool = False
+    query: type | None = None
+    """A struct that the query parameters become."""
+    strict_query: bool = False
+    """Unknown query parameters are refused."""
+    answer: Any = None
+    """The struct of the 200 body, for the document."""
+    media: tuple[str, ...] = ("application/json",)
+    """Media types of the answer."""
+    body_media: tuple[str, ...] = ("application/json",)
+    """Media types of the body."""
+    body_limit: str = "body_bytes"
+    """The field of `RequestLimits` that bounds the body."""
+    statuses: tuple[int, ...] = ()
+    """Statuses that the document lists besides 200 and those of every route."""
+    admission: str | None = None
+    """What is charged to admission, for the document; None is not gated."""
+    successor: str | None = None
+    """The route that replaces a deprecated one."""
+    is_async_work: bool = False
+    """Takes `Prefer: respond-async`."""
+    takes_key: bool = False
+    """Takes `Idempotency-Key`."""
+    listed: bool = True
+    """Is in the OpenAPI document."""
+    inline_key: Callable[[Any], Any] | None = None
+    """The identity of a read. A read that was fast before runs on the event loop."""
+
+    @property
+    def full_path(self) -> str:
+        return f"/graphs/{{graph_id}}{self.path}" if self.place == GRAPH else self.path

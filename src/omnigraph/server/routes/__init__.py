@@ -1,0 +1,1 @@
+"""Handlers of the routes, by subject."""

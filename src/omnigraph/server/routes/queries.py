@@ -1,0 +1,114 @@
+"""`/query`, `/read`, `/explain`, `/profile` and the stored queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnigraph.errors import NotFound
+from omnigraph.execute.query_types import QueryResult
+from omnigraph.graph.reads import NAMES_THEN
+from omnigraph.server.calls import Call
+from omnigraph.server.query_answers import answer_media, json_object, query_reply
+from omnigraph.server.replies import Refusal, Reply
+from omnigraph.server.request_bodies import InvokeQueryRequest, QueryRequest, ReadRequest
+from omnigraph.server.streamed_replies import StreamedReply
+from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.identifiers import MAIN
+from omnigraph.wire.records import record_to_json
+
+
+def state_of(branch: str | None, snapshot: str | None) -> tuple[str, str | None]:
+    """(branch, at) of a request that names at most one of them."""
+    if branch is not None and snapshot is not None:
+        raise Refusal(400, "a request names `branch` or `snapshot`, not both")
+    return branch if branch is not None else MAIN, snapshot
+
+
+def _named_state(body: QueryRequest) -> tuple[str, str | None, str]:
+    """(branch, at, names). With `names` a request has a snapshot and the branch of the names."""
+    if body.names is None:
+        return *state_of(body.branch, body.snapshot), NAMES_THEN
+    return body.branch if body.branch is not None else MAIN, body.snapshot, body.names
+
+
+def source_of(text: str) -> SourceText:
+    """The text of a request. A client must not make the server read a file of that name."""
+    return SourceText(text, "<query>")
+
+
+def run_query(call: Call) -> QueryResult:
+    """Run the query of the body, within the limits of this request."""
+    body: QueryRequest = call.body
+    branch, at, names = _named_state(body)
+    result = call.graph.query(
+        source_of(body.query),
+        body.name,
+        body.params,
+        branch,
+        at=at,
+        timeout=call.timeout(body.timeout_ms),
+        cancel=call.cancel,
+        names=names,
+    )
+    call.notes["query_name"] = result.query_name
+    call.notes["graph_commit_id"] = result.graph_commit_id
+    return result
+
+
+def query_identity(call: Call) -> Any:
+    """What makes two runs of `/query` alike, so that the pace of one tells that of the next."""
+    body: QueryRequest = call.body
+    return call.graph_id, body.query, body.name
+
+
+def query(call: Call) -> Reply | StreamedReply:
+    """POST `/query`, in the form that the client accepts."""
+    media = answer_media(call)
+    return query_reply(call, run_query(call), media)
+
+
+def read(call: Call) -> dict[str, Any]:
+    """POST `/read`: the answer of 0.10, which has no `graph_commit_id`."""
+    old: ReadRequest = call.body
+    call.body = QueryRequest(old.query_source, old.query_name, old.params, old.branch, old.snapshot)
+    found = json_object(run_query(call))
+    del found["graph_commit_id"]
+    return found
+
+
+def explain(call: Call) -> dict[str, Any]:
+    body: QueryRequest = call.body
+    branch, at, names = _named_state(body)
+    source = source_of(body.query)
+    return record_to_json(
+        call.graph.explain(source, body.name, body.params, branch, at=at, names=names)
+    )
+
+
+def profile(call: Call) -> dict[str, Any]:
+    body: QueryRequest = call.body
+    branch, at, names = _named_state(body)
+    found = call.graph.profile(
+        source_of(body.query),
+        body.name,
+        body.params,
+        branch,
+        at=at,
+        timeout=call.timeout(body.timeout_ms),
+        cancel=call.cancel,
+        names=names,
+    )
+    return record_to_json(found)
+
+
+def list_queries(call: Call) -> dict[str, Any]:
+    """GET `/queries`: the stored queries; a server of plain stores has none."""
+    call.graph.require("read", MAIN)
+    return {"queries": []}
+
+
+def invoke_query(call: Call) -> dict[str, Any]:
+    """POST `/queries/{name}`."""
+    body: InvokeQueryRequest = call.body
+    state_of(body.branch, body.snapshot)
+    raise NotFound("no such stored query", query=call.path["name"])

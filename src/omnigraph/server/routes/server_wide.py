@@ -1,0 +1,117 @@
+"""Routes of the server itself: health, readiness, metrics, the graphs, reload."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from omnigraph.errors import OmnigraphError, PolicyDenied
+from omnigraph.manifest.branch_state import CURRENT_FORMAT
+from omnigraph.server.access_log import log_event
+from omnigraph.server.calls import Call
+from omnigraph.server.metrics import MEDIA_TYPE
+from omnigraph.server.replies import Reply
+from omnigraph.server.state import SERVING, ServerState
+
+logger = logging.getLogger(__name__)
+
+GRAPH_LIST = "graph_list"
+ADMIN = "admin"
+
+
+def require_server(call: Call, action: str) -> None:
+    """Actions on the server itself need a policy that grants them."""
+    raise PolicyDenied(
+        f"{action} on the server needs a policy that grants it, and this server has none",
+        action=action,
+        actor_id=call.actor,
+    )
+
+
+async def health(call: Call) -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "version": call.state.version,
+        "internal_schema_version": CURRENT_FORMAT,
+    }
+
+
+async def readiness(call: Call) -> Reply:
+    state = call.state
+    ready = state.phase == SERVING
+    body = {
+        "ready": ready,
+        "status": state.phase,
+        "booted_serving_digest": None,
+        "state_revision": None,
+        "state_cas": None,
+        "served_graph_count": len(state.graphs),
+        "quarantined_graph_count": len(state.graphs.quarantined),
+        "shutdown_grace_seconds": int(state.settings.shutdown_grace_seconds),
+    }
+    headers = [] if ready else [(b"retry-after", b"1")]
+    return Reply(body, 200 if ready else 503, headers)
+
+
+def metrics(call: Call) -> Reply:
+    if call.state.settings.metrics_auth:
+        if call.state.needs_token:
+            call.actor = call.state.tokens.actor_of(call.header(b"authorization"))
+        require_server(call, ADMIN)
+    return Reply(
+        call.state.metrics.text(call.state.admission, call.state.graphs), media_type=MEDIA_TYPE
+    )
+
+
+async def openapi(call: Call) -> Reply:
+    """The document; made once, because it does not change while the server runs."""
+    return Reply(call.state.openapi())
+
+
+def list_graphs(call: Call) -> dict[str, Any]:
+    require_server(call, GRAPH_LIST)
+    graphs = call.state.graphs
+    return {
+        "graphs": sorted(
+            ({"graph_id": served.graph_id, "uri": served.uri} for served in graphs),
+            key=lambda found: found["graph_id"],
+        ),
+        "quarantined": [
+            {"graph_id": found.graph_id, "code": found.code, "message": found.message}
+            for found in sorted(graphs.quarantined.values(), key=lambda found: found.graph_id)
+        ],
+    }
+
+
+def reload(call: Call) -> dict[str, Any]:
+    require_server(call, ADMIN)
+    return reload_state(call.state)
+
+
+def reload_state(state: ServerState) -> dict[str, Any]:
+    """Read the tokens again, and open graphs that were quarantined.
+
+    Tokens that cannot be read leave those in force.
+    """
+    with state.reload_lock:
+        before = set(state.graphs.quarantined)
+        reloaded = True
+        try:
+            tokens = state.tokens.reload()
+        except OmnigraphError as error:
+            logger.warning("tokens not reloaded, the old ones stay: %s", error.message)
+            reloaded, tokens = False, len(state.tokens)
+        state.graphs.open_all()
+        after = set(state.graphs.quarantined)
+    log_event(logger, "reloaded", tokens=tokens, reloaded=reloaded)
+    return {
+        "reloaded": reloaded,
+        "state_revision": None,
+        "graphs": {
+            "added": sorted(before - after),
+            "removed": [],
+            "changed": [],
+            "failed": sorted(after),
+        },
+        "tokens": tokens,
+    }

@@ -1,0 +1,196 @@
+"""One worker: the event loop, the signals, the slow end.
+
+At SIGTERM the worker says so at `/readyz`, goes on to accept for a moment, then lets the requests
+in flight come to their end. A thread ends the process with status 2 at the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.server.access_log import log_event
+from omnigraph.server.application import HttpApplication
+from omnigraph.server.boot import open_graphs
+from omnigraph.server.route_table import ROUTES
+from omnigraph.server.routes.server_wide import reload_state
+from omnigraph.server.state import DRAINING, ServerState
+
+logger = logging.getLogger(__name__)
+
+EXIT_REFUSED = 1
+EXIT_DEADLINE = 2
+_SWITCH_SECONDS = 0.0005
+_TOKENS_EVERY_SECONDS = 30.0
+_CANCELLATIONS_EVERY_SECONDS = 1.0
+_SWEEP_EVERY_SECONDS = 3600.0
+_BACKLOG = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. The protocol is named, because without it asyncio sets no TCP_NODELAY."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((host, port))
+    bound.listen(_BACKLOG)
+    return bound
+
+
+def address_text(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Worker(uvicorn.Server):
+    """uvicorn with readiness, a slow end, and reload at SIGHUP."""
+
+    def __init__(self, state: ServerState, ready: Callable[[], None]) -> None:
+        application = HttpApplication(state, ROUTES)
+        super().__init__(
+            uvicorn.Config(
+                application,
+                loop="uvloop",
+                http="httptools",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                backlog=_BACKLOG,
+            )
+        )
+        self.state = state
+        self._ready = ready
+        self._deadline: threading.Timer | None = None
+        self.refused: OmnigraphError | None = None
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT begin the end; SIGHUP reads tokens and graphs again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, self.handle_exit) for number in handled}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGHUP:
+            threading.Thread(target=reload_state, args=(self.state,), daemon=True).start()
+            return
+        self.drain()
+
+    def drain(self) -> None:
+        """Begin the end; a second call makes it immediate."""
+        settings = self.state.settings
+        if self.state.phase == DRAINING or settings.shutdown_grace_seconds == 0:
+            self.should_exit = self.force_exit = True
+            return
+        self.state.phase = DRAINING
+        log_event(logger, "draining", grace_seconds=settings.shutdown_grace_seconds)
+        self._deadline = threading.Timer(settings.shutdown_grace_seconds, _end_now)
+        self._deadline.daemon = True
+        self._deadline.start()
+        pause = min(settings.lame_duck_seconds, settings.shutdown_grace_seconds / 2)
+        threading.Timer(pause, self._stop_accepting).start()
+
+    def _stop_accepting(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tasks = [
+            asyncio.ensure_future(self._open()),
+            asyncio.ensure_future(self._every(_TOKENS_EVERY_SECONDS, self._poll_tokens)),
+            asyncio.ensure_future(self._every(_CANCELLATIONS_EVERY_SECONDS, self._cancellations)),
+            asyncio.ensure_future(self._every(_SWEEP_EVERY_SECONDS, self._sweep)),
+        ]
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, open_graphs, self.state)
+        except OmnigraphError as error:
+            self.refused = error
+            self.should_exit = True
+            return
+        self._ready()
+
+    async def _every(self, seconds: float, work: Callable[[], object]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, work)
+            except OmnigraphError as error:
+                logger.warning("background work failed: %s", error.message)
+
+    def _poll_tokens(self) -> None:
+        self.state.tokens.reload_if_changed()
+
+    def _cancellations(self) -> None:
+        for served in self.state.graphs:
+            served.graph.engine.operations.notice_cancellations()
+
+    def _sweep(self) -> None:
+        for served in self.state.graphs:
+            served.graph.engine.requests.sweep()
+            served.graph.engine.operations.sweep()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await super().shutdown(sockets)
+
+
+def run_worker(
+    state: ServerState, bound: socket.socket, ready: Callable[[], None], *, ends_process: bool
+) -> int:
+    """Serve until a signal; the exit code. The process ends here, if it is the worker's own."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    worker = Worker(state, ready)
+    worker.run(sockets=[bound])
+    if worker.refused is not None:
+        logger.error("boot refused: %s", worker.refused.message)
+        code = EXIT_REFUSED
+    else:
+        code = 0
+        if not worker.force_exit:
+            # Operations and writes whose client went away also come to their end.
+            state.writes.shutdown(wait=True)
+    if ends_process:
+        # Threads of abandoned reads would hold the exit until they end.
+        _end(code)
+    return code
+
+
+def _end_now() -> None:
+    logger.error("requests in flight did not end in time: exit with status %d", EXIT_DEADLINE)
+    _end(EXIT_DEADLINE)
+
+
+def _end(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def announce(bound: socket.socket, state_mode: Mapping[str, object]) -> None:
+    """The ready line, which is the only line on stdout."""
+    sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={address_text(bound)}\n")
+    sys.stdout.flush()
+    log_event(logger, "serving omnigraph", bind=address_text(bound), **state_mode)

@@ -1,0 +1,62 @@
+"""What the requests of one worker process share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from omnigraph.graph.admission import Admission
+from omnigraph.server.configuration import ServerSettings
+from omnigraph.server.head_watch import HeadWatch
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.served_graphs import ServedGraphs
+from omnigraph.server.tokens import Tokens
+from omnigraph.values.clock import SYSTEM_CLOCK
+
+STARTING = "starting"
+SERVING = "serving"
+DRAINING = "draining"
+
+
+@dataclass(slots=True)
+class ServerState:
+    """Settings, tokens, graphs, limits and measurements of one worker."""
+
+    settings: ServerSettings
+    tokens: Tokens
+    graphs: ServedGraphs
+    admission: Admission
+    metrics: Metrics
+    version: str
+    phase: str = STARTING
+    reads: ThreadPoolExecutor = field(init=False)
+    writes: ThreadPoolExecutor = field(init=False)
+    streams: ThreadPoolExecutor = field(init=False)
+    reload_lock: threading.Lock = field(default_factory=threading.Lock)
+    heads: HeadWatch = field(default_factory=HeadWatch)
+    """Wakes requests that wait for the next commit of a branch."""
+
+    make_document: Callable[[], bytes] = lambda: b"{}"
+    _document: bytes = b""
+
+    def __post_init__(self) -> None:
+        limits = self.settings.limits
+        self.reads = ThreadPoolExecutor(limits.reads + 8, "read")
+        # A write that waits for its turn holds a thread, so there are more threads than turns.
+        self.writes = ThreadPoolExecutor(limits.writes * 4, "write")
+        self.streams = ThreadPoolExecutor(limits.streams * 2 + 8, "stream")
+
+    def now_micros(self) -> int:
+        return SYSTEM_CLOCK.now_micros()
+
+    def openapi(self) -> bytes:
+        """The document of this server, made at its first use."""
+        if not self._document:
+            self._document = self.make_document()
+        return self._document
+
+    @property
+    def needs_token(self) -> bool:
+        return len(self.tokens) > 0

@@ -1,0 +1,128 @@
+"""Idempotency keys over HTTP: the first answer again, conflicts, and writes in flight."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from omnigraph import failpoints
+from omnigraph_testing.http_server import ThreadServer
+
+ADD = "query add($name: String) { insert Person { name: $name } }"
+AGE = 'query older($age: I64) { update Person set { age: $age } where name = "ada" }'
+
+
+def keyed(http: httpx.Client, method: str, path: str, key: str, body: Any = None) -> httpx.Response:
+    return http.request(method, path, json=body, headers={"Idempotency-Key": key})
+
+
+def replayed(answer: httpx.Response) -> bool:
+    assert answer.status_code == 200, answer.text
+    return answer.headers.get("idempotency-replayed") == "true"
+
+
+def same(first: httpx.Response, again: httpx.Response) -> bool:
+    """But for where the work ran, which a repetition does not know."""
+    other = {"repeated", "engine_reason"}
+    told = [{k: v for k, v in a.json().items() if k not in other} for a in (first, again)]
+    return told[0] == told[1]
+
+
+def test_a_repeated_write_has_the_first_answer(http: httpx.Client) -> None:
+    http.post("/branches", json={"name": "source"})
+    http.post("/mutate", json={"query": ADD, "params": {"name": "s"}, "branch": "source"})
+    commit = http.get("/commits").json()["commits"][0]["graph_commit_id"]
+    writes = [
+        ("POST", "/mutate", {"query": ADD, "params": {"name": "key-1"}}),
+        ("POST", "/branches", {"name": "keyed", "from": "main"}),
+        ("POST", "/tags", {"name": "v1"}),
+        ("POST", "/branches/merge", {"source": "source"}),
+        ("POST", f"/commits/{commit}/cherry-pick", {"onto": "keyed"}),
+        ("DELETE", "/branches/keyed", None),
+        ("DELETE", "/tags/v1", None),
+    ]
+    for number, (method, path, body) in enumerate(writes):
+        key = f"first-{number}"
+        first = keyed(http, method, path, key, body)
+        assert not replayed(first), path
+        commits = len(http.get("/commits?limit=1000").json()["commits"])
+        again = keyed(http, method, path, key, body)
+        assert replayed(again), path
+        assert same(first, again), (first.text, again.text)
+        assert len(http.get("/commits?limit=1000").json()["commits"]) == commits
+
+
+def test_a_merge_is_repeated_after_its_source_is_gone(http: httpx.Client) -> None:
+    http.post("/branches", json={"name": "gone"})
+    http.post("/mutate", json={"query": ADD, "params": {"name": "g"}, "branch": "gone"})
+    body = {"source": "gone", "delete_branch": True}
+    first = keyed(http, "POST", "/branches/merge", "merge-1", body)
+    assert first.json()["branch_deleted"] is True
+    again = keyed(http, "POST", "/branches/merge", "merge-1", body)
+    assert replayed(again)
+    assert same(first, again)
+
+
+def test_a_write_without_an_effect_is_remembered(http: httpx.Client) -> None:
+    """Its repetition must not do what the first one had no reason to do."""
+    body = {"query": 'delete Person where name = "later"'}
+    first = keyed(http, "POST", "/mutate", "nothing", body)
+    assert first.json()["commit"] is None
+    http.post("/mutate", json={"query": ADD, "params": {"name": "later"}})
+    assert replayed(keyed(http, "POST", "/mutate", "nothing", body))
+    query = 'match { $p: Person { name: "later" } } return { $p.name as n }'
+    assert http.post("/query", json={"query": query}).json()["row_count"] == 1
+
+
+def test_another_request_with_the_same_key(http: httpx.Client) -> None:
+    keyed(http, "POST", "/mutate", "taken", {"query": ADD, "params": {"name": "t1"}})
+    other = keyed(http, "POST", "/mutate", "taken", {"query": ADD, "params": {"name": "t2"}})
+    assert other.status_code == 409
+    assert other.json()["idempotency_conflict"] == {"key": "taken"}
+    assert other.json()["code"] == "conflict"
+    keyed(http, "POST", "/branches", "taken", {"name": "taken-branch"})  # another route
+    clash = keyed(http, "POST", "/branches", "taken", {"name": "other-branch"})
+    assert clash.json()["idempotency_conflict"] == {"key": "taken"}
+    for bad in ("", "x" * 129, "a b"):
+        assert keyed(http, "POST", "/mutate", bad, {"query": ADD}).status_code == 400
+
+
+def test_lookup_after_a_lost_answer(http: httpx.Client) -> None:
+    body = {"query": ADD, "params": {"name": "lost"}}
+    made = keyed(http, "POST", "/mutate", "lost-1", body).json()["commit"]
+    found = http.get("/commits", params={"idempotency_key": "lost-1"}).json()["commits"]
+    assert [commit["graph_commit_id"] for commit in found] == [made["graph_commit_id"]]
+    assert http.get("/commits?idempotency_key=never").json() == {"commits": []}
+
+
+def test_a_request_in_flight(
+    server: ThreadServer, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        if name == "commit.after_stage":
+            began.set()
+            assert go_on.wait(30)
+
+    monkeypatch.setattr(failpoints, "hit", hold)
+    body = {"query": ADD, "params": {"name": "slow"}}
+    answers: list[httpx.Response] = []
+
+    def write() -> None:
+        with server.graph_client() as client:
+            answers.append(keyed(client, "POST", "/mutate", "slow-1", body))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert began.wait(30)
+    busy = keyed(http, "POST", "/mutate", "slow-1", body)
+    go_on.set()
+    writer.join()
+    assert (busy.status_code, busy.headers["retry-after"]) == (409, "1")
+    assert busy.json()["code"] == "conflict"
+    assert replayed(keyed(http, "POST", "/mutate", "slow-1", body))
+    assert answers[0].status_code == 200

@@ -1,0 +1,152 @@
+"""The server as processes: ready line, slow end, several workers, workers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+import omnigraph
+from omnigraph import failpoints
+from omnigraph_testing.http_server import ProcessServer, wait_until
+from omnigraph_testing.invariants import assert_at_rest
+
+INSERT = "query add($name: String) { insert Person { name: $name } }"
+WRITES = 18
+FORK_POINTS = ("commit.after_fork_branch", "commit.after_fork_publish")  # not on main
+SLOW_FAILPOINT = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:2"}
+
+
+def insert(client: httpx.Client, name: str, key: str | None = None) -> httpx.Response:
+    headers = {"Idempotency-Key": key} if key else {}
+    body = {"query": INSERT, "params": {"name": name}}
+    return client.post("/mutate", json=body, headers=headers)
+
+
+def test_a_draining_server_finishes_what_it_began(uri: str, tmp_path: Path) -> None:
+    """Acceptance check 6, in time: /readyz 503, /healthz 200, the write ends, exit 0."""
+    serving = ProcessServer(
+        uri, "--unauthenticated", environment=SLOW_FAILPOINT, log=tmp_path / "log"
+    )
+    with serving as server, server.client() as client, server.graph_client() as graph:
+        assert client.get("/readyz").json()["ready"] is True
+        answers: list[httpx.Response] = []
+        writer = threading.Thread(target=lambda: answers.append(insert(graph, "zoe")))
+        writer.start()
+        wait_until(lambda: "write" in client.get("/metrics").text and _writes(client) == 1)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: client.get("/readyz").status_code == 503)
+        assert client.get("/readyz").json()["status"] == "draining"
+        assert client.get("/healthz").status_code == 200
+        writer.join()
+        assert answers[0].status_code == 200, answers[0].text
+        assert server.stop() == 0, server.log_text()
+    with omnigraph.open(uri) as found:
+        assert "zoe" in found.read("Person")["name"].to_pylist()
+        assert_at_rest(found)
+
+
+def _writes(client: httpx.Client) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    found = [line for line in lines if line.startswith('omnigraph_http_inflight{kind="write"}')]
+    return float(found[0].split()[1])
+
+
+def test_a_drain_ends_at_its_deadline(uri: str, tmp_path: Path) -> None:
+    slow = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:30"}
+    arguments = (uri, "--unauthenticated", "--shutdown-grace-seconds", "1")
+    serving = ProcessServer(*arguments, environment=slow, log=tmp_path / "log")
+    with serving as server, server.client() as client, server.graph_client() as graph:
+
+        def write() -> None:
+            with pytest.raises(httpx.TransportError):
+                insert(graph, "never")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        wait_until(lambda: _writes(client) == 1)
+        assert server.stop() == 2, server.log_text()
+        writer.join()
+
+
+def test_several_workers_are_one_server(uri: str, tmp_path: Path) -> None:
+    """They see each other's commits, count together, and are replaced when they die."""
+    environment = {"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "4"}
+    arguments = (uri, "--unauthenticated", "--workers", "2")
+    serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
+    with serving as server:
+        workers = set(server.workers())
+        assert len(workers) == 2
+        for number in range(4):  # a connection each, so that both workers get some
+            with server.graph_client() as graph:
+                assert insert(graph, f"p{number}").status_code == 200
+            with server.graph_client() as graph:
+                rows = graph.post("/query", json={"query": COUNT}).json()["rows"]
+                assert rows == [{"people": 3 + number}]
+        os.kill(workers.pop(), signal.SIGKILL)
+        wait_until(lambda: len(set(server.workers()) - workers) == 1)
+        with server.client() as client:
+            wait_until(lambda: client.get("/readyz").status_code == 200)
+            text = client.get("/metrics").text
+        counted = 'omnigraph_http_requests_total{graph="default",method="POST",'
+        lines = [line for line in text.splitlines() if line.startswith(counted)]
+        assert sum(float(line.split()[-1]) for line in lines) == 8, text
+        assert server.stop() == 0, server.log_text()
+
+
+COUNT = "match { $p: Person } return { count($p) as people }"
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "commit.after_publish",  # acceptance check 4: the commit is there, its answer is lost
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in failpoints.COMMIT_POINTS
+            if point not in ("commit.after_publish", *FORK_POINTS)
+        ),
+    ],
+)
+def test_retries_by_key_lose_nothing_and_double_nothing(
+    uri: str, tmp_path: Path, point: str
+) -> None:
+    """Workers are killed in the middle of commits while clients repeat by their keys."""
+    arguments = (uri, "--unauthenticated", "--workers", "2")
+    environment = {"OMNIGRAPH_FAILPOINTS": f"{point}=kill@6"}
+    serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
+    with serving as server:
+        with ThreadPoolExecutor(6) as clients:
+            done = list(clients.map(lambda name: _until_known(server, name), range(WRITES)))
+        assert "worker ended" in server.log_text()
+        assert server.stop() in (0, 2), server.log_text()
+    with omnigraph.open(uri) as graph:
+        names = graph.read("Person")["name"].to_pylist()
+        assert sorted(n for n in names if n.startswith("k")) == sorted(
+            map("k{}".format, range(WRITES))
+        )
+        by_id = [commit.graph_commit_id for commit in graph.commits.list(limit=None)]
+        assert set(done) <= set(by_id)
+        assert len(set(done)) == WRITES
+        assert_at_rest(graph)
+
+
+def _until_known(server: ProcessServer, number: int) -> str:
+    """Repeat an insert by its key until the answer is there; the id of its commit."""
+    for _ in range(200):
+        try:
+            with server.graph_client() as graph:
+                answer = insert(graph, f"k{number}", key=f"key-{number}")
+        except httpx.TransportError:
+            continue
+        if answer.status_code == 200:
+            return str(answer.json()["commit"]["graph_commit_id"])
+        assert answer.status_code in (409, 503), answer.text
+        assert answer.json()["retryable"], answer.text
+    raise AssertionError("no answer")

@@ -1,0 +1,322 @@
+"""Every status and detail of the contract that a plain server reaches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import omnigraph
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    FeedGap,
+    InvalidArgument,
+    KeyConflict,
+    OmnigraphError,
+    RecoveryRequired,
+    StorageFailure,
+)
+from omnigraph.graph.handle import Graph
+from omnigraph.server.configuration import RequestLimits
+from omnigraph.server.routes.server_wide import reload_state
+from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.workloads import create_small_graph
+
+READ = "match { $p: Person } return { $p.name as name }"
+ADD = "query add($name: String) { insert Person { name: $name } }"
+TOKENS = json.dumps({"ada": "token-of-ada", "bob": {"tokens": ["b1", "b2"]}})
+
+
+def add(client: httpx.Client, name: str, **more: Any) -> httpx.Response:
+    return client.post("/mutate", json={"query": ADD, "params": {"name": name}, **more})
+
+
+def check(answer: httpx.Response, status: int, code: str | None, *details: str) -> dict[str, Any]:
+    """The envelope of an answer, which has this status, code and detail and nothing else."""
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert body.get("code") == code
+    assert isinstance(body["error"], str)
+    assert body["request_id"] == answer.headers["x-request-id"]
+    shared = {"error", "code", "request_id", "retryable", "error_type", "fields"}
+    assert body.keys() - shared == set(details)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"json": {}}, "`query`"),
+        ({"json": {"query": 1}}, "`$.query`"),
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, "not JSON"),
+        ({"content": b"\xff", "headers": {"content-type": "application/json"}}, "JSON"),
+        ({"json": {"query": READ, "branch": "main", "snapshot": "main"}}, "not both"),
+        ({"json": {"query": READ, "name": "other"}}, "other"),
+        ({"json": {"query": ADD, "params": {"name": "x"}}}, "mutate"),
+        ({"json": {"query": READ, "timeout_ms": 0}}, "timeout_ms"),
+    ],
+)
+def test_bad_requests(http: httpx.Client, sent: dict[str, Any], told: str) -> None:
+    assert told in check(http.post("/query", **sent), 400, "bad_request")["error"]
+
+
+def test_a_wrong_text_has_a_diagnostic(http: httpx.Client) -> None:
+    body = check(http.post("/query", json={"query": "match"}), 400, "bad_request", "diagnostic")
+    assert body["diagnostic"]["position"]["line"] == 1
+
+
+def test_unknown_members_of_writes(http: httpx.Client) -> None:
+    assert http.post("/query", json={"query": READ, "extra": 1}).status_code == 200
+    check(http.post("/mutate", json={"query": READ, "extra": 1}), 400, "bad_request")
+    check(http.post("/branches", json={"name": "x", "form": "main"}), 400, "bad_request")
+    old = http.post("/change", json={"query_source": ADD, "params": {"name": "old"}})
+    assert old.status_code == 200
+
+
+def test_not_found(server: ThreadServer, http: httpx.Client) -> None:
+    check(http.get("/nowhere"), 404, "not_found")
+    check(http.post("/query", json={"query": READ, "branch": "nope"}), 404, "not_found")
+    check(http.get("/commits/01ARZ3NDEKTSV4RRFFQ69G5FAV"), 404, "not_found")
+    check(http.post("/queries/any", json={}), 404, "not_found")
+    with server.client() as client:
+        check(client.get("/graphs/other/schema"), 404, "not_found")
+        check(client.get("/graphs/not_an_id/schema"), 400, "bad_request")
+
+
+def test_wrong_method_and_content_type(http: httpx.Client) -> None:
+    answer = http.get("/query")
+    check(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+    check(http.post("/query", content=b"{}", headers={"content-type": "text/plain"}), 415,
+          "bad_request")  # fmt: skip
+
+
+def test_head_has_no_body(http: httpx.Client) -> None:
+    answer = http.head("/schema")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert int(answer.headers["content-length"]) > 0
+
+
+def test_conflicts(http: httpx.Client) -> None:
+    http.post("/branches", json={"name": "twice"})
+    check(http.post("/branches", json={"name": "twice"}), 409, "conflict")
+    http.post("/branches", json={"name": "left"})
+    older = 'query older($age: I64) { update Person set { age: $age } where name = "bob" }'
+    for branch, age in (("left", 10), ("main", 20)):
+        sent = {"query": older, "params": {"age": age}, "branch": branch}
+        assert http.post("/mutate", json=sent).status_code == 200
+    merged = http.post("/branches/merge", json={"source": "left"})
+    body = check(merged, 409, "conflict", "merge_conflicts")
+    found = body["merge_conflicts"][0]
+    assert (found["kind"], found["property"]) == ("divergent_update", "age")
+    assert (found["ours"], found["theirs"]) == (20, 10)
+    preview = http.post("/branches/merge", json={"source": "left", "preview": True})
+    assert preview.json()["conflict_count"] == 1
+    decided = http.post("/branches/merge", json={"source": "left", "strategy": "theirs"})
+    assert decided.json()["outcome"] == "merged"
+
+
+def test_stored_rows_that_break_a_new_schema(http: httpx.Client) -> None:
+    text = http.get("/schema").json()["schema_source"]
+    add(http, "no-city")
+    strict = text.replace("node Person {", 'node Person { nickname: String @default("x")', 1)
+    planned = http.post("/schema/plan", json={"schema_source": strict}).json()
+    assert planned["supported"], planned
+    unique = strict.rstrip().replace("nickname: String", "nickname: String @unique", 1)
+    body = check(
+        http.post("/schema/apply", json={"schema_source": unique}), 409, "conflict", "violations"
+    )
+    assert body["error_type"] == "ValidationFailed"
+    (violation,) = body["violations"]
+    assert violation["type_name"] == "Person"
+    assert violation["code"] == "OG-MF-101"
+    assert len(violation["sample_ids"]) <= 20
+    assert http.get("/schema").json()["schema_source"] == text
+
+
+def test_conditional_writes(http: httpx.Client) -> None:
+    head = http.post("/query", json={"query": READ}).json()["graph_commit_id"]
+    route, name = "/mutate/if-graph-commit", "Omnigraph-If-Graph-Commit"
+    sent = {"query": ADD, "params": {"name": "if-1"}}
+    done = http.post(route, json=sent, headers={name: head})
+    assert done.status_code == 200, done.text
+    lost = http.post(route, json=sent, headers={name: head})
+    body = check(lost, 412, None, "precondition_failure")
+    now = done.json()["commit"]["graph_commit_id"]
+    assert body["precondition_failure"] == {"expected": head, "actual": now}
+    for bad in ("*", f'"{now}"', f"W/{now}", f"{now},{now}", ""):
+        check(http.post(route, json=sent, headers={name: bad}), 400, "bad_request")
+    check(http.post(route, json=sent), 400, "bad_request")
+    twice = http.post(route, json=sent, headers=[(name, now), (name, now)])
+    check(twice, 400, "bad_request")
+    check(http.post("/mutate", json=sent, headers={name: now}), 400, "bad_request")
+
+
+def test_other_spellings_of_main(http: httpx.Client) -> None:
+    """Acceptance check 2: another spelling is refused, or is another branch."""
+    for branch in (" main ", "main "):
+        check(add(http, "spelled", branch=branch), 400, "bad_request")
+        check(http.post("/query", json={"query": READ, "branch": branch}), 400, "bad_request")
+        check(http.post("/branches/merge", json={"source": "x", "target": branch}), 400,
+              "bad_request")  # fmt: skip
+        check(http.request("DELETE", f"/branches/{branch}"), 400, "bad_request")
+    check(add(http, "spelled", branch="MAIN"), 404, "not_found")
+
+
+def test_legacy_twins(http: httpx.Client) -> None:
+    """Acceptance check 5."""
+    new = http.post("/query", json={"query": READ}).json()
+    old = http.post("/read", json={"query_source": READ})
+    assert old.headers["deprecation"] == "true"
+    assert old.headers["link"] == '<query>; rel="successor-version"'
+    assert old.json()["rows"] == new["rows"]
+    assert "graph_commit_id" not in old.json()
+    changed = http.post("/change", json={"query_source": ADD, "params": {"name": "twin"}})
+    assert changed.headers["link"] == '<mutate>; rel="successor-version"'
+
+
+def test_flat_routes_serve_the_default_graph(server: ThreadServer) -> None:
+    with server.client() as client:
+        answer = client.post("/query", json={"query": READ})
+        assert answer.status_code == 200
+        assert answer.headers["deprecation"] == "true"
+        assert answer.headers["link"] == '</graphs/default/query>; rel="successor-version"'
+
+
+def test_branches_with_slashes_and_names_of_routes(http: httpx.Client) -> None:
+    for name in ("review/x", "a/b/c", "merge", "rename"):
+        assert http.post("/branches", json={"name": name}).status_code == 200
+    listed = http.get("/branches")
+    assert {"review/x", "merge"} <= set(listed.json()["branches"])
+    held = http.get("/branches", headers={"If-None-Match": listed.headers["etag"]})
+    assert held.status_code == 304
+    for path in ("review%2Fx", "a/b/c", "merge", "rename"):
+        assert http.delete(f"/branches/{path}").status_code == 200
+    check(http.delete("/branches/review%2Fx"), 404, "not_found")
+
+
+def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs a broken store or a lost race is raised by the engine itself here."""
+    cases: list[tuple[OmnigraphError, int, str | None, tuple[str, ...]]] = [
+        (
+            ExpectedVersionMismatch("moved", table="node:Person", expected=1, actual=2),
+            409, "conflict", ("published_dataset_version_conflict",),
+        ),
+        (ExpectedVersionMismatch("moved", table="branch"), 409, "conflict",
+         ("read_set_conflict",)),
+        (KeyConflict("there", type="Person", ids=["ada"], total=1), 409, "conflict",
+         ("key_conflict",)),
+        (FeedGap("gone", commit="01X"), 410, None, ("change_feed_gap",)),
+        (RecoveryRequired("dead", intents=["01I"]), 503, None, ("recovery_required",)),
+        (StorageFailure("secret path"), 500, "internal", ()),
+    ]  # fmt: skip
+    for error, status, code, details in cases:
+
+        def fail(*_: Any, failure: OmnigraphError = error, **__: Any) -> None:
+            raise failure
+
+        monkeypatch.setattr(Graph, "query", fail)
+        answer = http.post("/query", json={"query": READ})
+        check(answer, status, code, *details)
+        assert "secret" not in answer.text
+
+
+def test_an_unexpected_failure_says_nothing(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Graph, "query", fail)
+    answer = http.post("/query", json={"query": READ})
+    check(answer, 500, "internal")
+    assert "secret" not in answer.text
+
+
+def test_limits_of_a_request(tmp_path: Path) -> None:
+    uri = str(tmp_path / "graph.omni")
+    create_small_graph(uri).close()
+    limits = RequestLimits(body_bytes=2000, query_rows=1, query_timeout_ms=50, reads=1)
+    with ThreadServer(uri, limits=limits) as server, server.graph_client() as http:
+        body = check(http.post("/query", json={"query": "x" * 3000}), 413, "bad_request",
+                     "resource_limit")["resource_limit"]  # fmt: skip
+        assert (body["resource"], body["limit"]) == ("request_body_bytes", 2000)
+        stream = http.post("/query", content=iter([b"x" * 1500, b"y" * 1500]),
+                           headers={"content-type": "application/json"})  # fmt: skip
+        check(stream, 413, "bad_request", "resource_limit")
+        rows = check(http.post("/query", json={"query": READ}), 413, "bad_request",
+                     "resource_limit")["resource_limit"]  # fmt: skip
+        assert rows == {"resource": "rows", "limit": 1, "actual": 2}
+        with server.state.admission.read():
+            busy = http.post("/query", json={"query": READ})
+        check(busy, 429, "too_many_requests")
+        assert busy.headers["retry-after"] == "1"
+        slow = "match { $a: Person $b: Person $c: Person } return { count($a) as n }"
+        late = http.post("/query", json={"query": slow, "timeout_ms": 1})
+        if late.status_code != 200:  # a fast machine answers within a millisecond
+            body = check(late, 503, None, "unavailable")
+            assert body["unavailable"] == {"reason": "deadline"}
+            assert "retry-after" not in late.headers
+
+
+def test_tokens(uri: str) -> None:
+    with ThreadServer(uri, tokens=TOKENS) as server:
+        with server.graph_client() as nameless:
+            for headers in ({}, {"Authorization": "Basic x"}, {"Authorization": "Bearer nope"}):
+                answer = nameless.post("/query", json={"query": READ}, headers=headers)
+                check(answer, 401, "unauthorized")
+                assert answer.headers["www-authenticate"] == 'Bearer realm="omnigraph"'
+            ada = {"Authorization": "bearer token-of-ada", "X-Actor-Id": "root"}
+            assert nameless.get("/schema", headers=ada).status_code == 200
+        with server.graph_client(token="b2") as bob:
+            assert bob.post("/query", json={"query": READ}).status_code == 200
+            body = check(add(bob, "new"), 403, "forbidden", "policy_denied")
+            assert body["policy_denied"] == {
+                "action": "change", "branch": "main", "actor_id": "bob"
+            }  # fmt: skip
+            check(bob.get("/status"), 403, "forbidden", "policy_denied")
+            check(bob.post("/optimize"), 403, "forbidden", "policy_denied")
+        with server.client(token="b1") as client:
+            check(client.get("/graphs"), 403, "forbidden", "policy_denied")
+            check(client.post("/admin/reload"), 403, "forbidden", "policy_denied")
+        with server.client() as client:
+            for path in ("/healthz", "/readyz", "/openapi.json", "/metrics"):
+                assert client.get(path).status_code == 200
+            document = client.get("/openapi.json").json()
+            assert document["components"]["securitySchemes"]["bearer_token"]["scheme"] == "bearer"
+
+
+def test_a_server_without_tokens_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidArgument, match="--unauthenticated"):
+        ThreadServer(uri, unauthenticated=False)
+
+
+def test_a_read_only_server_refuses_writes(uri: str) -> None:
+    with ThreadServer(uri, read_only=True) as server, server.graph_client() as http:
+        assert http.post("/query", json={"query": READ}).status_code == 200
+        check(add(http, "x"), 403, "forbidden")
+
+
+def test_a_graph_that_cannot_be_opened_is_set_aside(uri: str, tmp_path: Path) -> None:
+    addresses = {"good": uri, "bad": str(tmp_path / "nothing.omni")}
+    with ThreadServer(addresses) as server, server.client() as client:
+        ready = client.get("/readyz").json()
+        assert (ready["served_graph_count"], ready["quarantined_graph_count"]) == (1, 1)
+        assert client.get("/graphs/good/schema").status_code == 200
+        check(client.get("/graphs/bad/schema"), 404, "not_found")
+        check(client.get("/schema"), 404, "not_found")  # two graphs: no default
+        assert 'graph_up{graph="bad"} 0' in client.get("/metrics").text
+        create_small_graph(addresses["bad"]).close()
+        reloaded = reload_state(server.state)  # what SIGHUP and /admin/reload call
+        assert (reloaded["reloaded"], reloaded["graphs"]["added"]) == (True, ["bad"])
+        assert client.get("/graphs/bad/schema").status_code == 200
+    addresses["bad"] = str(tmp_path / "nowhere.omni")
+    with pytest.raises(AssertionError, match="nowhere"), ThreadServer(
+        addresses, require_all_graphs=True
+    ):  # fmt: skip
+        pass
+    with omnigraph.open(uri) as graph:
+        assert graph.verify().ok
