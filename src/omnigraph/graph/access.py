@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import GraphClosed, ReadOnlyGraph
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.values.identifiers import check_ref_name
 
 READ = "read"
@@ -28,6 +30,14 @@ class Gate(Protocol):
         self, actor: str | None, action: str, branch: str | None, target: str | None
     ) -> None:
         """Raise `PolicyDenied` unless it is allowed. Names of branches are in their normal form."""
+
+    def scope(
+        self, actor: str | None, action: str, branch: str | None, catalog: Catalog
+    ) -> DataScope | None:
+        """The part of the graph in which an allowed `read`, `export` or `change` stays.
+
+        None: the whole graph.
+        """
 
 
 class Access:

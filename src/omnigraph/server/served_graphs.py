@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, PolicyDenied
 from omnigraph.graph.access import READ
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.server.configuration import RequestLimits
 from omnigraph.server.replies import Refusal
 from omnigraph.settings.models import Settings
@@ -45,6 +47,11 @@ class ReadsOnly:
             target_branch=target,
             actor_id=actor,
         )
+
+    def scope(
+        self, actor: str | None, action: str, branch: str | None, catalog: Catalog
+    ) -> DataScope | None:
+        return None
 
 
 def check_graph_id(graph_id: str) -> str:
