@@ -11,6 +11,7 @@ from omnigraph.errors import GraphClosed, ReadOnlyGraph
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
 from omnigraph.ir.data_scope import DataScope
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import check_ref_name
 
 READ = "read"
@@ -98,6 +99,19 @@ class Access:
         named = check_ref_name(branch) if branch is not None else None
         wanted = check_ref_name(target) if target is not None else None
         self.gate.require(self.actor, action, named, wanted)
+
+    def seen(self, snapshot: Snapshot, action: str = READ) -> Snapshot:
+        """The snapshot as this handle may see it; without rules, the snapshot itself.
+
+        Every read of rows begins here. Its catalog has no hidden type and no hidden property, and
+        its `scope` has the rules about rows.
+        """
+        if self.gate is None:
+            return snapshot
+        scope = self.gate.scope(self.actor, action, snapshot.graph_branch, snapshot.catalog)
+        if scope is None:
+            return snapshot
+        return self.engine.scoped_snapshots.within(snapshot, scope)
 
     @contextmanager
     def reading(self, action: str = READ, branch: str | None = None) -> Iterator[Engine]:

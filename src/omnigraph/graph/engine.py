@@ -19,6 +19,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.scoped_snapshots import ScopedSnapshots
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
@@ -104,6 +105,10 @@ class Engine:
         if "reconciler" in parts:
             parts["reconciler"].stop()
         self.reader.release()
+
+    @built_once
+    def scoped_snapshots(self) -> ScopedSnapshots:
+        return ScopedSnapshots()
 
     @built_once
     def queries(self) -> QueryRunner:

@@ -165,7 +165,7 @@ class Graph:
         """
         found = reads.snapshot(self.engine, branch, at)
         self._access.require(READ, found.graph_branch)
-        return found
+        return self._access.seen(found)
 
     def read(
         self,
@@ -237,7 +237,8 @@ class Graph:
         runner = opened.queries if engine == LOCAL else opened.spark_queries
         snapshot = reads.snapshot(opened, branch, at)
         with self._access.reading(READ, snapshot.graph_branch):
-            result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
+            seen = self._access.seen(snapshot)
+            result = runner.run(seen, text, QueryBounds(timeout, cancel))
         result.frame_of = opened.spark_frame_of
         return result
 

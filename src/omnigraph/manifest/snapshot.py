@@ -8,6 +8,7 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.manifest.records import TablePin
 from omnigraph.values.identifiers import TableKey
 
@@ -21,7 +22,8 @@ class SnapshotDataset:
     dataset_path: str
     published_dataset_version: int
     native_dataset_branch: str | None
-    entity_count: int
+    entity_count: int | None
+    """None when a rule about rows applies, because the number would count rows out of scope."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -39,6 +41,10 @@ class Snapshot:
     tables: Mapping[TableKey, TablePin]
     internal_schema_version: int
     """The format stamp of the graph's files."""
+    scope: DataScope | None = None
+    """The part of the graph that this snapshot shows; its rules about rows are not applied yet."""
+    uncounted: frozenset[TableKey] = frozenset()
+    """Tables whose number of rows is not told."""
 
     @property
     def datasets(self) -> tuple[SnapshotDataset, ...]:
@@ -49,7 +55,7 @@ class Snapshot:
                 dataset_path=pin.location,
                 published_dataset_version=pin.version,
                 native_dataset_branch=pin.branch,
-                entity_count=pin.row_count,
+                entity_count=None if pin.key in self.uncounted else pin.row_count,
             )
             for pin in self.tables.values()
         )

@@ -52,7 +52,8 @@ class ColumnDifference:
 def require_columns(store: Store, snapshot: Snapshot, pin: TablePin) -> Dataset:
     """The dataset of a pin; raises `SchemaDrift` if its columns are not those of the schema."""
     dataset = store.open(pin.at)
-    known = (snapshot.schema_id, pin.key, pin.at)
+    scope = snapshot.scope.key if snapshot.scope is not None else None
+    known = (snapshot.schema_id, pin.key, pin.at, scope)
     if not store.is_checked(known):
         for difference in column_differences(snapshot, pin, dataset):
             raise SchemaDrift(

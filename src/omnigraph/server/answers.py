@@ -245,7 +245,7 @@ class SnapshotDatasetOutput(Struct):
     type_name: str
     dataset_path: str
     published_dataset_version: int
-    entity_count: int
+    entity_count: int | None
     native_dataset_branch: str | None = None
 
 

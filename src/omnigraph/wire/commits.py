@@ -96,7 +96,13 @@ def snapshot_to_json(snapshot: Snapshot, *, with_catalog: bool = True) -> Json:
     found: Json = {
         **snapshot.to_dict(),
         "schema_id": snapshot.schema_id,
-        "datasets": [_pin_to_json(pin) for pin in _in_name_order(snapshot)],
+        "datasets": [
+            {
+                **_pin_to_json(pin),
+                **({"entity_count": None} if pin.key in snapshot.uncounted else {}),
+            }
+            for pin in _in_name_order(snapshot)
+        ],
     }
     return {**found, "catalog": catalog_to_json(snapshot.catalog)} if with_catalog else found
 
@@ -122,6 +128,11 @@ def snapshot_from_json(data: Mapping[str, Any]) -> Snapshot:
         catalog=catalog,
         tables={key: pins[key] for key in order},
         internal_schema_version=data["internal_schema_version"],
+        uncounted=frozenset(
+            TableKey(EntityKind(d["entity_kind"]), d["type_name"])
+            for d in data["datasets"]
+            if d["entity_count"] is None
+        ),
     )
 
 
@@ -144,7 +155,7 @@ def _pin_from_json(data: Mapping[str, Any]) -> TablePin:
         location=data["dataset_path"],
         branch=data.get("native_dataset_branch"),
         version=data["published_dataset_version"],
-        row_count=data["entity_count"],
+        row_count=data["entity_count"] or 0,
         owner=data.get("owner", ""),
         content_epoch=data.get("content_epoch", ""),
     )
