@@ -42,6 +42,7 @@ OmnigraphError
 ├── PipelineInvalid            a pipeline file is wrong, or does not fit its graph or sources
 ├── PipelineFailed             a source, step or target of a run failed; nothing changed
 │   └── ExpectationFailed        more rows than allowed fail an expectation
+├── PolicyInvalid              rules of a policy are wrong, or do not fit the schema
 ├── PipelineBusy               another run of the pipeline is under way (retryable)
 ├── PackageMissing             a package that only this call needs is not installed
 ├── ResourceLimit              memory, time or depth of a query
@@ -587,6 +588,18 @@ class PipelineBusy(OmnigraphError):
     run_id: str | None = None
 
 
+class PolicyInvalid(OmnigraphError):
+    """The rules of a policy cannot be used.
+
+    `diagnostics` has everything that is wrong: code, severity, path, line, column, message.
+    """
+
+    code = "policy_invalid"
+
+    diagnostics: Sequence[Mapping[str, Any]]
+    file: str | None = None
+
+
 class PackageMissing(OmnigraphError):
     """A package that only this call needs is not installed; `extra` brings it."""
 
@@ -690,7 +703,7 @@ class Unauthenticated(OmnigraphError):
 
 
 class PolicyDenied(OmnigraphError):
-    """The actor may not do this."""
+    """The actor may not do this; `rule` is the rule that denies it, if one does."""
 
     code = "forbidden"
 
@@ -698,3 +711,4 @@ class PolicyDenied(OmnigraphError):
     branch: str | None = None
     target_branch: str | None = None
     actor_id: str | None = None
+    rule: str | None = None
