@@ -123,7 +123,7 @@ class S3Server:
     @contextmanager
     def refused(self, matches: Matches, status: int = 403) -> Iterator[list[Request]]:
         """Answer every matching request with `status`; the store never sees it."""
-        refusal = _Refusal(matches, status, [])
+        refusal = _FaultAnswer(matches, status, [])
         with self._proxy.lock:
             self._proxy.refusals.append(refusal)
         try:
@@ -184,7 +184,7 @@ class _Loss:
 
 
 @dataclass
-class _Refusal:
+class _FaultAnswer:
     matches: Matches
     status: int
     refused: list[Request]
@@ -203,7 +203,7 @@ class _Proxy(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.recorders: list[list[Request]] = []
         self.losses: list[_Loss] = []
-        self.refusals: list[_Refusal] = []
+        self.refusals: list[_FaultAnswer] = []
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 

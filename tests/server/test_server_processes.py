@@ -119,7 +119,7 @@ def test_retries_by_key_lose_nothing_and_double_nothing(
 ) -> None:
     """Workers are killed in the middle of commits while clients repeat by their keys."""
     arguments = (uri, "--unauthenticated", "--workers", "2")
-    environment = {"OMNIGRAPH_FAILPOINTS": f"{point}=kill@6"}
+    environment = {"OMNIGRAPH_FAILPOINTS": f"{point}=kill@3"}
     serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
     with serving as server:
         with ThreadPoolExecutor(6) as clients:

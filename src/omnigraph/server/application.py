@@ -26,14 +26,10 @@ from omnigraph.errors import (
     Unavailable,
 )
 from omnigraph.server.bodies_in import decode_body, decode_query, read_body
-from omnigraph.server.calls import Call
-from omnigraph.server.cors import Cors
-from omnigraph.server.envelope import reply_of
-from omnigraph.server.exchange import Exchange, log_request
+from omnigraph.server.calls import Call, in_thread
+from omnigraph.server.exchange import Cors, Exchange, log_request, new_request_id
 from omnigraph.server.openapi import document
-from omnigraph.server.replies import Receive, Refusal, Reply, Scope, Send, encode
-from omnigraph.server.request_ids import new_request_id
-from omnigraph.server.request_work import in_thread
+from omnigraph.server.replies import Receive, Refusal, Reply, Scope, Send, encode, reply_of
 from omnigraph.server.route_entry import GRAPH, RouteEntry
 from omnigraph.server.state import STARTING, ServerState
 

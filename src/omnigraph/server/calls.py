@@ -1,18 +1,27 @@
-"""One request on its way: what the pipeline found out about it."""
+"""One request on its way: what the pipeline found out about it, and its work in a thread."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from omnigraph import tracing
 from omnigraph.errors import InvalidArgument
 from omnigraph.graph.handle import Graph
+from omnigraph.manifest.records import Commit
 from omnigraph.server.replies import Headers, Receive, Refusal, Scope
 from omnigraph.server.route_entry import RouteEntry
 from omnigraph.server.served_graphs import ServedGraph
 from omnigraph.server.state import ServerState
+
+_WATCH_AFTER_SECONDS = 0.02
+REPLAYED = (b"idempotency-replayed", b"true")
 
 
 @dataclass(slots=True)
@@ -93,3 +102,48 @@ class Call:
         if not 1 <= len(key) <= 128 or not all("!" <= letter <= "~" for letter in key):
             raise Refusal(400, "Idempotency-Key is 1 to 128 visible ASCII characters")
         return key
+
+
+async def in_thread(call: Call, work: Callable[[], Any]) -> Any:
+    """Run in a thread of the pool for this kind of request.
+
+    When the client goes away, `call.cancel` is set for a read, which then stops. An admitted write
+    goes on to its end.
+    """
+    if tracing.is_on():
+        work = partial(copy_context().run, work)
+    running = asyncio.get_running_loop().run_in_executor(pool_of(call), work)
+    done, _ = await asyncio.wait({running}, timeout=_WATCH_AFTER_SECONDS)
+    if done:
+        return running.result()
+    if call.route.admission is not None:
+        return await asyncio.shield(running)
+    watch = asyncio.ensure_future(_gone(call.receive))
+    try:
+        await asyncio.wait({running, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if watch.done():
+            call.cancel.set()
+        return await asyncio.shield(running)
+    finally:
+        watch.cancel()
+
+
+def pool_of(call: Call) -> ThreadPoolExecutor:
+    state = call.state
+    return state.writes if call.route.admission is not None else state.reads
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def noted(call: Call, commit: Commit | None, *, repeated: bool = False) -> None:
+    """What every write reports: its commit to log and metrics, and whether it was repeated."""
+    if repeated:
+        call.headers.append(REPLAYED)
+    if commit is None:
+        return
+    call.notes["graph_commit_id"] = commit.graph_commit_id
+    if not repeated:
+        call.state.metrics.committed(call.graph_id or "", commit.operation)

@@ -1,10 +1,12 @@
-"""One request from its first byte to the last of its answer, and its line in the log."""
+"""One request from its first byte to the last of its answer: its id, its line in the log, CORS."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from omnigraph.server.calls import Call
@@ -16,6 +18,21 @@ access = logging.getLogger("omnigraph.access")
 API_VERSION = (b"omnigraph-http-api", b"1")
 _TRACEPARENT_LENGTH = 55
 _PACKED_ON_LOOP = 64 * 1024
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_random = random.SystemRandom()
+_PAIR_BITS = 10
+_EXPOSED = (
+    b"ETag, Retry-After, X-Request-Id, Omnigraph-Snapshot-Id, Content-Range, Deprecation, Link"
+)
+_METHODS = b"GET, HEAD, POST, DELETE"
+_ALLOWED = (
+    b"Authorization, Content-Type, Content-Encoding, Accept, Idempotency-Key, If-Match, "
+    b"If-None-Match, If-Range, Range, Prefer, X-Request-Id, Omnigraph-If-Graph-Commit, traceparent"
+)
+_PREFLIGHT_SECONDS = b"600"
+_REQUESTED = b"access-control-request-method"
+_LOOKED_AT = frozenset({b"origin", _REQUESTED})
 
 
 class Exchange:
@@ -114,3 +131,39 @@ def log_request(exchange: Exchange) -> None:
         if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
             fields["trace_id"] = trace[3:35]
     access.info("request", extra={"fields": fields})
+
+
+def new_request_id() -> str:
+    """48 bits of milliseconds and 80 random bits, in the base 32 of ULIDs."""
+    number = (time.time_ns() // 1_000_000) << 80 | _random.getrandbits(80)
+    return "".join(_PAIRS[number >> shift & 1023] for shift in range(120, -1, -_PAIR_BITS))
+
+
+class Cors:
+    """Answers preflights before authentication, and marks answers to known origins."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        self._origins = frozenset(origin.encode() for origin in origins)
+
+    async def handled(self, exchange: Exchange) -> bool:
+        """True when the request was a preflight and is answered."""
+        if not self._origins:
+            return False
+        given = {name: value for name, value in exchange.scope["headers"] if name in _LOOKED_AT}
+        origin = given.get(b"origin")
+        exchange.headers.append((b"vary", b"Origin"))
+        if origin is None or (origin not in self._origins and b"*" not in self._origins):
+            return False
+        any_origin = b"*" in self._origins
+        exchange.headers.append((b"access-control-allow-origin", b"*" if any_origin else origin))
+        if exchange.scope["method"] == "OPTIONS" and _REQUESTED in given:
+            headers: Headers = [
+                (b"access-control-allow-methods", _METHODS),
+                (b"access-control-allow-headers", _ALLOWED),
+                (b"access-control-max-age", _PREFLIGHT_SECONDS),
+            ]
+            exchange.route = "preflight"
+            await exchange.answer(Reply(b"", 204, headers))
+            return True
+        exchange.headers.append((b"access-control-expose-headers", _EXPOSED))
+        return False

@@ -1,14 +1,17 @@
-"""Answers of handlers, refusals of requests, and JSON."""
+"""Answers of handlers, refusals of requests, the envelope of failures, and JSON."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.values.json_values import json_form
+from omnigraph.wire.envelopes import ErrorAnswer, answer_of, refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -18,6 +21,9 @@ Headers = list[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 _encoder = msgspec.json.Encoder(enc_hook=json_form)
+logger = logging.getLogger(__name__)
+_INTERNAL = 500
+_WRONG = 400
 
 
 class Refusal(Exception):
@@ -55,3 +61,24 @@ class Reply:
 def encode(value: Any) -> bytes:
     """A value as JSON; the forms of moments and bytes are those of data files."""
     return _encoder.encode(value)
+
+
+def reply_of(error: BaseException, request_id: str) -> Reply:
+    """The answer to a request that failed. Every answer from 400 on has the envelope of `wire`."""
+    if isinstance(error, Refusal):
+        body = refusal(error.status, error.message, request_id, detail=error.details)
+        return Reply(body, error.status, list(error.headers))
+    if isinstance(error, OmnigraphError):
+        answer = answer_of(error, request_id)
+        if isinstance(error, NotFound) and error.queries is not None:
+            # The request brings its own text, and names a query that the text does not have.
+            answer = ErrorAnswer(_WRONG, {**answer.envelope, "code": "bad_request"}, {})
+        if answer.status >= _INTERNAL and answer.envelope.get("code") == "internal":
+            logger.error("request %s failed: %s", request_id, error.message, exc_info=error)
+        headers = [
+            (name.lower().encode(), value.encode()) for name, value in answer.headers.items()
+        ]
+        return Reply(answer.envelope, answer.status, headers)
+    logger.error("request %s failed", request_id, exc_info=error)
+    message = "the server failed; its log says more under this request id"
+    return Reply(refusal(_INTERNAL, message, request_id), _INTERNAL)

@@ -12,6 +12,13 @@ Handler = Callable[[Any], Any]
 It returns the body, a `Reply`, or an ASGI response.
 """
 
+READ_STATUSES = (400, 401, 403, 404, 409, 413, 429, 503)
+WRITE_STATUSES = (400, 401, 403, 404, 409, 413, 415, 424, 429, 503)
+CHANGE_BYTES = "len(query) + len(JSON params)"
+"""What a mutation is charged to admission."""
+SMALL_WRITE = "256"
+"""What a write whose size does not depend on the request is charged."""
+
 GRAPH = "graph"
 SERVER = "server"
 

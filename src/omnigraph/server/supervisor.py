@@ -67,7 +67,7 @@ def serve(
 
 
 @dataclass(slots=True)
-class _Child:
+class _WorkerProcess:
     process: subprocess.Popen[bytes]
     started: float
     pipe: int
@@ -89,7 +89,7 @@ class _Supervisor:
         self._mode = mode
         given = pickle.dumps((dict(addresses), settings, engine))
         self._configuration = base64.b64encode(given).decode()
-        self._children: list[_Child] = []
+        self._children: list[_WorkerProcess] = []
         self._ending = False
         self._announced = False
         self._codes: list[int] = []
@@ -125,7 +125,7 @@ class _Supervisor:
             [
                 sys.executable,
                 "-m",
-                "omnigraph.server.worker",
+                "omnigraph.server.supervisor",
                 str(self._bound.fileno()),
                 str(theirs),
             ],
@@ -135,7 +135,7 @@ class _Supervisor:
             start_new_session=True,  # Ctrl-C on a terminal reaches the supervisor only
         )
         os.close(theirs)
-        self._children.append(_Child(process, SYSTEM_CLOCK.monotonic(), mine))
+        self._children.append(_WorkerProcess(process, SYSTEM_CLOCK.monotonic(), mine))
 
     def _look(self) -> None:
         """Wait until a worker is ready or ends."""
@@ -143,7 +143,7 @@ class _Supervisor:
             for child in self._children:
                 selector.register(child.pipe, selectors.EVENT_READ, child)
             for key, _ in selector.select(_LOOK_SECONDS):
-                told: _Child = key.data
+                told: _WorkerProcess = key.data
                 if os.read(told.pipe, 1) == _READY:
                     told.is_ready = True
                 else:
@@ -152,7 +152,7 @@ class _Supervisor:
             self._announced = True
             announce(self._bound, self._mode)
 
-    def _ended(self, child: _Child, directory: Path) -> None:
+    def _ended(self, child: _WorkerProcess, directory: Path) -> None:
         self._children.remove(child)
         os.close(child.pipe)
         code = child.process.returncode
@@ -205,3 +205,7 @@ def run_as_worker(socket_number: int, pipe: int) -> int:
 
 def _tell_ready(pipe: int) -> None:
     os.write(pipe, _READY)
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_worker(int(sys.argv[1]), int(sys.argv[2])))

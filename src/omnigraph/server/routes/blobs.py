@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from omnigraph.graph import access as actions
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
 from omnigraph.server.byte_ranges import (
     ByteRange,
@@ -17,12 +18,14 @@ from omnigraph.server.byte_ranges import (
 )
 from omnigraph.server.calls import Call
 from omnigraph.server.replies import Headers, Refusal
+from omnigraph.server.route_entry import RouteEntry
 from omnigraph.server.routes.queries import state_of
 from omnigraph.server.streamed_replies import BodylessReply, stream_reply
 from omnigraph.values.identifiers import EntityKind
 
 _CHUNK = 4 * 1024 * 1024
 _MEDIA = b"application/octet-stream"
+_STATUSES = (206, 302, 304, 400, 401, 403, 404, 412, 416, 500)
 
 
 class BlobQuery(Struct):
@@ -110,3 +113,23 @@ def _identity(stored: StoredBlob) -> Headers:
 
 def _length(size: int) -> tuple[bytes, bytes]:
     return (b"content-length", str(size).encode())
+
+
+BLOB_ROUTES = tuple(
+    RouteEntry(
+        method,
+        "/blob",
+        f"{method.lower()}Blob",
+        "blobs",
+        blob,
+        summary,
+        action=actions.READ,
+        query=BlobQuery,
+        media=("application/octet-stream",),
+        statuses=_STATUSES,
+    )
+    for method, summary in (
+        ("GET", "The bytes of a blob, or a range of them."),
+        ("HEAD", "The size and the tag of a blob."),
+    )
+)

@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.graph import access as actions
 from omnigraph.merge.conflicts import MergePreview
-from omnigraph.server.calls import Call
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, noted
 from omnigraph.server.replies import Reply, encode
 from omnigraph.server.request_bodies import (
     BranchCreateRequest,
@@ -15,7 +17,8 @@ from omnigraph.server.request_bodies import (
     BranchRenameRequest,
     TagCreateRequest,
 )
-from omnigraph.server.route_replays import noted
+from omnigraph.server.route_entry import SMALL_WRITE, WRITE_STATUSES, RouteEntry
+from omnigraph.server.routes.long_work import may_respond_later
 from omnigraph.wire.records import record_to_json
 
 
@@ -95,3 +98,125 @@ def delete_tag(call: Call) -> dict[str, Any]:
     repeated = call.graph.tags.delete(name, idempotency_key=call.idempotency_key)
     noted(call, None, repeated=repeated)
     return {"name": name, "actor_id": call.actor}
+
+
+BRANCH_ROUTES = (
+    RouteEntry(
+        "GET",
+        "/branches",
+        "listBranches",
+        "branches",
+        list_branches,
+        "The branches.",
+        action=actions.READ,
+        answer=tell.BranchListOutput,
+        statuses=(304, 401, 403, 404),
+    ),
+    RouteEntry(
+        "POST",
+        "/branches",
+        "createBranch",
+        "branches",
+        create_branch,
+        "Start a branch.",
+        action=actions.BRANCH_CREATE,
+        body=BranchCreateRequest,
+        answer=tell.BranchCreateOutput,
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/branches/merge",
+        "mergeBranches",
+        "branches",
+        may_respond_later(merge_branches),
+        "Merge a branch into another as one commit.",
+        action=actions.BRANCH_MERGE,
+        body=BranchMergeRequest,
+        answer=tell.BranchMergeOutput,
+        statuses=(*WRITE_STATUSES, 202),
+        admission=SMALL_WRITE,
+        takes_key=True,
+        is_async_work=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/branches/rename",
+        "renameBranch",
+        "branches",
+        rename_branch,
+        "Give a branch another name.",
+        action=actions.BRANCH_CREATE,
+        body=BranchRenameRequest,
+        answer=tell.BranchOutput,
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
+    ),
+    RouteEntry(
+        "DELETE",
+        "/branches/{branch:path}",
+        "deleteBranch",
+        "branches",
+        delete_branch,
+        "Delete a branch.",
+        action=actions.BRANCH_DELETE,
+        answer=tell.BranchDeleteOutput,
+        statuses=(400, 401, 403, 404, 409, 429, 503),
+        admission=SMALL_WRITE,
+        takes_key=True,
+    ),
+    *(
+        RouteEntry(
+            "DELETE",
+            f"/branches/{name}",
+            f"deleteBranchNamed{name.capitalize()}",
+            "branches",
+            delete_named(name),
+            "Delete the branch of this name.",
+            admission=SMALL_WRITE,
+            takes_key=True,
+            listed=False,
+        )
+        for name in ("merge", "rename")
+    ),
+    RouteEntry(
+        "GET",
+        "/tags",
+        "listTags",
+        "branches",
+        list_tags,
+        "The tags.",
+        action=actions.READ,
+        answer=tell.TagListOutput,
+        statuses=(401, 403, 404),
+    ),
+    RouteEntry(
+        "POST",
+        "/tags",
+        "createTag",
+        "branches",
+        create_tag,
+        "Name a commit.",
+        action=actions.BRANCH_CREATE,
+        body=TagCreateRequest,
+        answer=tell.TagOutput,
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "DELETE",
+        "/tags/{tag:path}",
+        "deleteTag",
+        "branches",
+        delete_tag,
+        "Delete a tag.",
+        action=actions.BRANCH_DELETE,
+        answer=tell.TagDeleteOutput,
+        statuses=(400, 401, 403, 404, 409, 429, 503),
+        admission=SMALL_WRITE,
+        takes_key=True,
+    ),
+)

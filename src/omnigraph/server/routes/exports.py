@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.answer_formats import ipc_chunks
 from omnigraph.export.sorted_rows import sorted_rows
 from omnigraph.feed import FeedRequest, cursor_behind
+from omnigraph.graph import access as actions
 from omnigraph.graph import reads
 from omnigraph.graph.access import EXPORT, READ
 from omnigraph.graph.export_streams import held_chunks, ndjson_stream
@@ -22,12 +23,16 @@ from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.server.calls import Call
 from omnigraph.server.negotiation import choose_encoding
-from omnigraph.server.query_answers import ARROW, NDJSON_HEADER
+from omnigraph.server.query_answers import ARROW, NDJSON, NDJSON_HEADER
 from omnigraph.server.replies import encode
+from omnigraph.server.route_entry import RouteEntry
 from omnigraph.server.routes.queries import state_of
 from omnigraph.server.streamed_replies import StreamedReply, gathered, stream_reply
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.identifiers import MAIN, EntityKind
+
+_STREAM = (400, 401, 403, 404, 409, 413, 415, 429, 503)
+_BASELINE = (400, 401, 403, 404, 409, 410, 413, 415, 429, 500, 503)
 
 
 class ExportRequest(Struct, forbid_unknown_fields=True):
@@ -178,3 +183,43 @@ def _admitted(call: Call, chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The chunks, counted as one stream until they end or their reader goes away."""
     with call.state.admission.stream():
         yield from chunks
+
+
+EXPORT_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/export",
+        "export",
+        "queries",
+        export,
+        "All entities of one state as NDJSON.",
+        action=actions.EXPORT,
+        body=ExportRequest,
+        media=(NDJSON,),
+        statuses=_STREAM,
+    ),
+    RouteEntry(
+        "POST",
+        "/entities",
+        "readEntities",
+        "queries",
+        entities,
+        "Entities of one type as an Arrow stream.",
+        action=actions.READ,
+        body=EntitiesRequest,
+        media=(ARROW,),
+        statuses=_STREAM,
+    ),
+    RouteEntry(
+        "POST",
+        "/changes/baseline",
+        "captureChangeBaseline",
+        "changes",
+        baseline,
+        "All entities of a branch, and the cursor of the feed behind them.",
+        action=actions.EXPORT,
+        body=BaselineRequest,
+        media=(NDJSON,),
+        statuses=_BASELINE,
+    ),
+)

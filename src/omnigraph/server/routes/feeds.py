@@ -12,14 +12,15 @@ from msgspec import Struct
 from omnigraph.diff.change import ChangeFilter
 from omnigraph.errors import AdmissionRefused, NotFound, OmnigraphError, PolicyDenied
 from omnigraph.feed import NOW, FeedPage
+from omnigraph.graph import access as actions
 from omnigraph.graph import commit_history
 from omnigraph.graph.access import READ
 from omnigraph.manifest.records import Commit
-from omnigraph.server.calls import Call
-from omnigraph.server.envelope import reply_of
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, in_thread
 from omnigraph.server.negotiation import choose_media
-from omnigraph.server.replies import Receive, Refusal, Scope, Send, encode
-from omnigraph.server.request_work import in_thread
+from omnigraph.server.replies import Receive, Refusal, Scope, Send, encode, reply_of
+from omnigraph.server.route_entry import RouteEntry
 from omnigraph.server.state import DRAINING
 from omnigraph.values.identifiers import MAIN
 from omnigraph.wire.changes import (
@@ -38,6 +39,7 @@ _HEARTBEAT_SECONDS = 15.0
 _DRAIN_LOOK_SECONDS = 1.0
 _MOST_LISTENERS = 512
 _EVENT_CHANGES = 1000
+FEED_STATUSES = (400, 401, 403, 404, 409, 410, 413, 429, 500, 503)
 
 
 class ChangesQuery(Struct):
@@ -291,3 +293,47 @@ def _parentless(commit: Commit) -> Refusal:
         f"{commit.graph_commit_id} is the first commit: it has no parent to compare with",
         details={"change_diff_refusal": refused},
     )
+
+
+FEED_ROUTES = (
+    RouteEntry(
+        "GET",
+        "/changes",
+        "pollChanges",
+        "changes",
+        poll_changes,
+        "The changes of a branch, commit by commit.",
+        action=actions.READ,
+        query=ChangesQuery,
+        strict_query=True,
+        answer=tell.ChangeFeedOutput,
+        media=("application/json", EVENTS),
+        statuses=(*FEED_STATUSES, 406),
+    ),
+    RouteEntry(
+        "GET",
+        "/changes/baseline",
+        "pollChangeBaseline",
+        "changes",
+        baseline_page,
+        "The first page of a baseline, whose cursor goes on in /changes.",
+        action=actions.EXPORT,
+        query=BaselineQuery,
+        strict_query=True,
+        answer=tell.ChangeFeedOutput,
+        statuses=FEED_STATUSES,
+    ),
+    RouteEntry(
+        "GET",
+        "/commits/{commit_id}/changes",
+        "getCommitChanges",
+        "changes",
+        commit_changes,
+        "What one commit changed.",
+        action=actions.READ,
+        query=CommitChangesQuery,
+        strict_query=True,
+        answer=tell.CommitChangesOutput,
+        statuses=FEED_STATUSES,
+    ),
+)

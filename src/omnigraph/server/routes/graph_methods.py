@@ -13,17 +13,13 @@ from msgspec import Struct, field
 from omnigraph.catalog.model import Catalog
 from omnigraph.graph import access as actions
 from omnigraph.server.answers import OptimizeOutput, WriteOutput
-from omnigraph.server.calls import Call
+from omnigraph.server.calls import Call, noted
 from omnigraph.server.request_bodies import CommitQuery
-from omnigraph.server.route_entry import RouteEntry
-from omnigraph.server.route_replays import noted
+from omnigraph.server.route_entry import READ_STATUSES, SMALL_WRITE, WRITE_STATUSES, RouteEntry
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.json_values import parse_blob
 from omnigraph.values.scalars import BlobType
 from omnigraph.wire.records import record_to_json
-
-_READ = (400, 401, 403, 404, 409, 413, 429, 503)
-_WRITE = (400, 401, 403, 404, 409, 413, 415, 424, 429, 503)
 
 
 class TypeEdits(Struct, forbid_unknown_fields=True):
@@ -209,7 +205,7 @@ def schema_history(call: Call) -> dict[str, Any]:
     return {"versions": [record_to_json(version) for version in found]}
 
 
-GRAPH_METHODS = (
+METHOD_ROUTES = (
     RouteEntry(
         "POST",
         "/apply",
@@ -221,7 +217,7 @@ GRAPH_METHODS = (
         body=ApplyRequest,
         body_limit="load_bytes",
         answer=WriteOutput,
-        statuses=(*_WRITE, 412),
+        statuses=(*WRITE_STATUSES, 412),
         admission="body length",
         takes_key=True,
     ),
@@ -235,8 +231,8 @@ GRAPH_METHODS = (
         action=actions.CHANGE,
         body=EmbedTextsRequest,
         answer=EmbedOutput,
-        statuses=_WRITE,
-        admission="256",
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
     ),
     RouteEntry(
         "GET",
@@ -248,7 +244,7 @@ GRAPH_METHODS = (
         action=actions.ADMIN,
         query=IndexesQuery,
         answer=IndexesOutput,
-        statuses=_READ,
+        statuses=READ_STATUSES,
     ),
     RouteEntry(
         "POST",
@@ -260,8 +256,8 @@ GRAPH_METHODS = (
         action=actions.ADMIN,
         body=IndexesRequest,
         answer=OptimizeOutput,
-        statuses=_WRITE,
-        admission="256",
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
     ),
     RouteEntry(
         "POST",
@@ -273,7 +269,7 @@ GRAPH_METHODS = (
         action=actions.ADMIN,
         body=VerifyRequest,
         answer=VerifyOutput,
-        statuses=(*_READ, 415),
+        statuses=(*READ_STATUSES, 415),
     ),
     RouteEntry(
         "GET",
@@ -285,7 +281,7 @@ GRAPH_METHODS = (
         action=actions.READ,
         query=CommitQuery,
         answer=SchemaStepsOutput,
-        statuses=_READ,
+        statuses=READ_STATUSES,
     ),
     RouteEntry(
         "GET",
@@ -297,7 +293,7 @@ GRAPH_METHODS = (
         action=actions.READ,
         query=SchemaDiffQuery,
         answer=SchemaDiffOutput,
-        statuses=_READ,
+        statuses=READ_STATUSES,
     ),
     RouteEntry(
         "GET",
@@ -309,6 +305,6 @@ GRAPH_METHODS = (
         action=actions.READ,
         query=SchemaHistoryQuery,
         answer=SchemaHistoryOutput,
-        statuses=_READ,
+        statuses=READ_STATUSES,
     ),
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.server.calls import Call
+from omnigraph.graph import access as actions
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, noted
 from omnigraph.server.replies import Refusal, Reply
 from omnigraph.server.request_bodies import (
     CherryPickRequest,
@@ -14,7 +16,8 @@ from omnigraph.server.request_bodies import (
     RevertRequest,
     SnapshotQuery,
 )
-from omnigraph.server.route_replays import noted
+from omnigraph.server.route_entry import READ_STATUSES, SMALL_WRITE, WRITE_STATUSES, RouteEntry
+from omnigraph.server.routes.long_work import may_respond_later
 from omnigraph.server.routes.queries import state_of
 from omnigraph.wire.records import record_to_json
 
@@ -100,3 +103,87 @@ def cherry_pick(call: Call) -> dict[str, Any]:
     )
     noted(call, receipt.commit, repeated=receipt.repeated)
     return record_to_json(receipt)
+
+
+HISTORY_ROUTES = (
+    RouteEntry(
+        "GET",
+        "/snapshot",
+        "getSnapshot",
+        "snapshots",
+        snapshot,
+        "The tables of one state.",
+        action=actions.READ,
+        query=SnapshotQuery,
+        answer=tell.SnapshotOutput,
+        statuses=(304, 400, 401, 403, 404, 409),
+    ),
+    RouteEntry(
+        "GET",
+        "/commits",
+        "listCommits",
+        "commits",
+        list_commits,
+        "Commits, newest first, or the commit of an idempotency key.",
+        action=actions.READ,
+        query=CommitsQuery,
+        answer=tell.CommitListOutput,
+        statuses=(400, 401, 403, 404),
+    ),
+    RouteEntry(
+        "GET",
+        "/commits/{commit_id}",
+        "getCommit",
+        "commits",
+        show_commit,
+        "One commit.",
+        action=actions.READ,
+        query=CommitQuery,
+        answer=tell.CommitOutput,
+        statuses=(400, 401, 403, 404),
+    ),
+    RouteEntry(
+        "POST",
+        "/commits/{commit_id}/revert",
+        "revertCommit",
+        "commits",
+        may_respond_later(revert),
+        "Undo what a commit changed, as a new commit.",
+        action=actions.CHANGE,
+        body=RevertRequest,
+        body_optional=True,
+        answer=tell.WriteOutput,
+        statuses=(*WRITE_STATUSES, 202),
+        admission=SMALL_WRITE,
+        takes_key=True,
+        is_async_work=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/commits/{commit_id}/cherry-pick",
+        "cherryPickCommit",
+        "commits",
+        cherry_pick,
+        "Make the changes of a commit again on another branch.",
+        action=actions.CHANGE,
+        body=CherryPickRequest,
+        body_optional=True,
+        answer=tell.WriteOutput,
+        statuses=WRITE_STATUSES,
+        admission=SMALL_WRITE,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "GET",
+        "/diff",
+        "diff",
+        "changes",
+        diff,
+        "What turns one state into another.",
+        action=actions.READ,
+        query=DiffQuery,
+        strict_query=True,
+        answer=tell.DiffOutput,
+        statuses=READ_STATUSES,
+    ),
+)

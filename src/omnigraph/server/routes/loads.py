@@ -8,42 +8,49 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct, field
 
 from omnigraph.errors import InvalidArgument, OmnigraphError, PolicyDenied, ReadOnlyGraph
+from omnigraph.graph import access as actions
 from omnigraph.graph.access import CHANGE
 from omnigraph.load.input_files import KeptCopy
-from omnigraph.load.sources import Source, find_sources
+from omnigraph.load.sources import Source, copied_file, find_sources
 from omnigraph.manifest.records import StreamBatch
-from omnigraph.server.body_streams import BodyStream, KeptBody
-from omnigraph.server.calls import Call
-from omnigraph.server.envelope import reply_of
-from omnigraph.server.load_archives import unpacked_archive
-from omnigraph.server.replies import Refusal, Reply
-from omnigraph.server.request_work import in_thread
-from omnigraph.server.route_replays import noted
+from omnigraph.server import answers as tell
+from omnigraph.server.bodies_in import BodyStream, KeptBody
+from omnigraph.server.calls import Call, in_thread, noted
+from omnigraph.server.query_answers import ARROW, NDJSON
+from omnigraph.server.replies import Refusal, Reply, reply_of
+from omnigraph.server.route_entry import RouteEntry
 from omnigraph.server.routes.long_work import run_later, wants_later
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import AUTO, LOCAL
 from omnigraph.wire.records import record_to_json
 
-NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
-ARROW = "application/vnd.apache.arrow.stream"
 TAR = "application/x-tar"
 STREAM_MEDIA = (NDJSON, PARQUET, ARROW)
 
 _LARGEST_BATCH = 256 * 1024 * 1024
 _BODY = "<body>"
+Body = BodyStream | KeptBody
+Opener = Callable[[Body], Any]
+"""A body -> a context manager that gives the data of a load."""
+INDEX = "sources.json"
+_LARGEST_INDEX = 4 * 1024 * 1024
+_COPY_BYTES = 1024 * 1024
+_STATUSES = (202, 400, 401, 403, 404, 408, 409, 412, 413, 415, 424, 429, 503)
 
 
 class LoadQuery(Struct):
@@ -112,11 +119,6 @@ async def load_files(call: Call) -> Any:
 def _unpacked(call: Call, body: Body) -> Iterator[list[Source]]:
     with unpacked_archive(body.file, _scratch(call)) as sources:
         yield [replace(source, digest=lambda: body.fingerprint) for source in sources]
-
-
-Body = BodyStream | KeptBody
-Opener = Callable[[Body], Any]
-"""A body -> a context manager that gives the data of a load."""
 
 
 async def _load_body(call: Call, opened: Opener) -> Any:
@@ -368,3 +370,128 @@ def _stream_batch(asked: LoadQuery) -> StreamBatch | None:
     if asked.stream is None or asked.batch is None:
         raise Refusal(400, "stream and batch are given together")
     return StreamBatch(asked.stream, asked.batch)
+
+
+class ArchivedFile(Struct, forbid_unknown_fields=True):
+    """One member of the list: a file of the archive, and how errors call it."""
+
+    file: str
+    type: str | None = None
+    name: str | None = None
+
+
+@contextmanager
+def unpacked_archive(body: IO[bytes], directory: str | None) -> Iterator[list[Source]]:
+    """The sources of an archive; their files lie on local disk until the end."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=directory) as folder:
+        try:
+            with tarfile.open(fileobj=body, mode="r|") as archive:
+                sources = _members_on_disk(archive, Path(folder))
+        except tarfile.TarError as error:
+            raise InvalidArgument(f"the body is not a whole tar archive: {error}") from error
+        yield sources
+
+
+def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> list[Source]:
+    listed: list[ArchivedFile] | None = None
+    paths: dict[str, Path] = {}
+    for member in archive:
+        content = archive.extractfile(member) if member.isfile() else None
+        if content is None:
+            raise InvalidArgument(f"{member.name}: an archive of a load holds only files")
+        if listed is None:
+            listed = _index(member, content)
+            continue
+        # The folder of a member is a number, so equal names of files do not meet.
+        place = folder / str(len(paths)) / Path(member.name).name
+        place.parent.mkdir()
+        with place.open("wb") as kept:
+            shutil.copyfileobj(content, kept, _COPY_BYTES)
+        paths[member.name] = place
+    missing = [each.file for each in listed or () if each.file not in paths]
+    if not listed or missing:
+        told = f"it has no {missing[0]!r}" if missing else f"its first member is {INDEX}"
+        raise InvalidArgument(f"the archive is not complete: {told}")
+    return [copied_file(paths[each.file], each.type, each.name or each.file) for each in listed]
+
+
+def _index(member: tarfile.TarInfo, content: IO[bytes]) -> list[ArchivedFile]:
+    if member.name != INDEX or member.size > _LARGEST_INDEX:
+        raise InvalidArgument(f"the first member of the archive is {INDEX}, not {member.name}")
+    try:
+        return msgspec.json.decode(content.read(), type=list[ArchivedFile])
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise InvalidArgument(f"{INDEX} does not fit: {error}") from None
+
+
+LOAD_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/load/ndjson",
+        "loadNdjson",
+        "mutations",
+        load_stream,
+        "Load a body of NDJSON, Parquet or Arrow as one commit, parsed as it arrives.",
+        action=actions.CHANGE,
+        query=LoadQuery,
+        strict_query=True,
+        answer=tell.GraphBatchLoadOutput,
+        body_media=STREAM_MEDIA,
+        body_limit="load_bytes",
+        statuses=_STATUSES,
+        admission="body length",
+        is_async_work=True,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/load/files",
+        "loadFiles",
+        "mutations",
+        load_files,
+        "Load several files, sent as a tar archive, as one commit.",
+        action=actions.CHANGE,
+        query=LoadQuery,
+        strict_query=True,
+        answer=tell.GraphBatchLoadOutput,
+        body_media=(TAR,),
+        body_limit="load_bytes",
+        statuses=_STATUSES,
+        admission="body length",
+        is_async_work=True,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/load",
+        "load",
+        "mutations",
+        load,
+        "Load NDJSON in a JSON body, or files that the operator allows, as one commit.",
+        action=actions.CHANGE,
+        body=LoadRequest,
+        answer=tell.IngestOutput,
+        body_limit="load_bytes",
+        statuses=_STATUSES,
+        admission="len(data)",
+        is_async_work=True,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/ingest",
+        "ingest",
+        "mutations",
+        load,
+        "Load NDJSON in a JSON body; use /load.",
+        action=actions.CHANGE,
+        body=LoadRequest,
+        answer=tell.IngestOutput,
+        body_limit="load_bytes",
+        statuses=_STATUSES,
+        admission="len(data)",
+        is_async_work=True,
+        takes_key=True,
+        successor="load",
+    ),
+)

@@ -15,13 +15,14 @@ from omnigraph.commit.operation_log import (
     RunningOperation,
 )
 from omnigraph.errors import NotFound, OmnigraphError, ResourceLimit
+from omnigraph.graph import access as actions
 from omnigraph.graph.access import ADMIN
 from omnigraph.progress import ProgressStep, heard_by
-from omnigraph.server.calls import Call
-from omnigraph.server.envelope import reply_of
-from omnigraph.server.replies import Reply
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, in_thread
+from omnigraph.server.replies import Reply, reply_of
 from omnigraph.server.request_bodies import OperationsQuery
-from omnigraph.server.request_work import in_thread
+from omnigraph.server.route_entry import RouteEntry
 from omnigraph.values.identifiers import MAIN
 
 _FAILS_AT_ONCE_SECONDS = 0.05
@@ -151,3 +152,41 @@ def show_operation(call: Call) -> dict[str, Any]:
 def cancel_operation(call: Call) -> dict[str, Any]:
     _own(call)
     return operations_of(call).ask_cancel(call.path["operation_id"])
+
+
+OPERATION_ROUTES = (
+    RouteEntry(
+        "GET",
+        "/operations",
+        "listOperations",
+        "operations",
+        list_operations,
+        "Long work that this actor started.",
+        action=actions.READ,
+        query=OperationsQuery,
+        answer=tell.OperationListOutput,
+        statuses=(400, 401, 403, 404),
+    ),
+    RouteEntry(
+        "GET",
+        "/operations/{operation_id}",
+        "getOperation",
+        "operations",
+        show_operation,
+        "The state of long work.",
+        action=actions.READ,
+        answer=tell.OperationOutput,
+        statuses=(401, 403, 404),
+    ),
+    RouteEntry(
+        "DELETE",
+        "/operations/{operation_id}",
+        "cancelOperation",
+        "operations",
+        cancel_operation,
+        "Ask long work to stop.",
+        action=actions.READ,
+        answer=tell.OperationOutput,
+        statuses=(401, 403, 404, 409),
+    ),
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from omnigraph.graph import access as actions
 from omnigraph.mutate.mutation import MutationReceipt
-from omnigraph.server.calls import Call
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, noted
 from omnigraph.server.replies import Refusal
 from omnigraph.server.request_bodies import ChangeRequest
-from omnigraph.server.route_replays import noted
+from omnigraph.server.route_entry import CHANGE_BYTES, WRITE_STATUSES, RouteEntry
 from omnigraph.server.routes.queries import source_of
 from omnigraph.values.identifiers import MAIN
 from omnigraph.wire.records import record_to_json
@@ -70,3 +72,50 @@ def mutation_output(call: Call, receipt: MutationReceipt) -> dict[str, Any]:
     call.notes["query_name"] = receipt.query_name
     noted(call, receipt.commit, repeated=receipt.repeated)
     return record_to_json(receipt)
+
+
+MUTATION_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/mutate",
+        "mutate",
+        "mutations",
+        mutate,
+        "Run a mutation as one commit.",
+        action=actions.CHANGE,
+        body=ChangeRequest,
+        answer=tell.ChangeOutput,
+        statuses=WRITE_STATUSES,
+        admission=CHANGE_BYTES,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/mutate/if-graph-commit",
+        "mutate_if_graph_commit",
+        "mutations",
+        mutate_if,
+        "Run a mutation if a commit is still the head.",
+        action=actions.CHANGE,
+        body=ChangeRequest,
+        answer=tell.ChangeOutput,
+        statuses=(*WRITE_STATUSES, 412),
+        admission=CHANGE_BYTES,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/change",
+        "change",
+        "mutations",
+        mutate,
+        "Run a mutation; use /mutate.",
+        action=actions.CHANGE,
+        body=ChangeRequest,
+        answer=tell.ChangeOutput,
+        statuses=WRITE_STATUSES,
+        admission=CHANGE_BYTES,
+        takes_key=True,
+        successor="mutate",
+    ),
+)

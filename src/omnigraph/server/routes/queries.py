@@ -6,11 +6,14 @@ from typing import Any
 
 from omnigraph.errors import NotFound
 from omnigraph.execute.query_types import QueryResult
+from omnigraph.graph import access as actions
 from omnigraph.graph.reads import NAMES_THEN
+from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call
-from omnigraph.server.query_answers import answer_media, json_object, query_reply
+from omnigraph.server.query_answers import ANSWER_MEDIA, answer_media, json_object, query_reply
 from omnigraph.server.replies import Refusal, Reply
 from omnigraph.server.request_bodies import InvokeQueryRequest, QueryRequest, ReadRequest
+from omnigraph.server.route_entry import CHANGE_BYTES, READ_STATUSES, WRITE_STATUSES, RouteEntry
 from omnigraph.server.streamed_replies import StreamedReply
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
@@ -112,3 +115,99 @@ def invoke_query(call: Call) -> dict[str, Any]:
     body: InvokeQueryRequest = call.body
     state_of(body.branch, body.snapshot)
     raise NotFound("no such stored query", query=call.path["name"])
+
+
+QUERY_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/query",
+        "query",
+        "queries",
+        query,
+        "Run a read query.",
+        action=actions.READ,
+        body=QueryRequest,
+        answer=tell.ReadOutput,
+        media=ANSWER_MEDIA,
+        statuses=(*READ_STATUSES, 304, 406, 415),
+        inline_key=query_identity,
+    ),
+    RouteEntry(
+        "POST",
+        "/read",
+        "read",
+        "queries",
+        read,
+        "Run a read query; use /query.",
+        action=actions.READ,
+        body=ReadRequest,
+        answer=tell.LegacyReadOutput,
+        statuses=(*READ_STATUSES, 415),
+        successor="query",
+    ),
+    RouteEntry(
+        "POST",
+        "/explain",
+        "explain",
+        "queries",
+        explain,
+        "The plan of a query.",
+        action=actions.READ,
+        body=QueryRequest,
+        answer=tell.QueryPlanOutput,
+        statuses=(*READ_STATUSES, 415),
+    ),
+    RouteEntry(
+        "POST",
+        "/profile",
+        "profile",
+        "queries",
+        profile,
+        "Run a query; its plan with rows and times.",
+        action=actions.READ,
+        body=QueryRequest,
+        answer=tell.QueryPlanOutput,
+        statuses=(*READ_STATUSES, 415),
+    ),
+    RouteEntry(
+        "GET",
+        "/queries",
+        "list_queries",
+        "queries",
+        list_queries,
+        "The stored queries.",
+        action=actions.READ,
+        answer=tell.QueriesCatalogOutput,
+        statuses=(401, 403, 404),
+    ),
+    RouteEntry(
+        "POST",
+        "/queries/{name}",
+        "invoke_query",
+        "queries",
+        invoke_query,
+        "Run a stored query.",
+        action="invoke_query",
+        body=InvokeQueryRequest,
+        body_optional=True,
+        answer=tell.ReadOutput,
+        statuses=(*WRITE_STATUSES, 500),
+        admission=CHANGE_BYTES,
+        takes_key=True,
+    ),
+    RouteEntry(
+        "POST",
+        "/queries/{name}/if-graph-commit",
+        "invoke_query_if_graph_commit",
+        "queries",
+        invoke_query,
+        "Run a stored mutation if a commit is still the head.",
+        action="invoke_query",
+        body=InvokeQueryRequest,
+        body_optional=True,
+        answer=tell.ReadOutput,
+        statuses=(*WRITE_STATUSES, 412, 500),
+        admission=CHANGE_BYTES,
+        takes_key=True,
+    ),
+)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.server.calls import Call
+from omnigraph.graph import access as actions
+from omnigraph.server import answers as tell
+from omnigraph.server.calls import Call, noted
 from omnigraph.server.replies import Refusal, Reply
 from omnigraph.server.request_bodies import SchemaApplyRequest, SchemaPlanRequest, SchemaQuery
-from omnigraph.server.route_replays import noted
+from omnigraph.server.route_entry import READ_STATUSES, WRITE_STATUSES, RouteEntry
+from omnigraph.server.routes.long_work import may_respond_later
 from omnigraph.server.routes.queries import state_of
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
@@ -69,3 +72,46 @@ def apply_schema(call: Call) -> dict[str, Any]:
     )
     noted(call, result.commit, repeated=result.repeated)
     return {"uri": call.graph_id, **record_to_json(result)}
+
+
+SCHEMA_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/schema/apply",
+        "applySchema",
+        "mutations",
+        may_respond_later(apply_schema),
+        "Change the schema as one commit.",
+        action=actions.SCHEMA_APPLY,
+        body=SchemaApplyRequest,
+        answer=tell.SchemaApplyOutput,
+        statuses=(*WRITE_STATUSES, 202, 412),
+        admission="len(schema_source)",
+        takes_key=True,
+        is_async_work=True,
+    ),
+    RouteEntry(
+        "GET",
+        "/schema",
+        "getSchema",
+        "schema",
+        show_schema,
+        "The schema.",
+        action=actions.READ,
+        query=SchemaQuery,
+        answer=tell.SchemaOutput,
+        statuses=(304, 400, 401, 403, 404),
+    ),
+    RouteEntry(
+        "POST",
+        "/schema/plan",
+        "planSchema",
+        "schema",
+        plan_schema,
+        "What a schema change would do; nothing is written.",
+        action=actions.READ,
+        body=SchemaPlanRequest,
+        answer=tell.SchemaPlanOutput,
+        statuses=(*READ_STATUSES, 415),
+    ),
+)

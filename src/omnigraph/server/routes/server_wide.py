@@ -7,10 +7,12 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError, PolicyDenied
 from omnigraph.manifest.branch_state import CURRENT_FORMAT
+from omnigraph.server import answers as tell
 from omnigraph.server.access_log import log_event
 from omnigraph.server.calls import Call
 from omnigraph.server.metrics import MEDIA_TYPE
 from omnigraph.server.replies import Reply
+from omnigraph.server.route_entry import SERVER, RouteEntry
 from omnigraph.server.state import SERVING, ServerState
 
 logger = logging.getLogger(__name__)
@@ -115,3 +117,78 @@ def reload_state(state: ServerState) -> dict[str, Any]:
         },
         "tokens": tokens,
     }
+
+
+SERVER_ROUTES = (
+    RouteEntry(
+        "GET",
+        "/healthz",
+        "health",
+        "health",
+        health,
+        "The process is alive.",
+        place=SERVER,
+        public=True,
+        answer=tell.HealthOutput,
+    ),
+    RouteEntry(
+        "GET",
+        "/readyz",
+        "readiness",
+        "health",
+        readiness,
+        "The server takes requests.",
+        place=SERVER,
+        public=True,
+        answer=tell.ReadinessOutput,
+        statuses=(503,),
+    ),
+    RouteEntry(
+        "GET",
+        "/metrics",
+        "metrics",
+        "health",
+        metrics,
+        "Measurements for Prometheus.",
+        place=SERVER,
+        public=True,
+        media=("text/plain",),
+        statuses=(401, 403),
+        listed=False,
+    ),
+    RouteEntry(
+        "GET",
+        "/openapi.json",
+        "openapi",
+        "health",
+        openapi,
+        "This document.",
+        place=SERVER,
+        public=True,
+        listed=False,
+    ),
+    RouteEntry(
+        "GET",
+        "/graphs",
+        "listGraphs",
+        "management",
+        list_graphs,
+        "The graphs of this server.",
+        action="graph_list",
+        place=SERVER,
+        answer=tell.GraphListOutput,
+        statuses=(401, 403),
+    ),
+    RouteEntry(
+        "POST",
+        "/admin/reload",
+        "reload",
+        "management",
+        reload,
+        "Read tokens and graphs again.",
+        action="admin",
+        place=SERVER,
+        answer=tell.ReloadOutput,
+        statuses=(401, 403),
+    ),
+)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import ResourceLimit
-from omnigraph.server import body_streams
-from omnigraph.server.body_streams import BodyStream
+from omnigraph.server import bodies_in
+from omnigraph.server.bodies_in import BodyStream
 from omnigraph.server.replies import Refusal
 
 PARTS = [b"one\n", b"two\n", b"", b"three\n"]
@@ -62,7 +62,7 @@ def test_a_long_body_is_refused_before_and_while_it_is_read() -> None:
     with pytest.raises(ResourceLimit, match="14 bytes, and 13 are allowed") as refused:
         read(FakeCall(list(PARTS), content_length="14"), 13)
     assert refused.value.fields["limit"] == "request_body_bytes"
-    call = FakeCall([bytes(body_streams._HOP_BYTES)] * 50)
+    call = FakeCall([bytes(bodies_in._HOP_BYTES)] * 50)
     with pytest.raises(ResourceLimit, match="and 1,000,000 are allowed"):
         read(call, 1_000_000)
     assert call.asked == 2, "the rest was never asked for"
@@ -82,7 +82,7 @@ def test_a_client_that_goes_away_is_no_end_of_the_body() -> None:
 
 
 def test_bytes_are_asked_for_when_they_are_needed() -> None:
-    call = FakeCall([bytes(body_streams._HOP_BYTES)] * 50)
+    call = FakeCall([bytes(bodies_in._HOP_BYTES)] * 50)
 
     def first_bytes(body: BodyStream) -> int:
         body.file.read(10)
@@ -97,12 +97,12 @@ def test_a_client_that_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.02)
             return await super().receive()
 
-    monkeypatch.setattr(body_streams, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(bodies_in, "_PATIENCE_SECONDS", 0.05)
     with pytest.raises(Refusal, match="bytes a second") as refused:
         read(SlowCall([b"x"] * 20))
     assert refused.value.status == 408
     assert read(SlowCall([bytes(1000)] * 6)) == bytes(6000)
-    monkeypatch.setattr(body_streams, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(bodies_in, "_IDLE_SECONDS", 0.01)
     with pytest.raises(Refusal, match="no byte of the body came"):
         read(SlowCall([b"x"]))
 
