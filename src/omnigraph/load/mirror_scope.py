@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID, Catalog
-from omnigraph.errors import InvalidArgument, LanguageError
+from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import over_rows
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.storage_conditions import conditions_of
-from omnigraph.ir.writes import Delete
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
-from omnigraph.query.compiler import compile_query
+from omnigraph.query.row_predicates import row_predicate
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 _IDS = pa.schema([(ID, pa.string())])
@@ -23,22 +22,12 @@ _IDS = pa.schema([(ID, pa.string())])
 
 def scope_predicate(catalog: Catalog, type_name: str, condition: str) -> ex.Expression:
     """The condition of a `delete … where …`, which is what a scope is."""
-    source = f"query scope() {{ delete {type_name} where {condition} }}"
     try:
-        (statement,) = compile_query(source, catalog, "scope", "<scope>").statements
-    except (LanguageError, ValueError) as error:
+        return row_predicate(catalog, type_name, condition)
+    except InvalidArgument as error:
         raise InvalidArgument(
-            f"scope of {type_name}: {condition!r} is no condition on its properties: {error}",
-            option="scope",
-            type=type_name,
+            f"scope of {type_name}: {error.message}", option="scope", type=type_name
         ) from error
-    if not isinstance(statement, Delete):
-        raise InvalidArgument(
-            f"scope of {type_name}: {condition!r} is no condition on its properties",
-            option="scope",
-            type=type_name,
-        )
-    return statement.predicate
 
 
 def ids_in_scope(dataset: Dataset, predicate: ex.Expression) -> pa.RecordBatchReader:

@@ -229,6 +229,12 @@ def _rule(
     )
     for part in ("properties", "where"):
         _check_types(terms.get(part), rule.types)
+    if rule.effect is Effect.DENY:
+        for name in sorted(rule.properties.keys() & rule.where.keys()):
+            terms["where"].wrong(
+                f"and `properties` of one rule cannot both be about {name!r}: deny rows or "
+                "properties, or write two rules"
+            )
     return rule
 
 
