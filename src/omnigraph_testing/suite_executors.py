@@ -14,6 +14,7 @@ from omnigraph.execute.query_runner import QueryRunner
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.graph.access import Gate
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.ir.reads import ReadOp
@@ -38,9 +39,16 @@ class LocalGraphs:
         self._folder = folder
         self._open: dict[GraphData, Graph] = {}
 
-    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
-        """A `Run` of the suite."""
-        result = self.graph(graph).query(source, params=parameters)
+    def run(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        gate: Gate | None = None,
+    ) -> Answer:
+        """A `Run` of the suite, in the scope that the gate gives."""
+        opened = self.graph(graph).as_actor(None, gate=gate)
+        result = opened.query(source, params=parameters)
         return result.columns, result.to_pylist()
 
     def run_otherwise(
@@ -79,8 +87,15 @@ class LocalGraphs:
 class SparkGraphs(LocalGraphs):
     """Runs queries with `engine="spark"`. A Spark session must be running."""
 
-    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
-        result = self.graph(graph).query(source, params=parameters, engine="spark")
+    def run(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        gate: Gate | None = None,
+    ) -> Answer:
+        opened = self.graph(graph).as_actor(None, gate=gate)
+        result = opened.query(source, params=parameters, engine="spark")
         return result.columns, result.to_pylist()
 
 
@@ -107,21 +122,33 @@ class DerivedGraphs(LocalGraphs):
 class ColdGraphs(LocalGraphs):
     """Nothing is in memory at the start of each query."""
 
-    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+    def run(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        gate: Gate | None = None,
+    ) -> Answer:
         opened = self.graph(graph)
         forgetful = with_cache(opened, ViewCache(opened.engine.reader, 1 << 30))
-        result = forgetful.query(source, params=parameters)
+        result = forgetful.as_actor(None, gate=gate).query(source, params=parameters)
         return result.columns, result.to_pylist()
 
 
 class TightGraphs(LocalGraphs):
     """Memory holds only a few rows, so that queries spill to disk."""
 
-    def run(self, graph: GraphData, source: str, parameters: Mapping[str, Any]) -> Answer:
+    def run(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        gate: Gate | None = None,
+    ) -> Answer:
         opened = self.graph(graph)
         cache = ViewCache(opened.engine.reader, 1 << 30)
         tight = with_cache(opened, cache, ReadSettings(memory_bytes=_FEW_ROWS_BYTES))
-        result = tight.query(source, params=parameters)
+        result = tight.as_actor(None, gate=gate).query(source, params=parameters)
         return result.columns, result.to_pylist()
 
 

@@ -17,6 +17,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.evaluation.row_expressions import row_rules
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
@@ -42,6 +43,7 @@ from omnigraph.values.query_request import QueryBounds, QueryText
 # For fewer rows making all columns at once is cheaper than making them in parts.
 _LARGE = 64 * 1024
 _PLANS = 1024
+_HEADS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class QueryRunner:
         self._settings = settings
         self._clock = clock
         self._plans: BoundedCache[tuple[int, int], _Planned] = BoundedCache(_PLANS)
-        self._latest: _Head | None = None
+        self._heads: BoundedCache[str | None, _Head] = BoundedCache(_HEADS)
+        """The latest state by the key of its scope."""
         self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
 
     @property
@@ -158,15 +161,20 @@ class QueryRunner:
         return QueryRun(evaluator, QueryLimits(memory, deadline, bounds.cancel, self._clock))
 
     def _at(self, snapshot: Snapshot) -> _Head:
-        """Queries of one state share an executor, because a state has one `tables` object."""
-        latest = self._latest
+        """Queries of one state share an executor, because a state has one `tables` object.
+
+        A state in a scope has another one, so actors with different rules share no executor.
+        """
+        scope = snapshot.scope.key if snapshot.scope is not None else None
+        latest = self._heads.get(scope)
         if latest is None or latest.tables is not snapshot.tables:
             statistics = statistics_of(snapshot)
             if latest is not None and latest.statistics == statistics:
                 statistics = latest.statistics
-            views = SnapshotViews(snapshot, self._cache)
+            views = SnapshotViews(snapshot, self._cache, row_rules(snapshot.scope))
             executor = LocalExecutor(views, self._provider, self._space)
-            latest = self._latest = _Head(snapshot.tables, statistics, executor, {})
+            latest = _Head(snapshot.tables, statistics, executor, {})
+            self._heads.put(scope, latest)
         return latest
 
     def _bind(self, compiled: CompiledQuery, head: _Head) -> _Bound:
@@ -209,7 +217,7 @@ def _result(
 
 def statistics_of(snapshot: Snapshot) -> Statistics:
     counts = {key: rounded(pin.row_count) for key, pin in snapshot.tables.items()}
-    return Statistics(snapshot.catalog, counts)
+    return Statistics(snapshot.catalog, counts, may_be_told=not snapshot.uncounted)
 
 
 def compile_read(snapshot: Snapshot, text: QueryText) -> CompiledQuery:

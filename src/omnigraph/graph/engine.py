@@ -108,7 +108,7 @@ class Engine:
 
     @built_once
     def scoped_snapshots(self) -> ScopedSnapshots:
-        return ScopedSnapshots()
+        return ScopedSnapshots(self.clock)
 
     @built_once
     def queries(self) -> QueryRunner:

@@ -5,6 +5,7 @@ A `DataScope` belongs to one catalog. Where code takes `DataScope | None`, None 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,8 @@ from omnigraph.catalog.model import (
     Property,
     Range,
 )
-from omnigraph.ir.expressions import Expression
+from omnigraph.ir.expressions import DATETIME, Constant, Expression, Function
+from omnigraph.ir.walk import rewrite, walk
 
 _EMBED = "embed"
 
@@ -58,6 +60,29 @@ class DataScope:
         if isinstance(entity, EdgeType):
             names += [entity.source, entity.target]
         return any(self.types[name].rows is not None for name in names)
+
+
+def depends_on_time(scope: DataScope) -> bool:
+    rules = [t.rows for t in scope.types.values() if t.rows is not None]
+    return any(map(_is_now, (node for rule in rules for node in walk(rule))))
+
+
+def at_moment(scope: DataScope, moment: dt.datetime) -> DataScope:
+    """The scope as it is at one moment: `now()` in its rules is this moment."""
+    now = Constant(moment, DATETIME)
+
+    def fixed(rule: Expression) -> Expression:
+        return rewrite(rule, lambda node: now if _is_now(node) else node)
+
+    types = {
+        name: t if t.rows is None else replace(t, rows=fixed(t.rows))
+        for name, t in scope.types.items()
+    }
+    return DataScope(f"{scope.key} at {moment.isoformat()}", types)
+
+
+def _is_now(node: object) -> bool:
+    return isinstance(node, Function) and node.name == "now"
 
 
 def visible_catalog(catalog: Catalog, scope: DataScope) -> Catalog:

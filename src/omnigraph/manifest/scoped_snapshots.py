@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 from omnigraph.catalog.identity import fingerprint
 from omnigraph.catalog.model import Catalog
-from omnigraph.ir.data_scope import DataScope, visible_catalog
+from omnigraph.ir.data_scope import DataScope, at_moment, depends_on_time, visible_catalog
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.bounded_cache import BoundedCache
+from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
+from omnigraph.values.temporal import moment_from_millis
 
 _MOST = 256
 
@@ -34,13 +36,16 @@ class _ScopedState:
 class ScopedSnapshots:
     """Makes the scoped form of each state once."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timed: BoundedCache[tuple[str, str], bool] = BoundedCache(_MOST)
         self._states: BoundedCache[tuple[int, str, str], _ScopedState] = BoundedCache(_MOST)
         self._catalogs: BoundedCache[tuple[str, str], Catalog] = BoundedCache(_MOST)
 
     def within(self, snapshot: Snapshot, scope: DataScope) -> Snapshot:
         """The snapshot without what is out of scope. Its catalog is the one of the scope."""
         print_of = fingerprint(snapshot.catalog)
+        scope = self._now(print_of, scope)
         key = (id(snapshot.tables), print_of, scope.key)
         found = self._states.get(key)
         if found is None:
@@ -56,6 +61,18 @@ class ScopedSnapshots:
             scope=found.scope,
             uncounted=found.uncounted,
         )
+
+    def _now(self, print_of: str, scope: DataScope) -> DataScope:
+        """Rules that ask for the time hold for the second in which a read begins."""
+        timed = self._timed.get((print_of, scope.key))
+        if timed is None:
+            timed = depends_on_time(scope)
+            self._timed.put((print_of, scope.key), timed)
+        if not timed:
+            return scope
+        second = moment_from_millis(self._clock.now_micros() // 1_000_000 * 1000)
+        assert second is not None
+        return at_moment(scope, second)
 
 
 def _scoped(snapshot: Snapshot, scope: DataScope, catalog: Catalog) -> _ScopedState:

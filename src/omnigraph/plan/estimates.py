@@ -37,6 +37,8 @@ class Statistics:
 
     catalog: Catalog
     counts: Mapping[TableKey, int]
+    may_be_told: bool = True
+    """False when counts include rows that the caller may not see: `explain` leaves them out."""
 
     def rows_of(self, variable: Variable) -> int:
         """How many entities a variable can be bound to, at least 1."""

@@ -150,7 +150,7 @@ class OperatorMeasure:
 def _operators(
     plan: PhysicalOp, statistics: Statistics
 ) -> Iterator[tuple[PhysicalOp, PlanOperator]]:
-    rows = estimate_rows(plan, statistics)
+    rows = estimate_rows(plan, statistics) if statistics.may_be_told else {}
     lines = list(plan_lines(plan))
     limited = {id(op.input) for op, _ in lines if isinstance(op, reads.Limit)}
     for op, line in lines:

@@ -16,7 +16,7 @@ from omnigraph.execute.views.frame import Binding, Frame
 from omnigraph.ir.reads import Fuse, Search
 from omnigraph.lance_store.search.text_search import Ranking, bm25, text_matches
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
-from omnigraph.values.text_match import text_mask, text_query
+from omnigraph.values.text_match import bm25_scores, text_mask, text_query
 
 # For fewer texts it is faster to match each one than to ask the index for all matches.
 _FEW_TEXTS = 2000
@@ -33,8 +33,8 @@ def match_text(
         return text_mask(texts, text_query(function, query, edits))
     found = np.zeros(binding.view.count + 1, bool)
     for table, offset in _tables(binding.view):
-        hits = text_matches(table.dataset, column, function, query, edits)
-        found[table.find(hits.ids) + offset] = True
+        hits = table.find(text_matches(table.dataset, column, function, query, edits).ids)
+        found[hits[hits != MISSING] + offset] = True
     found[MISSING] = False
     unknown = texts.is_null().to_numpy(zero_copy_only=False)
     return pa.array(found[binding.positions], mask=unknown)
@@ -59,7 +59,9 @@ def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Fra
         for table, offset in _tables(binding.view):
             here = _candidates(binding, table, offset)
             ranking = _rank(op, table, query, wanted, here)
-            by_position[table.find(ranking.ids) + offset] = ranking.scores
+            ranked = table.find(ranking.ids)
+            known = ranked != MISSING
+            by_position[ranked[known] + offset] = ranking.scores[known]
     scores = np.where(binding.positions == MISSING, np.nan, by_position[binding.positions])
     scored = replace(frame, scores={**frame.scores, op.slot: scores})
     return scored if op.keep_unmatched else scored.keep(~np.isnan(scores))
@@ -85,7 +87,8 @@ def _candidates(binding: Binding, table: TableView, offset: int) -> npt.NDArray[
     present = np.zeros(table.count, bool)
     local = binding.positions[binding.positions != MISSING] - offset
     present[local[(local >= 0) & (local < table.count)]] = True
-    everything = present.all() and not isinstance(table, PartialView)
+    is_whole = table.rule is None and not isinstance(table, PartialView)
+    everything = is_whole and present.all()
     return None if everything else table.addresses[present]
 
 
@@ -97,10 +100,23 @@ def _rank(
     candidates: npt.NDArray[np.uint64] | None,
 ) -> Ranking:
     if op.function == "bm25":
+        if table.rule is not None:
+            return _bm25_in_scope(table, op.property, query)
         return bm25(table.dataset, op.property, query, None, candidates)
     if wanted is not None:
         return nearest(table.dataset, op.property, query, wanted, candidates, table.vectors)
     return exact_nearest(table.dataset, op.property, query, None, candidates, table.vectors)
+
+
+def _bm25_in_scope(table: TableView, column: str, query: str) -> Ranking:
+    """BM25 with the rows in scope as the corpus, because the corpus of the index is all rows.
+
+    So a score does not tell how many hidden rows have a term.
+    """
+    corpus = table.whole if isinstance(table, PartialView) else table
+    scores = bm25_scores(corpus.column(column), query)
+    found = np.flatnonzero(~np.isnan(scores))
+    return Ranking(corpus.addresses[found], corpus.ids.take(pa.array(found)), scores[found])
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:

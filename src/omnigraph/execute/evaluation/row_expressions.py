@@ -10,11 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.execute.evaluation.expressions import Evaluator
+from omnigraph.execute.topology.scoped_states import RowRule
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.walk import rewrite, walk
 
 
@@ -28,16 +32,29 @@ class RowExpression:
     def values(self, rows: pa.Table, evaluator: Evaluator) -> pa.Array:
         return evaluator.array(self.expression, _frame_of(rows, self.columns))
 
+    def mask(self, rows: pa.Table, evaluator: Evaluator) -> npt.NDArray[np.bool_]:
+        return evaluator.mask(self.expression, _frame_of(rows, self.columns))
+
     def true_rows(self, rows: pa.Table, evaluator: Evaluator) -> pa.Table:
-        if not rows.num_rows:
-            return rows
-        return rows.filter(pa.array(evaluator.mask(self.expression, _frame_of(rows, self.columns))))
+        return rows.filter(pa.array(self.mask(rows, evaluator))) if rows.num_rows else rows
 
 
 def over_rows(expression: ex.Expression) -> RowExpression:
     """Replaces `RowProperty` by a column of a frame, because the evaluator reads frames."""
     columns = {n.property for n in walk(expression) if isinstance(n, ex.RowProperty)}
     return RowExpression(rewrite(expression, _as_column), tuple(sorted(columns)))
+
+
+def row_rules(scope: DataScope | None) -> dict[str, RowRule]:
+    """The rules about rows of a scope, by type, ready to be evaluated."""
+    types = {} if scope is None else scope.types
+    return {name: row_rule(t.rows) for name, t in types.items() if t.rows is not None}
+
+
+def row_rule(predicate: ex.Expression) -> RowRule:
+    # A rule depends on the row alone, so it has neither parameters nor a moment.
+    expression, evaluator = over_rows(predicate), Evaluator({}, 0)
+    return RowRule(predicate, expression.columns, lambda rows: expression.mask(rows, evaluator))
 
 
 def _as_column(node: Any) -> Any:

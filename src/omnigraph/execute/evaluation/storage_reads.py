@@ -42,10 +42,20 @@ def read_found(op: Find, view: EntityView, evaluator: Evaluator) -> PartialView 
     if look_up is not None:
         names = wanted_ids(look_up, evaluator)
         return rows_by_id(view, names, columns) if names else None
-    conditions = () if cold is None else conditions_of(cold.predicates, evaluator.plain)
-    if not conditions or not _pays(view, _LOOKUP + view.count * _PER_SCANNED_ROW):
+    rule = () if view.rule is None else (view.rule.name,)
+    predicates = () if cold is None else (*cold.predicates, *rule)
+    conditions = conditions_of(predicates, evaluator.plain)
+    rows = view.content.unscoped.count
+    if not conditions or not _pays(view, _LOOKUP + rows * _PER_SCANNED_ROW):
         return None
-    return PartialView(view, read_table(view.dataset, columns, conditions))
+    wanted = columns_with_rule(view, columns)
+    return PartialView(view, read_table(view.dataset, wanted, conditions))
+
+
+def columns_with_rule(view: TableView, columns: Iterable[str]) -> list[str]:
+    """These columns, and those that the rule of the view reads."""
+    rule = () if view.rule is None else view.rule.columns
+    return list(dict.fromkeys((*columns, *rule)))
 
 
 def rows_by_id(
@@ -58,12 +68,12 @@ def rows_by_id(
     scanned = uncovered(table, "id") * _PER_SCANNED_ROW
     if not _pays(table, _LOOKUP + len(wanted) * _PER_ID + scanned):
         return None
-    names = list(table.plain_columns if columns is None else columns)
+    names = columns_with_rule(table, table.plain_columns if columns is None else columns)
     return PartialView(table, find_rows(table.dataset, pa.array(wanted, pa.string()), names))
 
 
 def in_memory(view: TableView, columns: Iterable[str]) -> bool:
-    content = view.content
+    content = view.content.unscoped
     if not content.is_built:
         return False
     loaded = content.columns
@@ -97,7 +107,7 @@ def uncovered(table: TableView, column: str) -> int:
 
 
 def _pays(table: TableView, cost: float) -> bool:
-    content = table.content
+    content = table.content.unscoped
     if content.count < _SMALL:
         return False
     content.spent += cost

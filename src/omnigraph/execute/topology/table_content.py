@@ -56,6 +56,11 @@ class TableContent(Held, ABC):
         self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
 
     @property
+    def unscoped(self) -> TableContent:
+        """The content with all rows of the table: this one, unless a rule leaves some out."""
+        return self
+
+    @property
     @abstractmethod
     def count(self) -> int: ...
 

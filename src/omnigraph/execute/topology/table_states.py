@@ -23,6 +23,7 @@ from omnigraph.execute.topology.adjacency import (
 from omnigraph.execute.topology.cache_files import ContentName, StoredTopology
 from omnigraph.execute.topology.id_changes import IdChanges, position_patch
 from omnigraph.execute.topology.memory_cache import MemoryCache
+from omnigraph.execute.topology.scoped_states import RowRule, ScopedAdjacency, ScopedContent
 from omnigraph.execute.topology.table_content import PatchedContent, StoredContent, TableContent
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.changed_ids import recorded_id_sets
@@ -41,6 +42,14 @@ class EdgePins(NamedTuple):
     edges: TablePin
     sources: TablePin
     targets: TablePin
+
+
+class EdgeRules(NamedTuple):
+    """Rules about the rows of an edge table and of the node tables at its two ends."""
+
+    edges: RowRule | None
+    sources: RowRule | None
+    targets: RowRule | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +129,38 @@ class Topology:
         elif any(c.at != pin.at for c, pin in zip(found.contents, pins, strict=True)):
             found = found.moved(self._contents(pins))
             self._memory.replace(key, found, _edge_lineage(pins))
+        return found
+
+    def scoped_content(self, pin: TablePin, rule: RowRule | None) -> TableContent:
+        """The content with only the rows that the rule keeps."""
+        base = self.content(pin)
+        if rule is None:
+            return base
+        key = ("scoped", self._name(pin), rule.name)
+        found: ScopedContent | None = self._memory.peek(key)
+        if found is None:
+            made = ScopedContent(base, rule)
+            found = self._memory.keep(key, made, (*_lineage(pin), rule.name))
+        elif found.base is not base:
+            found = found.on(base)
+            self._memory.replace(key, found, (*_lineage(pin), rule.name))
+        return found
+
+    def scoped_adjacency(self, pins: EdgePins, rules: EdgeRules) -> Adjacency:
+        """The adjacency with only the edges in scope whose two ends are in scope."""
+        base = self.adjacency(pins)
+        if not any(rules):
+            return base
+        names = tuple(None if rule is None else rule.name for rule in rules)
+        key = ("scoped adjacency", *(self._name(pin) for pin in pins), *names)
+        contents = EdgeContents(*map(self.scoped_content, pins, rules))
+        found: ScopedAdjacency | None = self._memory.peek(key)
+        if found is None:
+            made = ScopedAdjacency(contents, base)
+            found = self._memory.keep(key, made, (*_edge_lineage(pins), *names))
+        elif found.base is not base or found.contents != contents:
+            found = found.on(contents, base)
+            self._memory.replace(key, found, (*_edge_lineage(pins), *names))
         return found
 
     def _name(self, pin: TablePin) -> ContentName:

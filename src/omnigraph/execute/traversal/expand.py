@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.evaluation.storage_reads import rows_by_id, uncovered
+from omnigraph.execute.evaluation.storage_reads import columns_with_rule, rows_by_id, uncovered
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.adjacency import Adjacency
@@ -416,7 +416,8 @@ def follow_by_index(
     source = frame.bindings[op.source.id]
     bound = np.flatnonzero(source.positions != MISSING)
     names = source.view.ids.take(pa.array(source.positions[bound]))
-    found = find_rows(edges.dataset, pc.unique(names), edges.plain_columns, key=near)
+    wanted = columns_with_rule(edges, edges.plain_columns)
+    found = find_rows(edges.dataset, pc.unique(names), wanted, key=near)
     if found.num_rows > _MANY_EDGES:
         return None
     some = PartialView(edges, found)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.memory_cache import Held, counted
+from omnigraph.execute.topology.scoped_states import RowRule, ScopedContent
 from omnigraph.execute.topology.table_content import Addresses, TableContent, one_chunk
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.search.vector_columns import VectorColumns
@@ -65,14 +66,24 @@ class EntityView(Protocol):
 
 
 class TableView(Held):
-    """One table at one version."""
+    """One table at one version, without rows and columns that are out of scope.
+
+    The dataset has all of them. So what is read from it goes through `PartialView`, or is found
+    here by its id.
+    """
 
     def __init__(
-        self, type_name: str, dataset: Dataset, content: TableContent, vectors: VectorColumns
+        self,
+        type_name: str,
+        dataset: Dataset,
+        content: TableContent,
+        vectors: VectorColumns,
+        hidden: frozenset[str] = frozenset(),
     ) -> None:
         self.dataset = dataset
         self.content = content
         self.vectors = vectors
+        self.hidden = hidden
         self.types = (type_name,)
         self.ranks = None
         self.uncovered: dict[str, int] = {}
@@ -100,13 +111,19 @@ class TableView(Held):
     def tables(self) -> tuple[TableView, ...]:
         return (self,)
 
+    @property
+    def rule(self) -> RowRule | None:
+        """The rule about rows that `content` obeys."""
+        return self.content.rule if isinstance(self.content, ScopedContent) else None
+
     @cached_property
     def plain_columns(self) -> tuple[str, ...]:
         """The columns of an entity as a value: all but blobs and vectors."""
         return tuple(
             field.name
             for field in self.dataset.schema
-            if not isinstance(field.type, pa.ExtensionType)
+            if field.name not in self.hidden
+            and not isinstance(field.type, pa.ExtensionType)
             and not pa.types.is_fixed_size_list(field.type)
         )
 
@@ -241,8 +258,8 @@ class PartialView(TableView):
     """
 
     def __init__(self, whole: TableView, rows: pa.Table) -> None:
-        content = PartialContent(whole.content, whole.dataset, rows)
-        super().__init__(whole.types[0], whole.dataset, content, whole.vectors)
+        content = PartialContent(whole.content, whole.dataset, _in_scope(whole, rows))
+        super().__init__(whole.types[0], whole.dataset, content, whole.vectors, whole.hidden)
         self.whole = whole
         self.width = rows.num_columns
 
@@ -250,3 +267,17 @@ class PartialView(TableView):
         place = np.append(self.whole.find(self.ids), np.int32(MISSING))
         settled: Positions = place[positions]
         return settled
+
+
+def _in_scope(whole: TableView, rows: pa.Table) -> pa.Table:
+    """Rows that were read from the dataset, without those that the rule of the view drops."""
+    rule = whole.rule
+    if rule is None:
+        return rows
+    missing = [name for name in rule.columns if name not in rows.column_names]
+    if missing:
+        found = find_rows(whole.dataset, one_chunk(rows.column("id")), missing)
+        place = pc.index_in(rows.column("id"), value_set=one_chunk(found.column("id")))
+        for name in missing:
+            rows = rows.append_column(name, found.column(name).take(place))
+    return rows.filter(pa.array(rule.mask(rows)))

@@ -6,13 +6,21 @@ one version, because it knows where the rows are on disk.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.execute.topology.adjacency import Adjacency
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.memory_cache import MemoryCache
-from omnigraph.execute.topology.table_states import ContentLineage, DeriveLimits, EdgePins, Topology
+from omnigraph.execute.topology.scoped_states import RowRule
+from omnigraph.execute.topology.table_states import (
+    ContentLineage,
+    DeriveLimits,
+    EdgePins,
+    EdgeRules,
+    Topology,
+)
 from omnigraph.execute.views.entity_view import EntityView, TableView, UnionView
 from omnigraph.ir.expressions import Variable, VariableKind
 from omnigraph.lance_store.search.vector_columns import VectorColumns
@@ -45,23 +53,34 @@ class ViewCache:
             reader.store, self.memory, stored, ContentLineage(reader), limits or DeriveLimits()
         )
 
-    def table(self, pin: TablePin) -> TableView:
+    def table(
+        self, pin: TablePin, hidden: frozenset[str] = frozenset(), rule: RowRule | None = None
+    ) -> TableView:
         # A type can be renamed without a new version of its table.
-        name = (pin.at, pin.key.type_name)
+        scope = (hidden, None if rule is None else rule.name)
+        name = (pin.at, pin.key.type_name, *scope)
         found: TableView | None = self.memory.peek(name)
         if found is None or found.content.name.epoch != pin.content_epoch:
-            content = self.topology.content(pin)
-            view = TableView(pin.key.type_name, self.store.open(pin.at), content, self.vectors)
-            found = self.memory.keep(name, view, ("view", pin.location, pin.branch))
+            content = self.topology.scoped_content(pin, rule)
+            dataset = self.store.open(pin.at)
+            view = TableView(pin.key.type_name, dataset, content, self.vectors, hidden)
+            found = self.memory.keep(name, view, ("view", pin.location, pin.branch, *scope))
         return found
 
 
 class SnapshotViews:
-    """The views of one snapshot."""
+    """The views of one snapshot, which have only the rows and columns of its scope.
 
-    def __init__(self, snapshot: Snapshot, cache: ViewCache) -> None:
+    Operators get entities from here and from nowhere else, so no operator needs to know rules.
+    `rules` are the rules about rows, by type.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, cache: ViewCache, rules: Mapping[str, RowRule] = {}
+    ) -> None:
         self._snapshot = snapshot
         self._cache = cache
+        self._rules = rules
         self.catalog: Catalog = snapshot.catalog
         self._known: dict[Any, Any] = {}
 
@@ -70,7 +89,10 @@ class SnapshotViews:
         if found is None:
             pin = self._snapshot.pin(key)
             require_columns(self._cache.store, self._snapshot, pin)
-            found = self._known[key] = self._cache.table(pin)
+            scope = self._snapshot.scope
+            hidden = frozenset[str]() if scope is None else scope.types[key.type_name].hidden
+            rule = self._rules.get(key.type_name)
+            found = self._known[key] = self._cache.table(pin, hidden, rule)
         return found
 
     def of(self, variable: Variable) -> EntityView:
@@ -89,6 +111,7 @@ class SnapshotViews:
             edge = self.catalog.edge_types[edge_name]
             tables = (edge_table(edge.name), node_table(edge.source), node_table(edge.target))
             pins = EdgePins(*(self._snapshot.pin(table) for table in tables))
-            found = self._cache.topology.adjacency(pins)
+            rules = EdgeRules(*(self._rules.get(table.type_name) for table in tables))
+            found = self._cache.topology.scoped_adjacency(pins, rules)
             self._known["adjacency", edge_name] = found
         return found

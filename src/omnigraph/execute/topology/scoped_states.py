@@ -1,0 +1,171 @@
+"""Table states with only the rows that a rule keeps.
+
+A scoped content has positions of its own: ranks among the rows in scope. So no operator can meet a
+row that is out of scope, because there is no position for it. An adjacency between scoped contents
+has the edges in scope whose two ends are in scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.execute.topology.adjacency import OUT, Adjacency, EdgeContents
+from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.topology.memory_cache import Held, counted
+from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours
+from omnigraph.execute.topology.table_content import Addresses, TableContent
+from omnigraph.ir.expressions import Expression
+from omnigraph.lance_store.store import Dataset
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """A rule about the rows of one table, ready to be evaluated. Equal rules have equal names."""
+
+    name: Expression
+    """The predicate over `RowProperty`."""
+    columns: tuple[str, ...]
+    mask: Callable[[pa.Table], Mask]
+    """Which rows of a table with these columns are in scope."""
+
+
+class ScopedContent(TableContent):
+    """The rows of another content that a rule keeps."""
+
+    def __init__(self, base: TableContent, rule: RowRule) -> None:
+        super().__init__(base.name, base.at, base.dataset)
+        self.base = base
+        self.rule = rule
+
+    @property
+    def unscoped(self) -> TableContent:
+        return self.base
+
+    @counted
+    def kept(self) -> Positions:
+        """The position in the base of each row in scope, ascending."""
+        columns = {name: self.base.column(name) for name in self.rule.columns}
+        if not columns:  # a constant
+            columns = {"id": self.base.ids}
+        return np.flatnonzero(self.rule.mask(pa.table(columns))).astype(np.int32)
+
+    @counted
+    def places(self) -> Positions:
+        """The position here of each row of the base, and MISSING as one more entry at the end."""
+        places = np.full(self.base.count + 1, MISSING, np.int32)
+        places[self.kept] = np.arange(len(self.kept), dtype=np.int32)
+        return places
+
+    @property
+    def count(self) -> int:
+        return len(self.kept)
+
+    @counted
+    def ids(self) -> pa.Array:
+        return self.base.ids.take(pa.array(self.kept))
+
+    @property
+    def is_built(self) -> bool:
+        return self.base.is_built
+
+    @property
+    def loaded_ids(self) -> pa.Array | None:
+        return None if self.base.loaded_ids is None else self.ids
+
+    def rank(self, wanted: str) -> tuple[int, bool]:
+        before, there = self.base.rank(wanted)
+        rank = int(np.searchsorted(self.kept, before, side="left"))
+        return rank, there and rank < len(self.kept) and int(self.kept[rank]) == before
+
+    def find_many(self, ids: pa.Array) -> Positions:
+        found: Positions = self.places[self.base.find_many(ids)]
+        return found
+
+    def addresses_at(self, dataset: Dataset) -> Addresses:
+        addresses: Addresses = self.base.addresses_at(dataset)[self.kept]
+        return addresses
+
+    def load_column(self, name: str) -> pa.Array:
+        return self.base.column(name).take(pa.array(self.kept))
+
+    def on(self, base: TableContent) -> ScopedContent:
+        """The same rows, which are in another version of the table now."""
+        moved = ScopedContent(base, self.rule)
+        for name in ("kept", "places"):
+            if name in self.__dict__:
+                moved.__dict__[name] = self.__dict__[name]
+        return moved
+
+    @property
+    def own_bytes(self) -> int:
+        made = (self.__dict__.get(name) for name in ("kept", "places", "ids"))
+        return super().own_bytes + sum(int(array.nbytes) for array in made if array is not None)
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (self.base,)
+
+    def shed(self) -> None:
+        super().shed()
+        for name in ("kept", "places", "ids"):
+            self.__dict__.pop(name, None)
+
+
+class ScopedAdjacency(Adjacency):
+    """The entries of another adjacency whose edge and ends are in scope."""
+
+    def __init__(self, contents: EdgeContents, base: Adjacency) -> None:
+        super().__init__(contents)
+        self.base = base
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        return (*super().parts, self.base)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.base.is_ready
+
+    def is_worth_building(self, sources: int) -> bool:
+        return self.base.is_worth_building(sources)
+
+    def make(self, direction: str) -> Neighbours:
+        edges, sources, targets = self.contents
+        near = self.base.out if direction == OUT else self.base.into
+        keys, nodes = (sources, targets) if direction == OUT else (targets, sources)
+        old_keys = np.repeat(
+            np.arange(len(near.offsets) - 1, dtype=np.int32), np.diff(near.offsets)
+        )
+        new = [
+            _placed(content, positions)
+            for content, positions in ((keys, old_keys), (nodes, near.nodes), (edges, near.edges))
+        ]
+        whole = np.logical_and.reduce([positions != MISSING for positions in new])
+        # Positions here ascend as positions in the base do, so the entries stay sorted.
+        new_keys, new_nodes, new_edges = (positions[whole] for positions in new)
+        offsets = np.zeros(keys.count + 1, np.int64)
+        np.cumsum(np.bincount(new_keys, minlength=keys.count), out=offsets[1:])
+        return StoredNeighbours(offsets, new_nodes, new_edges)
+
+    def moved(self, contents: EdgeContents) -> ScopedAdjacency:
+        return self.on(contents, self.base)
+
+    def on(self, contents: EdgeContents, base: Adjacency) -> ScopedAdjacency:
+        """The same entries, of tables that are in other versions now."""
+        found = ScopedAdjacency(contents, base)
+        found.__dict__.update(self.made)
+        return found
+
+
+def _placed(content: TableContent, positions: Positions) -> Positions:
+    if not isinstance(content, ScopedContent):
+        return positions
+    placed: Positions = content.places[positions]
+    return placed
