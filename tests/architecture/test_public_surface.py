@@ -30,7 +30,7 @@ DOORS = (
     omnigraph.Commits,
     omnigraph.Schema,
 )
-WIRING = {"Engine", "LateRows"}
+WIRING = {"DataScope", "Engine", "LateRows"}
 """Types that `Graph` shows to other packages of the product and not to users."""
 
 
