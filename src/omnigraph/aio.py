@@ -22,6 +22,7 @@ from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.reads import QuerySource
+from omnigraph.graph.stored_queries import Queries
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.opening import open_graph
 from omnigraph.remote.address import RemoteAddress, is_remote, parse_address
@@ -36,6 +37,7 @@ from omnigraph.remote.served_operations import (
     only_reads,
 )
 from omnigraph.settings.models import Settings
+from omnigraph.stored_queries.registry import QueryPlace
 from omnigraph.values.identifiers import MAIN
 
 _P = ParamSpec("_P")
@@ -45,7 +47,13 @@ _Self = TypeVar("_Self")
 THREADS = 16
 """Calls of a graph in a store that run at the same time."""
 
-_COLLECTIONS = {"Branches": "branches", "Tags": "tags", "Commits": "commits", "Schema": "schema"}
+_COLLECTIONS = {
+    "Branches": "branches",
+    "Tags": "tags",
+    "Commits": "commits",
+    "Schema": "schema",
+    "Queries": "queries",
+}
 
 
 class _Backend(Protocol):
@@ -216,6 +224,17 @@ class AsyncSchema:
     history = _awaited(Schema.history)
 
 
+class AsyncQueries:
+    """`Queries` for asyncio."""
+
+    def __init__(self, backend: _Backend) -> None:
+        self._backend = backend
+
+    list = _awaited(Queries.list)
+    run = _awaited(Queries.run)
+    validate = _awaited(Queries.validate)
+
+
 @dataclass(frozen=True, slots=True)
 class AsyncBlob:
     """A stored blob of one commit. Its bytes are read only by `read`."""
@@ -237,6 +256,7 @@ class AsyncGraph:
         self.tags = AsyncTags(backend)
         self.commits = AsyncCommits(backend)
         self.schema = AsyncSchema(backend)
+        self.queries = AsyncQueries(backend)
 
     def __repr__(self) -> str:
         return f"<AsyncGraph {self.uri}>"
@@ -337,6 +357,7 @@ async def open(
     settings: Settings | None = None,
     token: str | None = None,
     threads: int = THREADS,
+    queries: QueryPlace | None = None,
 ) -> AsyncGraph:
     """Open an existing graph for asyncio; the parameters are those of `omnigraph.open`.
 
@@ -350,9 +371,17 @@ async def open(
         raise InvalidArgument(f"threads must be a positive number, not {threads!r}")
     if not is_remote(uri):
         opened = await asyncio.to_thread(
-            open_graph, uri, actor=actor, read_only=read_only, settings=settings, token=token
+            open_graph,
+            uri,
+            actor=actor,
+            read_only=read_only,
+            settings=settings,
+            token=token,
+            queries=queries,
         )
         return AsyncGraph(_StoreBackend(opened, threads))
+    if queries is not None:
+        raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
     address, chosen = parse_address(str(uri)), settings or Settings()
     graph = AsyncGraph(_ServerBackend(address, token, chosen, read_only=read_only))
     try:

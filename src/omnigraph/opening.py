@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.graph.handle import Graph
 from omnigraph.remote.address import is_remote, parse_address
 from omnigraph.settings.models import Settings
+
+if TYPE_CHECKING:
+    from omnigraph.stored_queries.registry import QueryPlace
 
 
 def open_graph(
@@ -17,24 +21,28 @@ def open_graph(
     read_only: bool = False,
     settings: Settings | None = None,
     token: str | None = None,
+    queries: QueryPlace | None = None,
 ) -> Graph:
     """Open an existing graph: a directory, `s3://bucket/prefix` or `http://host/graphs/id`.
 
     Opening a store for writing first migrates an old format and recovers what dead writers left.
     A graph on a server has the same methods (`RemoteGraph`). `token` is its bearer token, and the
-    server knows the actor by it, so `actor` is for stores only.
+    server knows the actor by it, so `actor` is for stores only. `queries` are stored queries for
+    `graph.queries`: a directory of `.gq` files, or one of them. A server has its own.
 
     Example:
         >>> graph = omnigraph.open("people.omni", actor="ada")
         >>> graph = omnigraph.open("https://graphs.example.com/graphs/people", token=token)
     """
     if is_remote(uri):
+        if queries is not None:
+            raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
         return _open_remote(str(uri), read_only, settings or Settings(), token)
     if token is not None:
         raise InvalidArgument("a token is for a server, and this is a store: leave it out")
     from omnigraph.graph.open import open_graph as open_store
 
-    return open_store(uri, actor=actor, read_only=read_only, settings=settings)
+    return open_store(uri, actor=actor, read_only=read_only, settings=settings, queries=queries)
 
 
 def _open_remote(url: str, read_only: bool, settings: Settings, token: str | None) -> Graph:

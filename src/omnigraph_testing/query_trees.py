@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from omnigraph.query import ast
+from omnigraph.query.tree_reader import annotation_problem
 from omnigraph.syntax.source_text import Name
 
 _WORDS = "and or not in is contains starts_with true false null as asc desc distinct optional"
@@ -158,6 +159,15 @@ parameter_types = st.one_of(
     st.builds(ast.ParameterType, type_names, st.booleans(), st.booleans()),
     st.builds(ast.ParameterType, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
 )
+annotation_settings = st.tuples(identifiers, st.one_of(texts, st.booleans()))
+annotations = st.one_of(
+    st.builds(ast.QueryAnnotation, identifiers, texts),
+    st.builds(
+        ast.QueryAnnotation,
+        identifiers,
+        settings=st.lists(annotation_settings, min_size=1, max_size=2).map(tuple),
+    ),
+).filter(lambda made: annotation_problem(made) is None)
 queries = st.builds(
     ast.Query,
     names,
@@ -167,7 +177,7 @@ queries = st.builds(
         max_size=3,
         unique_by=lambda p: p.name.text,
     ).map(tuple),
-    st.lists(st.builds(ast.QueryAnnotation, identifiers, texts), max_size=2).map(tuple),
+    st.lists(annotations, max_size=2).map(tuple),
 )
 query_files = st.lists(queries, max_size=2, unique_by=lambda q: q.name.text).map(
     lambda found: ast.QueryFile(tuple(found))

@@ -11,6 +11,7 @@ import omnigraph
 from omnigraph import aio
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.stored_queries import Queries
 from omnigraph.remote import handle
 from omnigraph.remote.served_operations import NOT_SERVED, OPERATIONS
 
@@ -20,6 +21,7 @@ PAIRS = [
     (Tags, handle.RemoteTags, aio.AsyncTags),
     (Commits, handle.RemoteCommits, aio.AsyncCommits),
     (Schema, handle.RemoteSchema, aio.AsyncSchema),
+    (Queries, handle.RemoteQueries, aio.AsyncQueries),
 ]
 OWN = {"Graph.blob", "Graph.close"}
 """Methods that are written out, because they return something that needs the connection."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import GraphClosed, ReadOnlyGraph
+from omnigraph.errors import GraphClosed, PolicyDenied, ReadOnlyGraph
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import check_ref_name
+
+if TYPE_CHECKING:
+    from omnigraph.stored_queries.registry import QueryRegistry
 
 READ = "read"
 EXPORT = "export"
@@ -22,6 +25,7 @@ BRANCH_CREATE = "branch_create"
 BRANCH_DELETE = "branch_delete"
 BRANCH_MERGE = "branch_merge"
 ADMIN = "admin"
+INVOKE_QUERY = "invoke_query"
 
 
 class Gate(Protocol):
@@ -30,7 +34,10 @@ class Gate(Protocol):
     def require(
         self, actor: str | None, action: str, branch: str | None, target: str | None
     ) -> None:
-        """Raise `PolicyDenied` unless it is allowed. Names of branches are in their normal form."""
+        """Raise `PolicyDenied` unless it is allowed. Names of branches are in their normal form.
+
+        With `invoke_query` the `target` is the name of the stored query.
+        """
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog
@@ -53,6 +60,7 @@ class Access:
         gate: Gate | None = None,
         admission: Admission | None = None,
         owner: Access | None = None,
+        queries: QueryRegistry | None = None,
     ) -> None:
         self._engine: Engine | None = engine
         self._owner = owner
@@ -61,6 +69,8 @@ class Access:
         self.read_only = read_only
         self.gate = gate
         self.admission = admission
+        self.queries = queries
+        """The stored queries; None: there are none."""
 
     def for_actor(
         self, actor: str | None, gate: Gate | None, admission: Admission | None
@@ -73,6 +83,7 @@ class Access:
             gate=gate if gate is not None else self.gate,
             admission=admission if admission is not None else self.admission,
             owner=self._owner or self,
+            queries=self.queries,
         )
 
     @property
@@ -112,6 +123,16 @@ class Access:
         if scope is None:
             return snapshot
         return self.engine.scoped_snapshots.within(snapshot, scope)
+
+    def may_invoke(self, query: str) -> bool:
+        """Whether the policy lets this handle see and run the stored query of this name."""
+        if self.gate is None:
+            return True
+        try:
+            self.gate.require(self.actor, INVOKE_QUERY, None, query)
+        except PolicyDenied:
+            return False
+        return True
 
     @contextmanager
     def reading(self, action: str = READ, branch: str | None = None) -> Iterator[Engine]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
 from omnigraph.graph.access import BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY, Access
+from omnigraph.graph.stored_queries import visible_texts
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.records import PIPELINE, Commit
 from omnigraph.manifest.refs import Tag
@@ -278,7 +279,7 @@ class Schema:
 
         `severity` weighs codes: `{"OG-CD-101": "error"}` refuses a change with such a step, "warn"
         lists the code, "off" leaves it out. `queries` are `.gq` files or texts; the plan lists
-        their queries that would no longer compile. With `all_branches` it says of every other
+        their queries that would no longer compile, and the stored queries of this graph. With `all_branches` it says of every other
         branch whether it could follow. With `engine="spark"` workers check the stored entities;
         `auto` does so for many of them if a session is up.
 
@@ -292,6 +293,7 @@ class Schema:
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         sources = [reads.query_source(source) for source in queries]
+        sources += visible_texts(self._access, branch)
         require_engine(engine, "schema plan", (AUTO, LOCAL, SPARK))
         with self._access.reading(READ, branch) as opened:
             return plan_schema(

@@ -1,7 +1,8 @@
 """`Graph`: the object that users hold. Every operation on a graph begins in one of its methods.
 
 A method checks and names its arguments and calls one operation of another package. The operations
-of `graph.branches`, `graph.tags`, `graph.commits` and `graph.schema` are in `graph.collections`.
+of `graph.branches`, `graph.tags`, `graph.commits` and `graph.schema` are in `graph.collections`,
+those of `graph.queries` in `graph.stored_queries`.
 A method imports what it calls, because a process seldom needs all of them.
 """
 
@@ -32,6 +33,7 @@ from omnigraph.graph.access import (
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine, open_store
+from omnigraph.graph.stored_queries import Queries
 from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.identifiers import MAIN
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from omnigraph.merge.conflicts import MergePreview, MergeResult
     from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.plan.plan_text import QueryPlan
+    from omnigraph.stored_queries.registry import QueryRegistry
     from omnigraph.vectors.embedder import EmbedReceipt
     from omnigraph.writes.shape import Edit
 
@@ -63,8 +66,15 @@ if TYPE_CHECKING:
 class Graph:
     """An open graph. Threads may share it; it sees the commits of other processes at once."""
 
-    def __init__(self, engine: Engine, actor: str | None, *, read_only: bool) -> None:
-        self._use(Access(engine, actor, read_only=read_only))
+    def __init__(
+        self,
+        engine: Engine,
+        actor: str | None,
+        *,
+        read_only: bool,
+        queries: QueryRegistry | None = None,
+    ) -> None:
+        self._use(Access(engine, actor, read_only=read_only, queries=queries))
 
     def _use(self, access: Access) -> None:
         self._access = access
@@ -72,6 +82,7 @@ class Graph:
         self.tags = Tags(self._access)
         self.commits = Commits(self._access)
         self.schema = Schema(self._access)
+        self.queries = Queries(self._access, self.query, self.mutate)
 
     def __repr__(self) -> str:
         access = self._access

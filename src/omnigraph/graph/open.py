@@ -18,6 +18,7 @@ from omnigraph.values.clock import SYSTEM_CLOCK
 if TYPE_CHECKING:
     from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.maintain.backup import BackupReport
+    from omnigraph.stored_queries.registry import QueryPlace, QueryRegistry
 
 Uri = str | os.PathLike[str]
 
@@ -62,11 +63,14 @@ def open_graph(
     actor: str | None = None,
     read_only: bool = False,
     settings: Settings | None = None,
+    queries: QueryPlace | None = None,
 ) -> Graph:
     """Open an existing graph.
 
-    Opening for writing first migrates an old format and recovers what dead writers left.
+    Opening for writing first migrates an old format and recovers what dead writers left. `queries`
+    are its stored queries: a directory of `.gq` files, one such file, or sources.
     """
+    registry = _registry(queries)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
     check_readable(_stamp(store))
@@ -75,10 +79,19 @@ def open_graph(
 
         prove_put_if_absent(store.files, SYSTEM_CLOCK)
         migrate(store, lambda: _stamp(store))
-    graph = Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=read_only)
+    engine = build_engine(store, chosen, SYSTEM_CLOCK)
+    graph = Graph(engine, actor, read_only=read_only, queries=registry)
     if not read_only:
         graph.refresh()
     return graph
+
+
+def _registry(queries: QueryPlace | None) -> QueryRegistry | None:
+    if queries is None:
+        return None
+    from omnigraph.stored_queries.registry import QueryRegistry
+
+    return QueryRegistry(queries)
 
 
 def restore_graph(

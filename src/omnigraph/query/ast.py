@@ -361,10 +361,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class QueryAnnotation:
-    """`@description("…")`."""
+    """`@description("…")`, or `@mcp(expose: false)` with settings instead of a text."""
 
     name: str
-    text: str
+    text: str = ""
+    settings: tuple[tuple[str, str | bool], ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

@@ -24,6 +24,7 @@ from omnigraph.query.current_names import names_then
 from omnigraph.query.lint import lint_queries
 from omnigraph.query.params import ParameterDecl, bind
 from omnigraph.query.parser import parse_queries
+from omnigraph.query.tree_reader import DESCRIPTION, EXPOSE, INSTRUCTION, MCP, TOOL_NAME
 from omnigraph.query.typecheck import CheckedMutation, CheckedQuery, CheckedRead, check_query
 from omnigraph.syntax.diagnostics import (
     Diagnostic,
@@ -181,7 +182,7 @@ def _no_such_query(name: str, known: list[str]) -> str:
 
 def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
     query = checked.query
-    notes = {annotation.name: annotation.text for annotation in query.annotations}
+    notes = _notes(query)
     name = query.name.text
     match checked.body:
         case CheckedRead(plan, columns):
@@ -192,8 +193,7 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 result_fields(columns),
                 tables_read([plan]),
                 (),
-                notes.get("description"),
-                notes.get("instruction"),
+                **notes,
             )
             return CompiledQuery(
                 name, checked.parameters, operation, plan, patterns=pattern_parameters([plan])
@@ -206,8 +206,7 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 (),
                 tables_read(statements),
                 tables_written(statements, catalog),
-                notes.get("description"),
-                notes.get("instruction"),
+                **notes,
             )
             return CompiledQuery(
                 name,
@@ -216,6 +215,20 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 statements=statements,
                 patterns=pattern_parameters(statements),
             )
+
+
+def _notes(query: ast.Query) -> dict[str, Any]:
+    """What the annotations of a query say, as members of its descriptor."""
+    texts = {a.name: a.text for a in query.annotations}
+    settings = {
+        name: value for a in query.annotations if a.name == MCP for name, value in a.settings
+    }
+    return {
+        "description": texts.get(DESCRIPTION),
+        "instruction": texts.get(INSTRUCTION),
+        "exposed": settings.get(EXPOSE, True),
+        "tool_name": settings.get(TOOL_NAME),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +243,10 @@ class OperationDescriptor:
     writes: tuple[TableKey, ...]
     description: str | None = None
     instruction: str | None = None
+    exposed: bool = True
+    """Whether agents get a tool for it (`@mcp(expose: false)`)."""
+    tool_name: str | None = None
+    """The name of that tool (`@mcp(tool_name: "…")`); None is the name of the query."""
 
     def to_dict(self) -> dict[str, Any]:
         return {

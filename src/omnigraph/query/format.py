@@ -35,13 +35,18 @@ def format_type(ref: ast.ParameterType) -> str:
 
 def _query(query: ast.Query) -> list[FormattedLine]:
     parameters = ", ".join(f"${p.name.text}: {format_type(p.type)}" for p in query.parameters)
-    annotations = "".join(f" @{a.name}({write_string(a.text)})" for a in query.annotations)
+    annotations = "".join(f" {_annotation(a)}" for a in query.annotations)
     start = query.span.start
     return [
         FormattedLine(f"query {query.name.text}({parameters}){annotations} {{", start),
         *_body(query.body),
         FormattedLine("}", max(query.span.end - 1, 0), closes=True),
     ]
+
+
+def _annotation(annotation: ast.QueryAnnotation) -> str:
+    settings = ", ".join(f"{name}: {write_literal(v)}" for name, v in annotation.settings)
+    return f"@{annotation.name}({settings or write_string(annotation.text)})"
 
 
 def _body(body: ast.ReadBody | ast.MutationBody) -> list[FormattedLine]:

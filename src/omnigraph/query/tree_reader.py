@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -23,6 +24,14 @@ AD_HOC = "ad_hoc"
 """The name of a query whose text does not declare one."""
 
 
+DESCRIPTION, INSTRUCTION, MCP = "description", "instruction", "mcp"
+EXPOSE, TOOL_NAME = "expose", "tool_name"
+_TEXTS = (DESCRIPTION, INSTRUCTION)
+_MCP_SETTINGS = (EXPOSE, TOOL_NAME)
+_MCP_FORM = 'write @mcp(expose: false), @mcp(tool_name: "…"), or both with a comma between them'
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
 def _span(meta: Meta) -> Span:
     return NO_SPAN if meta.empty else Span(meta.start_pos, meta.end_pos)
 
@@ -34,6 +43,22 @@ def _name(token: Token) -> Name:
 
 def _is(child: object, terminal: str) -> bool:
     return isinstance(child, Token) and child.type == terminal
+
+
+def annotation_problem(annotation: ast.QueryAnnotation) -> str | None:
+    """What is wrong with the argument of an annotation whose meaning the language knows."""
+    if annotation.name not in (MCP, *_TEXTS):
+        return None
+    if annotation.name in _TEXTS:
+        wrong = bool(annotation.settings)
+        return f'write @{annotation.name}("…"), with one text' if wrong else None
+    for name, value in annotation.settings:
+        if name not in _MCP_SETTINGS or isinstance(value, str) != (name == TOOL_NAME):
+            return _MCP_FORM
+        if isinstance(value, str) and not _TOOL_NAME.fullmatch(value):
+            return f"{value!r} is no name of a tool: 1 to 64 letters, digits, `_` and `-`"
+    given = [name for name, _ in annotation.settings]
+    return _MCP_FORM if not given or len(set(given)) < len(given) else None
 
 
 @v_args(meta=True)
@@ -60,9 +85,19 @@ class QueryTreeReader(Transformer[Token, Any]):
         annotations = tuple(c for c in rest if isinstance(c, ast.QueryAnnotation))
         return ast.Query(_name(name), body, parameters, annotations, _span(meta))
 
-    def annotation(self, meta: Meta, children: list[Token]) -> ast.QueryAnnotation:
-        name, text = children
-        return ast.QueryAnnotation(name[1:], string_value(text), _span(meta))
+    def annotation(self, meta: Meta, children: list[Any]) -> ast.QueryAnnotation:
+        name, *given = children
+        if _is(given[0], "STRING"):
+            made = ast.QueryAnnotation(name[1:], string_value(given[0]), span=_span(meta))
+        else:
+            made = ast.QueryAnnotation(name[1:], settings=tuple(given), span=_span(meta))
+        problem = annotation_problem(made)
+        if problem is not None:
+            self.problems.error(codes.SYNTAX, problem, _span(meta))
+        return made
+
+    def setting(self, _meta: Meta, children: list[Any]) -> tuple[str, str | bool]:
+        return str(children[0]), children[1].value
 
     def parameter(self, _meta: Meta, children: list[Any]) -> ast.Parameter:
         return ast.Parameter(_name(children[0]), children[1])

@@ -41,6 +41,8 @@ class RemoteRequest:
     accept: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
     writes: bool = False
+    as_read: RemoteRequest | None = None
+    """The form of a request that may write in which the server refuses to write."""
     key: str | None = None
     """The idempotency key of a write. A write without a key is sent only once."""
     is_long: bool = False

@@ -16,6 +16,7 @@ from omnigraph.errors import GraphClosed, InvalidArgument, OmnigraphError
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.stored_queries import Queries
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.remote import read_operations
@@ -114,6 +115,17 @@ class RemoteSchema(Schema):
     history = served(Schema.history)
 
 
+class RemoteQueries(Queries):
+    """`Queries` of a graph on a server."""
+
+    def __init__(self, served_by: ServedBy) -> None:
+        self._served = served_by
+
+    list = served(Queries.list)
+    run = served(Queries.run)
+    validate = served(Queries.validate)
+
+
 class RemoteGraph(Graph):
     """A graph on a server: `omnigraph.open("http://host/graphs/people", token=…)`.
 
@@ -127,6 +139,7 @@ class RemoteGraph(Graph):
         self.tags = RemoteTags(self._served)
         self.commits = RemoteCommits(self._served)
         self.schema = RemoteSchema(self._served)
+        self.queries = RemoteQueries(self._served)
 
     def __repr__(self) -> str:
         told = [self.uri, *(["read-only"] if self.read_only else []), self._head_text()]

@@ -163,7 +163,7 @@ def query(
         rest = answer.rest() if len(first) > streamed_rows.KEPT_BYTES else None
         if rest is not None:
             return _streamed(bytes(first), rest, answer, request, name_text(at))
-    return _kept(bytes(first), name_text(at))
+    return kept_rows(bytes(first), name_text(at))
 
 
 def query_request(
@@ -171,7 +171,7 @@ def query_request(
 ) -> RemoteRequest:
     return post(
         "/query",
-        {**body, "timeout_ms": _millis(timeout)},
+        {**body, "timeout_ms": millis(timeout)},
         accept=ARROW,
         timeout=timeout,
         streamed=True,
@@ -179,7 +179,7 @@ def query_request(
     )
 
 
-def _millis(timeout: float | None) -> int | None:
+def millis(timeout: float | None) -> int | None:
     return None if timeout is None else max(1, round(timeout * 1000))
 
 
@@ -188,7 +188,8 @@ def require_wanted(cancel: threading.Event | None) -> None:
         raise ResourceLimit("the query was cancelled", limit="cancelled")
 
 
-def _kept(content: bytes, at: str | None) -> QueryResult:
+def kept_rows(content: bytes, at: str | None) -> QueryResult:
+    """The result whose Arrow stream is in memory."""
     try:
         table = streamed_rows.table_of(content)
     except pa.ArrowInvalid as error:
@@ -252,7 +253,7 @@ def _planned(
     cancel: threading.Event | None,
 ) -> Exchange[QueryPlan]:
     text, members = query_members(source, name, params)
-    body = {**members, **where, "timeout_ms": _millis(timeout)}
+    body = {**members, **where, "timeout_ms": millis(timeout)}
     request = post(path, body, timeout=timeout, cancel=cancel)
     try:
         found = yield from asked(request)

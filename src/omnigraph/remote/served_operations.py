@@ -10,6 +10,7 @@ from omnigraph.errors import NotServed, OmnigraphError, ReadOnlyGraph
 from omnigraph.remote import history_operations as history
 from omnigraph.remote import load_operations as loads
 from omnigraph.remote import read_operations as reads
+from omnigraph.remote import stored_query_operations as stored
 from omnigraph.remote import upkeep_operations as upkeep
 from omnigraph.remote import write_operations as writes
 from omnigraph.remote.exchanges import Exchange
@@ -55,6 +56,9 @@ OPERATIONS: dict[str, Operation] = {
     "Commits.schema_steps": history.schema_steps,
     "Commits.graph": history.draw_commits,
     "Commits.changes": history.commit_changes,
+    "Queries.list": stored.list_queries,
+    "Queries.run": stored.run_query,
+    "Queries.validate": stored.validate_queries,
     "Schema.show": upkeep.show_schema,
     "Schema.plan": upkeep.plan_schema,
     "Schema.apply": upkeep.apply_schema,
@@ -99,6 +103,8 @@ def only_reads(exchange: Exchange[Any], url: str) -> Exchange[Any]:
         asked = next(exchange)
         while True:
             if getattr(asked, "writes", False):
+                asked = getattr(asked, "as_read", None)
+            if asked is None:
                 raise ReadOnlyGraph(f"{url} was opened with read_only=True")
             try:
                 reply = yield asked

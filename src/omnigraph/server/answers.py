@@ -125,6 +125,8 @@ class ParamDescriptor(Struct):
         "string", "bool", "int", "bigint", "float", "date", "datetime", "blob", "vector", "list"
     ]
     nullable: bool
+    type: str
+    """The type as the language writes it."""
     item_kind: str | UnsetType = UNSET
     vector_dim: int | UnsetType = UNSET
 
@@ -136,6 +138,7 @@ class QueryCatalogEntry(Struct):
     tool_name: str
     mutation: bool
     params: list[ParamDescriptor]
+    mcp_expose: bool = True
     description: str | None = None
     instruction: str | None = None
 
@@ -144,6 +147,24 @@ class QueriesCatalogOutput(Struct):
     """The stored queries of a graph."""
 
     queries: list[QueryCatalogEntry]
+
+
+class QueryBreakageOutput(Struct):
+    """A stored query that does not fit the schema."""
+
+    query: str
+    message: str
+    file: str = ""
+    line: int = 1
+    code: str = ""
+
+
+class QueryValidationOutput(Struct):
+    """What is wrong with the stored queries of a graph."""
+
+    ok: bool
+    breakages: list[QueryBreakageOutput]
+    warnings: list[str]
 
 
 class SchemaOutput(Struct):

@@ -67,6 +67,7 @@ def build_state(
         admission,
         ReadsOnly() if len(tokens) else None,
         read_only=settings.read_only,
+        queries=dict(settings.queries),
     )
     metrics = Metrics(environment.get(METRICS_DIRECTORY))
     return ServerState(settings, tokens, graphs, admission, metrics, installed_version())

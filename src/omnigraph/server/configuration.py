@@ -87,6 +87,9 @@ class ServerSettings:
     load_sources: tuple[str, ...] = ()
     """Prefixes of storage that `POST /load` with `sources` may read."""
 
+    queries: tuple[tuple[str, str], ...] = ()
+    """The directory of stored queries of each graph id that has one (`--queries`)."""
+
     log_format: str = "text"
     log_level: str = "INFO"
     limits: RequestLimits = field(default_factory=RequestLimits)

@@ -124,12 +124,18 @@ class CherryPickRequest(Struct, forbid_unknown_fields=True):
 
 
 class InvokeQueryRequest(Struct, forbid_unknown_fields=True):
-    """The parameters of a stored query."""
+    """The parameters of a stored query.
+
+    `snapshot` and `timeout_ms` are for reads, `message` is for mutations.
+    """
 
     params: dict[str, Any] | None = None
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
+    timeout_ms: int | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
 
 
 class OptimizeRequest(Struct, forbid_unknown_fields=True):

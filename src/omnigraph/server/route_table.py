@@ -15,10 +15,12 @@ from omnigraph.server.routes.mutations import MUTATION_ROUTES
 from omnigraph.server.routes.queries import QUERY_ROUTES
 from omnigraph.server.routes.schemas import SCHEMA_ROUTES
 from omnigraph.server.routes.server_wide import SERVER_ROUTES
+from omnigraph.server.routes.stored_queries import STORED_QUERY_ROUTES
 from omnigraph.server.routes.upkeep import UPKEEP_ROUTES
 
 ROUTES: tuple[RouteEntry, ...] = (
     *QUERY_ROUTES,
+    *STORED_QUERY_ROUTES,
     *MUTATION_ROUTES,
     *SCHEMA_ROUTES,
     *BRANCH_ROUTES,

@@ -18,6 +18,7 @@ from omnigraph.ir.data_scope import DataScope
 from omnigraph.server.configuration import RequestLimits
 from omnigraph.server.replies import Refusal
 from omnigraph.settings.models import Settings
+from omnigraph.stored_queries.registry import QueryPlace
 
 logger = logging.getLogger(__name__)
 
@@ -103,12 +104,14 @@ class ServedGraphs:
         gate: ReadsOnly | None,
         *,
         read_only: bool,
+        queries: Mapping[str, QueryPlace] | None = None,
     ) -> None:
         self.addresses = {check_graph_id(name): uri for name, uri in addresses.items()}
         self._settings = settings_for(settings, limits)
         self._admission = admission
         self._gate = gate
         self._read_only = read_only
+        self._queries = dict(queries or {})
         self._open: dict[str, ServedGraph] = {}
         self.quarantined: dict[str, QuarantinedGraph] = {}
 
@@ -136,7 +139,16 @@ class ServedGraphs:
     def _opened(self, name: str) -> ServedGraph | QuarantinedGraph:
         uri = self.addresses[name]
         try:
-            graph = open_graph(uri, read_only=self._read_only, settings=self._settings)
+            graph = open_graph(
+                uri,
+                read_only=self._read_only,
+                settings=self._settings,
+                queries=self._queries.get(name),
+            )
+            broken = graph.queries.validate().breakages
+            if broken:
+                graph.close()
+                return QuarantinedGraph(name, uri, "query_typecheck_error", str(broken[0]))
         except OmnigraphError as error:
             return QuarantinedGraph(name, uri, error.code, error.message)
         bounded = graph.as_actor(None, gate=self._gate, admission=self._admission)

@@ -27,6 +27,7 @@ from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import Conflict, MergePreview
 from omnigraph.schema.steps import PlannedStep
+from omnigraph.stored_queries.entries import QueryValidation, StoredParameter, StoredQuery
 from omnigraph.vectors.embedder import EmbedReceipt
 from omnigraph.wire import changes, commits, schema_plans
 
@@ -132,6 +133,7 @@ _WRITERS: dict[type, Callable[[Any], Json]] = {
     FeedPage: changes.feed_page_to_json,
     MergePreview: changes.merge_preview_to_json,
     PlannedStep: PlannedStep.to_dict,
+    QueryValidation: QueryValidation.to_dict,
     RecoveryAudit: RecoveryAudit.to_dict,
     Removal: _removal_to_json,
     SchemaDiff: SchemaDiff.to_dict,
@@ -139,6 +141,8 @@ _WRITERS: dict[type, Callable[[Any], Json]] = {
     SchemaResult: schema_plans.schema_result_to_json,
     SchemaVersion: schema_plans.schema_version_to_json,
     Snapshot: commits.snapshot_to_json,
+    StoredParameter: StoredParameter.to_dict,
+    StoredQuery: StoredQuery.to_dict,
     Tag: commits.tag_to_json,
 }
 

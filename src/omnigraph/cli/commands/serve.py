@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import typer
@@ -57,6 +57,16 @@ LoadSource = Annotated[
 ]
 
 
+Queries = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queries",
+        metavar="[GRAPH=]DIR",
+        help="Stored queries of a graph: a directory of .gq files; repeatable.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "serve")(serve)
 
@@ -74,6 +84,7 @@ def serve(
     metrics_auth: MetricsAuth = False,
     max_load_bytes: MaxLoad = None,
     load_source: LoadSource = None,
+    queries: Queries = None,
 ) -> None:
     """Serve graphs over HTTP until SIGTERM.
 
@@ -86,6 +97,7 @@ def serve(
     \b
       omnigraph serve people.omni --unauthenticated
       omnigraph serve people=s3://bucket/people.omni docs=docs.omni --workers 4
+      omnigraph serve people.omni --queries queries --unauthenticated
     """
     try:
         from omnigraph.server.configuration import parse_bind, settings_of
@@ -98,6 +110,7 @@ def serve(
             package=error.name,
             extra="server",
         ) from None
+    addresses = _addresses(graphs)
     host, port = parse_bind(bind)
     found = settings_of(os.environ)
     grace = found.shutdown_grace_seconds
@@ -116,9 +129,10 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         metrics_auth=metrics_auth,
         load_sources=tuple(load_source or ()),
+        queries=tuple(_queries(queries or [], addresses).items()),
         limits=limits,
     )
-    code = run(_addresses(graphs), chosen, session.settings())
+    code = run(addresses, chosen, session.settings())
     if code:
         raise typer.Exit(code)
 
@@ -135,6 +149,25 @@ def _addresses(graphs: list[str]) -> dict[str, str]:
         if name in found:
             raise WrongUsage(f"two graphs have the id {name!r}: give ids as ID=URI")
         found[name] = uri
+    return found
+
+
+def _queries(given: list[str], addresses: dict[str, str]) -> dict[str, str]:
+    """Graph id -> directory of stored queries."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, directory = text.partition("=")
+        if not equals or name not in addresses:
+            name, directory = "", text
+        if not name and len(addresses) > 1:
+            known = ", ".join(addresses)
+            raise WrongUsage(f"--queries {text}: name the graph, as GRAPH=DIR; graphs: {known}")
+        name = name or next(iter(addresses))
+        if name in found:
+            raise WrongUsage(f"--queries names the graph {name!r} twice")
+        if not Path(directory).is_dir():
+            raise WrongUsage(f"--queries {text}: there is no directory {directory}")
+        found[name] = directory
     return found
 
 

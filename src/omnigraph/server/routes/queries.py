@@ -1,10 +1,9 @@
-"""`/query`, `/read`, `/explain`, `/profile` and the stored queries."""
+"""`/query`, `/read`, `/explain` and `/profile`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import NotFound
 from omnigraph.execute.query_types import QueryResult
 from omnigraph.graph import access as actions
 from omnigraph.graph.reads import NAMES_THEN
@@ -12,8 +11,8 @@ from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call
 from omnigraph.server.query_answers import ANSWER_MEDIA, answer_media, json_object, query_reply
 from omnigraph.server.replies import Refusal, Reply
-from omnigraph.server.request_bodies import InvokeQueryRequest, QueryRequest, ReadRequest
-from omnigraph.server.route_entry import CHANGE_BYTES, READ_STATUSES, WRITE_STATUSES, RouteEntry
+from omnigraph.server.request_bodies import QueryRequest, ReadRequest
+from omnigraph.server.route_entry import READ_STATUSES, RouteEntry
 from omnigraph.server.streamed_replies import StreamedReply
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
@@ -104,19 +103,6 @@ def profile(call: Call) -> dict[str, Any]:
     return record_to_json(found)
 
 
-def list_queries(call: Call) -> dict[str, Any]:
-    """GET `/queries`: the stored queries; a server of plain stores has none."""
-    call.graph.require("read", MAIN)
-    return {"queries": []}
-
-
-def invoke_query(call: Call) -> dict[str, Any]:
-    """POST `/queries/{name}`."""
-    body: InvokeQueryRequest = call.body
-    state_of(body.branch, body.snapshot)
-    raise NotFound("no such stored query", query=call.path["name"])
-
-
 QUERY_ROUTES = (
     RouteEntry(
         "POST",
@@ -168,46 +154,5 @@ QUERY_ROUTES = (
         body=QueryRequest,
         answer=tell.QueryPlanOutput,
         statuses=(*READ_STATUSES, 415),
-    ),
-    RouteEntry(
-        "GET",
-        "/queries",
-        "list_queries",
-        "queries",
-        list_queries,
-        "The stored queries.",
-        action=actions.READ,
-        answer=tell.QueriesCatalogOutput,
-        statuses=(401, 403, 404),
-    ),
-    RouteEntry(
-        "POST",
-        "/queries/{name}",
-        "invoke_query",
-        "queries",
-        invoke_query,
-        "Run a stored query.",
-        action="invoke_query",
-        body=InvokeQueryRequest,
-        body_optional=True,
-        answer=tell.ReadOutput,
-        statuses=(*WRITE_STATUSES, 500),
-        admission=CHANGE_BYTES,
-        takes_key=True,
-    ),
-    RouteEntry(
-        "POST",
-        "/queries/{name}/if-graph-commit",
-        "invoke_query_if_graph_commit",
-        "queries",
-        invoke_query,
-        "Run a stored mutation if a commit is still the head.",
-        action="invoke_query",
-        body=InvokeQueryRequest,
-        body_optional=True,
-        answer=tell.ReadOutput,
-        statuses=(*WRITE_STATUSES, 412, 500),
-        admission=CHANGE_BYTES,
-        takes_key=True,
     ),
 )
