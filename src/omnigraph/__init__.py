@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.open import init
     from omnigraph.graph.open import restore_graph as restore
     from omnigraph.graph.schema_changes import SchemaDiff, SchemaVersion
+    from omnigraph.graph.stored_queries import Queries
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.lance_store.store import DatasetVersion
     from omnigraph.load.options import LoadReceipt, TypeCounts
@@ -170,6 +171,13 @@ if TYPE_CHECKING:
         ReadSettings,
         Settings,
         WriteSettings,
+    )
+    from omnigraph.stored_queries.entries import (
+        QueryBreakage,
+        QueryValidation,
+        StoredParameter,
+        StoredQuery,
+        StoredSource,
     )
     from omnigraph.syntax.severities import SeverityLevel
     from omnigraph.values.identifiers import (
@@ -256,6 +264,14 @@ _CLASSES = {
     "omnigraph.schema.steps": (
         "PlannedStep",
         "StepClass",
+    ),
+    "omnigraph.graph.stored_queries": ("Queries",),
+    "omnigraph.stored_queries.entries": (
+        "QueryBreakage",
+        "QueryValidation",
+        "StoredParameter",
+        "StoredQuery",
+        "StoredSource",
     ),
     "omnigraph.syntax.severities": ("SeverityLevel",),
     "omnigraph.manifest.schemas": ("AcceptedSchema",),
@@ -395,8 +411,11 @@ __all__ = [
     "PolicyInvalid",
     "PreconditionFailed",
     "Property",
+    "Queries",
+    "QueryBreakage",
     "QueryPlan",
     "QueryResult",
+    "QueryValidation",
     "ReadOnlyGraph",
     "ReadSettings",
     "RecoveryAudit",
@@ -431,6 +450,9 @@ __all__ = [
     "StorageFull",
     "StorageUnsafe",
     "StoredBlob",
+    "StoredParameter",
+    "StoredQuery",
+    "StoredSource",
     "StreamBatch",
     "TableChanges",
     "TableKey",

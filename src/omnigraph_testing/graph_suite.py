@@ -56,6 +56,21 @@ query grow($name: String, $by: I64) {
   update Person set { age: $by } where name = $name
 }
 """
+STORED = """
+query ages($least: I64?) @description("People and ages.") @mcp(tool_name: "list_ages") {
+  match { $p: Person } return { $p.name as name, $p.age as age } order { name }
+}
+query older($name: String, $age: I64) @instruction("One person.") {
+  update Person set { age: $age } where name = $name
+}
+query scored($scores: [F64], $born: Date?) {
+  match { $p: Person  $p.scores is not null } return { $p.name as name, $scores as scores }
+}
+query of_company($name: String) {
+  match { $p: Person  $p worksAt $c  $c.name = $name } return { $p.name as name }
+}
+"""
+"""Stored queries of both graphs."""
 
 Case = Callable[[Graph, str, Path], Any]
 CASES: dict[str, Case] = {}
@@ -667,4 +682,73 @@ def upkeep(graph: Graph, branch: str, _: Path) -> Any:
         raised(lambda: graph.cleanup(keep=-1)),
         raised(lambda: graph.cleanup(older_than="soon")),
         raised(lambda: graph.optimize("no-such-branch")),
+    ]
+
+
+@case
+def stored_queries_are_listed_and_run(graph: Graph, branch: str, _: Path) -> Any:
+    run = graph.queries.run
+    return [
+        graph.queries.list(),
+        graph.queries.list(branch),
+        graph.queries.validate(branch),
+        run("ages", branch=branch),
+        run("ages", {"least": "9007199254740993"}, branch, at="HEAD", timeout=20),
+        run("older", {"name": "Bob", "age": 21}, branch, message="birthday"),
+        run("older", {"name": "Nobody", "age": 1}, branch, expect_mutation=True),
+        run("ages", {}, branch, at="HEAD~1", expect_mutation=False),
+        run("scored", {"scores": [1.5, 2.0], "born": dt.date(2020, 1, 1)}, branch),
+    ]
+
+
+@case
+def stored_queries_refuse_what_does_not_fit(graph: Graph, branch: str, _: Path) -> Any:
+    run = graph.queries.run
+    head = graph.branches.show(branch).head_commit_id
+    wrong: list[Callable[[], Any]] = [
+        lambda: run("absent"),
+        lambda: run("ages", branch="absent"),
+        lambda: run("ages", {"more": 1}),
+        lambda: run("older", {"name": "Bob"}),
+        lambda: run("older", {"name": "Bob", "age": "old"}),
+        lambda: run("older", {"name": "Bob", "age": 1}, branch, at=head),
+        lambda: run("ages", branch=branch, if_commit=head),
+        lambda: run("ages", branch=branch, message="hm"),
+        lambda: run("ages", branch=branch, expect_mutation=True),
+        lambda: run("older", {"name": "Bob", "age": 1}, branch, expect_mutation=False),
+        lambda: run(
+            "older", {"name": "Bob", "age": 1}, branch, if_commit="01J00000000000000000000000"
+        ),
+    ]
+    return [raised(call) for call in wrong] + [graph.branches.show(branch).head_commit_id == head]
+
+
+@case
+def a_stored_mutation_with_a_key_is_made_once(graph: Graph, branch: str, _: Path) -> Any:
+    head = graph.branches.show(branch).head_commit_id
+    bob = {"name": "Bob", "age": 33}
+    first = graph.queries.run("older", bob, branch, if_commit=head, idempotency_key="k-33")
+    again = graph.queries.run("older", bob, branch, if_commit=head, idempotency_key="k-33")
+    other = {"name": "Bob", "age": 34}
+    taken = raised(lambda: graph.queries.run("older", other, branch, idempotency_key="k-33"))
+    return [first, again, taken, len(graph.commits.list(branch))]
+
+
+@case
+def a_schema_plan_names_stored_queries_that_break(graph: Graph, branch: str, _: Path) -> Any:
+    without = SCHEMA.replace("node Company { name: String @key }\n", "")
+    without = without.replace("edge WorksAt: Person -> Company @card(0..1)\n", "")
+    plan = graph.schema.plan(without, branch=branch, allow_data_loss=True)
+    return [(query.name, query.line, query.message) for query in plan.stored_queries]
+
+
+@case
+def a_stored_query_that_the_schema_left_behind_says_so(graph: Graph, branch: str, _: Path) -> Any:
+    without = SCHEMA.replace("  scores: [F64]?\n", "")
+    graph.schema.apply(without, branch=branch, allow_data_loss=True)
+    return [
+        [query.name for query in graph.queries.list(branch)],
+        [query.name for query in graph.queries.list()],
+        [(b.query, b.line, b.message) for b in graph.queries.validate(branch).breakages],
+        raised(lambda: graph.queries.run("scored", {"scores": [1.5]}, branch)),
     ]

@@ -160,7 +160,7 @@ parameter_types = st.one_of(
     st.builds(ast.ParameterType, st.just("Vector"), st.booleans(), width=st.integers(0, 999)),
 )
 annotation_settings = st.tuples(identifiers, st.one_of(texts, st.booleans()))
-annotations = st.one_of(
+query_annotations = st.one_of(
     st.builds(ast.QueryAnnotation, identifiers, texts),
     st.builds(
         ast.QueryAnnotation,
@@ -177,7 +177,7 @@ queries = st.builds(
         max_size=3,
         unique_by=lambda p: p.name.text,
     ).map(tuple),
-    st.lists(annotations, max_size=2).map(tuple),
+    st.lists(query_annotations, max_size=2).map(tuple),
 )
 query_files = st.lists(queries, max_size=2, unique_by=lambda q: q.name.text).map(
     lambda found: ast.QueryFile(tuple(found))

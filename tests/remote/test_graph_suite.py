@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph_testing.graph_suite import CASES, LINES, SCHEMA, observed
+from omnigraph_testing.graph_suite import CASES, LINES, SCHEMA, STORED, observed
 from omnigraph_testing.http_server import ThreadServer
 
 
@@ -32,8 +32,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothGraphs]:
     folder = tmp_path_factory.mktemp("suite")
     create(folder / "local.omni")
     create(folder / "served.omni")
-    local = omnigraph.open(folder / "local.omni", actor="tester")
-    with ThreadServer({"people": str(folder / "served.omni")}) as server:
+    queries = folder / "queries"
+    queries.mkdir()
+    (queries / "people.gq").write_text(STORED)
+    local = omnigraph.open(folder / "local.omni", actor="tester", queries=queries)
+    stored = (("people", str(queries)),)
+    with ThreadServer({"people": str(folder / "served.omni")}, queries=stored) as server:
         remote = omnigraph.open(f"{server.url}/graphs/people")
         yield BothGraphs(local, remote)
         remote.close()

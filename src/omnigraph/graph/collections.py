@@ -279,9 +279,9 @@ class Schema:
 
         `severity` weighs codes: `{"OG-CD-101": "error"}` refuses a change with such a step, "warn"
         lists the code, "off" leaves it out. `queries` are `.gq` files or texts; the plan lists
-        their queries that would no longer compile, and the stored queries of this graph. With `all_branches` it says of every other
-        branch whether it could follow. With `engine="spark"` workers check the stored entities;
-        `auto` does so for many of them if a session is up.
+        their queries that would no longer compile, and such stored queries of this graph. With
+        `all_branches` it says of every other branch whether it could follow. With `engine="spark"`
+        workers check the stored entities; `auto` does so for many of them if a session is up.
 
         Example:
             >>> plan = graph.schema.plan(Path("people.pg"))

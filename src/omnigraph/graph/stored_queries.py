@@ -72,9 +72,7 @@ class Queries:
             >>> graph = omnigraph.open("people.omni", queries="queries")
             >>> graph.queries.run("friends_of", {"name": "Ada"}).to_pylist()
         """
-        found = self._find(name, branch)
-        text = found.text
-        assert text is not None
+        found, text = self._find(name, branch)
         require_kind(found, expect_mutation)
         if found.mutation:
             if at is not None:
@@ -113,7 +111,7 @@ class Queries:
         seen = [b for b in found.breakages if self._access.may_invoke(b.query)]
         return replace(found, breakages=tuple(seen))
 
-    def _find(self, name: str, branch: str) -> StoredQuery:
+    def _find(self, name: str, branch: str) -> tuple[StoredQuery, SourceText]:
         """The query; one that the whole schema does not fit raises its error."""
         access, registry = self._access, self._access.queries
         if registry is None or not access.may_invoke(name):
@@ -124,7 +122,7 @@ class Queries:
             visible = access.seen(whole, CHANGE if found.mutation else READ)
             if registry.find(name, visible.catalog) is None:
                 raise NotFound(NO_SUCH_QUERY)
-            return found
+            return found, registry.compiled(whole.catalog).texts[name]
         compiled = registry.compiled(whole.catalog)
         broken = [b for b in compiled.validation.breakages if b.query == name]
         if not broken or access.seen(whole) is not whole:
@@ -160,13 +158,19 @@ def stored_queries(access: Access, branch: str) -> list[StoredQuery]:
 
 def visible_texts(access: Access, branch: str) -> list[SourceText]:
     """The texts of the stored queries that this handle may run, for a schema plan."""
-    return [query.text for query in stored_queries(access, branch) if query.text is not None]
+    registry = access.queries
+    if registry is None:
+        return []
+    texts = registry.compiled(reads.snapshot(access.engine, branch, None).catalog).texts
+    return [texts[query.name] for query in stored_queries(access, branch)]
 
 
 def require_kind(found: StoredQuery, expect_mutation: bool | None) -> None:
     if expect_mutation is None or expect_mutation == found.mutation:
         return
-    told = "changes the graph: run it with `mutate`" if found.mutation else (
-        "only reads: run it with `query`"
+    told = (
+        "changes the graph: run it with `mutate`"
+        if found.mutation
+        else ("only reads: run it with `query`")
     )
     raise InvalidArgument(f"stored query '{found.name}' {told}", query=found.name)

@@ -13,7 +13,7 @@ from omnigraph.remote import read_operations as reads
 from omnigraph.remote import stored_query_operations as stored
 from omnigraph.remote import upkeep_operations as upkeep
 from omnigraph.remote import write_operations as writes
-from omnigraph.remote.exchanges import Exchange
+from omnigraph.remote.exchanges import Exchange, RemoteRequest
 
 Operation = Callable[..., Exchange[Any]]
 
@@ -102,10 +102,10 @@ def only_reads(exchange: Exchange[Any], url: str) -> Exchange[Any]:
     try:
         asked = next(exchange)
         while True:
-            if getattr(asked, "writes", False):
-                asked = getattr(asked, "as_read", None)
-            if asked is None:
-                raise ReadOnlyGraph(f"{url} was opened with read_only=True")
+            if isinstance(asked, RemoteRequest) and asked.writes:
+                if asked.as_read is None:
+                    raise ReadOnlyGraph(f"{url} was opened with read_only=True")
+                asked = asked.as_read
             try:
                 reply = yield asked
             except OmnigraphError as error:

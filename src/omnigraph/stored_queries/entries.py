@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,8 +112,6 @@ class StoredQuery:
     mcp_expose: bool = True
     tool_name: str = ""
     """What agents call it; the name of the query unless `@mcp(tool_name: …)` says another."""
-    text: SourceText | None = field(default=None, compare=False, repr=False)
-    """The declaration at its lines of the file; None for a query of a server."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -176,6 +174,8 @@ class CompiledSources:
 
     queries: tuple[StoredQuery, ...] = ()
     """In the order of their names."""
+    texts: Mapping[str, SourceText] = field(default_factory=dict)
+    """The declaration of each query, at its lines of the file."""
     validation: QueryValidation = QueryValidation()
     declared: frozenset[str] = frozenset()
     """Every declared name, also of queries that do not compile."""
@@ -216,6 +216,7 @@ def compile_sources(sources: Sequence[StoredSource], catalog: Catalog) -> Compil
     warnings = tuple(_warnings(unique))
     return CompiledSources(
         tuple(sorted(unique, key=lambda query: query.name)),
+        {query.name: found[query.name][0].text for query in unique},
         QueryValidation(tuple(broken), warnings),
         frozenset(declared),
     )
@@ -260,7 +261,6 @@ def _stored(one: _Declared, compiled: CompiledQuery) -> StoredQuery:
         operation.instruction,
         operation.exposed if given.expose is None else given.expose,
         given.tool_name or operation.tool_name or one.name,
-        one.text,
     )
 
 

@@ -18,7 +18,9 @@ from omnigraph.wire.records import record_to_json
 
 def list_queries(call: Call) -> dict[str, Any]:
     """GET `/queries`: those that the actor may run."""
-    return {"queries": [record_to_json(query) for query in call.graph.queries.list(call.query.branch)]}
+    return {
+        "queries": [record_to_json(query) for query in call.graph.queries.list(call.query.branch)]
+    }
 
 
 def validate_queries(call: Call) -> dict[str, Any]:
