@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
@@ -12,7 +12,7 @@ from omnigraph.ir.data_scope import DataScope, TypeScope
 from omnigraph.ir.expressions import Expression
 from omnigraph.query.compiler import compile_query
 
-Rules = Mapping[str, tuple[Iterable[str], str | None]]
+Rules = Mapping[str, tuple[Sequence[str], str | None]]
 """Type -> (hidden properties, predicate over its rows). A type that is not listed is hidden."""
 
 

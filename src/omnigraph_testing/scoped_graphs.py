@@ -7,19 +7,21 @@ was removed.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.errors import EngineCannot, OmnigraphError, TypeCheckError
 from omnigraph.ir.data_scope import visible_catalog
 from omnigraph.query.compiler import compile_query
 from omnigraph.syntax.source_text import write_literal
 from omnigraph.values.scalars import EnumType, ScalarKind, ScalarType
-from omnigraph_testing.executor_suite import Answer
+from omnigraph_testing.executor_suite import Answer, plain, same_value
 from omnigraph_testing.graph_data import GraphData, Tables
 from omnigraph_testing.reference.executor import evaluate
-from omnigraph_testing.scoped_gate import Rules, data_scope
+from omnigraph_testing.scoped_gate import Rules, ScopedGate, data_scope
+from omnigraph_testing.suite_executors import LocalGraphs
 
 _PLAIN = {ScalarKind.STRING, ScalarKind.I32, ScalarKind.I64, ScalarKind.BOOL}
 
@@ -147,3 +149,33 @@ def _without(
         for name, row in rows.items()
         if name in kept
     }
+
+
+def check_in_scope(
+    graph: GraphData,
+    rules: Rules,
+    source: str,
+    parameters: Mapping[str, Any],
+    executor: LocalGraphs,
+) -> None:
+    """An executor in a scope answers, or refuses, like the reference on what the scope leaves."""
+    left = filtered_graph(graph, rules)
+    expected = _outcome(lambda: left.run(source, parameters))
+    actual = _outcome(lambda: executor.run(graph, source, parameters, ScopedGate(rules)))
+    if isinstance(actual, EngineCannot):
+        return
+    shown = f"{source}\n{parameters}\n{rules}\nexpected {expected}\nactual   {actual}"
+    if isinstance(expected, OmnigraphError) or isinstance(actual, OmnigraphError):
+        assert type(expected) is type(actual), shown
+        assert not isinstance(expected, TypeCheckError) or str(expected) == str(actual), shown
+    else:
+        assert same_value(expected, actual), shown
+
+
+def _outcome(run: Callable[[], Answer]) -> list[Any] | OmnigraphError:
+    """The answer as a table, or the error."""
+    try:
+        columns, rows = run()
+    except OmnigraphError as error:
+        return error
+    return [list(columns), *([plain(row[name]) for name in columns] for row in rows)]

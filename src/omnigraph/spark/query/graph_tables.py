@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from omnigraph.catalog.model import ID, EntityType
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
+from omnigraph.execute.evaluation.row_expressions import RowFilter, row_filter
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.scan import (
     ROWS_PER_TASK,
@@ -101,14 +102,40 @@ class GraphTables:
     def table(
         self, entity: EntityType, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Frame:
-        """Rows of one type that may pass the conditions; the caller evaluates them again."""
+        """Rows of one type that may pass the conditions; the caller evaluates them again.
+
+        Every table of a query is read here, so rules about rows are applied here and not in
+        operators. An edge is left out, too, when one of its ends is out of scope.
+        """
         require_columns(self.store, self.snapshot, self.snapshot.pin(entity.table_key))
+        ends = self._ends_with_rules(entity)
         wanted = list(dict.fromkeys(columns))
+        read = list(dict.fromkeys((*wanted, *ends)))
         whole = spark_schema(entity)
-        schema = spark.StructType([_relaxed(whole[name]) for name in wanted])
-        if self.in_one_task:
-            return self._local(entity, schema, conditions)
-        return self._distributed(entity, schema, conditions)
+        schema = spark.StructType([_relaxed(whole[name]) for name in read])
+        make = self._local if self.in_one_task else self._distributed
+        found = make(entity, schema, conditions)
+        for column, node in ends.items():
+            nodes = self.table(node, [ID], ()).select(F.col(ID).alias(f"{column}_in_scope"))
+            found = found.join(nodes, F.col(column) == F.col(f"{column}_in_scope"), "left_semi")
+        return found if read == wanted else found.select(*wanted)
+
+    def _ends_with_rules(self, entity: EntityType) -> dict[str, EntityType]:
+        """The columns of an edge type whose nodes have a rule about rows."""
+        scope = self.snapshot.scope
+        if scope is None or not isinstance(entity, EdgeType):
+            return {}
+        ends = {SOURCE: entity.source, TARGET: entity.target}
+        return {
+            column: self.snapshot.catalog.node_types[name]
+            for column, name in ends.items()
+            if scope.rows_of(name) is not None
+        }
+
+    def _filter(self, entity: EntityType) -> RowFilter | None:
+        scope = self.snapshot.scope
+        rows = None if scope is None else scope.rows_of(entity.name)
+        return None if rows is None else row_filter(rows)
 
     def union(self, parts: Sequence[Frame]) -> Frame:
         whole = reduce(lambda one, other: one.unionAll(other), parts)
@@ -119,7 +146,12 @@ class GraphTables:
 
     def _local(self, entity: EntityType, schema: Any, conditions: Sequence[Condition]) -> Frame:
         dataset = self.store.open(self.snapshot.pin(entity.table_key).at)
-        rows = read_table(dataset, schema.names, conditions)
+        rule = self._filter(entity)
+        if rule is None:
+            rows = read_table(dataset, schema.names, conditions)
+        else:
+            asked = (*conditions, *rule.conditions)
+            rows = rule.kept(read_table(dataset, rule.with_columns(schema.names), asked))
         if not rows.num_rows:
             # An empty table may have no chunks, and Arrow cannot make list columns of no chunks.
             return self.empty(schema)
@@ -134,10 +166,12 @@ class GraphTables:
         tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
             return self.empty(schema)
+        rule = self._filter(entity)
         read = read_tasks(
             target=self.store.address(at),
-            columns=tuple(schema.names),
-            conditions=conditions,
+            columns=tuple(schema.names if rule is None else rule.with_columns(schema.names)),
+            conditions=conditions if rule is None else (*conditions, *rule.conditions),
+            rule=rule,
             tasks=tasks,
             wanted=spark_arrow_schema(schema),
         )
@@ -179,6 +213,7 @@ def read_tasks(
     conditions: Sequence[Condition],
     tasks: tuple[tuple[int, ...], ...],
     wanted: pa.Schema,
+    rule: RowFilter | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
 
@@ -189,7 +224,8 @@ def read_tasks(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for table in read_fragments(target, tasks[number], columns, conditions):
-                    yield from to_spark_batches(table, wanted)
+                    kept = table if rule is None else rule.kept(table)
+                    yield from to_spark_batches(kept, wanted)
 
     return run
 
