@@ -1,12 +1,13 @@
 """The change feed (`g.changes`): the changes of a branch, commit by commit, in bounded pages.
 
-The feed follows first parents. A cursor is bound to the graph, to the branch's incarnation and to
-the filter. It names the last commit that was read and, inside the next one, the last change.
+The feed follows first parents. A cursor is bound to the graph, to the branch's incarnation, to the
+filter and to the rules of its reader. It names the last commit that was read and, inside the next
+one, the last change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from omnigraph.diff.snapshot_diff import (
     decode_cursor,
     encode_cursor,
     filter_json,
+    scope_mark,
     snapshot_changes,
     take,
 )
@@ -85,6 +87,13 @@ class FeedPage:
         }
 
 
+Seen = Callable[[Snapshot], Snapshot]
+
+
+def seen_whole(snapshot: Snapshot) -> Snapshot:
+    return snapshot
+
+
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
     """Which branch, which changes of it, and how many in one page."""
@@ -92,6 +101,12 @@ class FeedRequest:
     branch: str
     wanted: ChangeFilter
     limit: int = 1000
+    seen: Seen = seen_whole
+    """A snapshot as the reader of this page may see it."""
+    goes_on: Seen | None = None
+    """A snapshot as the reader of later pages may see it, if that is another part."""
+    shown: Callable[[Commit], Commit] = lambda commit: commit
+    """A commit as the reader of the feed may see it."""
 
 
 def poll(reader: ManifestReader, request: FeedRequest, cursor: str | None, start: str) -> FeedPage:
@@ -130,14 +145,17 @@ class _FeedPosition:
 
 @dataclass(frozen=True, slots=True)
 class _FeedScope:
-    """What a cursor is bound to: one incarnation of one branch of one graph, and one filter."""
+    """What a cursor is bound to: one incarnation of one branch of one graph, filter and rules."""
 
     graph_id: str
     incarnation: str
     wanted: ChangeFilter
+    rules: Callable[[str], str | None]
+    """The mark of the rules that the reader has at a commit."""
 
     def encode(self, position: _FeedPosition) -> str:
         inside = position.inside
+        rules = None if position.commit is None else self.rules(position.commit)
         return encode_cursor(
             _FEED_CURSOR,
             {
@@ -147,6 +165,7 @@ class _FeedScope:
                 "commit": position.commit,
                 "inside": [str(inside.key), inside.entity_id] if inside else None,
                 "baseline": position.baseline,
+                **({"rules": rules} if rules is not None else {}),
             },
         )
 
@@ -161,9 +180,12 @@ class _FeedScope:
             )
         if body.get("filter") != filter_json(self.wanted):
             raise InvalidArgument(f"{REJECTED} it was made for another filter")
+        commit = body["commit"]
+        if commit is not None and body.get("rules") != self.rules(commit):
+            raise FeedGap(f"{REJECTED} it was made under other rules: take a new baseline")
         inside = body["inside"]
         position = ChangePosition(TableKey.parse(inside[0]), inside[1]) if inside else None
-        return _FeedPosition(body["commit"], position, body["baseline"])
+        return _FeedPosition(commit, position, body["baseline"])
 
 
 class _Room:
@@ -196,8 +218,20 @@ class _Feed:
         self._lineage = Lineage(reader, (state,))
         self.head = state.head_commit_id
         self._reading: str | None = None
-        request.wanted.check_types(reader.snapshot(ref, state).catalog)
-        self.scope = _FeedScope(reader.graph_id(state), ref.incarnation, request.wanted)
+        self._head_state = reader.snapshot(ref, state)
+        request.wanted.check_types(request.seen(self._head_state).catalog)
+        self.scope = _FeedScope(
+            reader.graph_id(state), ref.incarnation, request.wanted, self._rules_at
+        )
+
+    def _rules_at(self, commit_id: str) -> str | None:
+        """The rules of the reader in the schema of a commit: later schemas do not change them."""
+        seen = self._request.goes_on or self._request.seen
+        stored = self._lineage.find(commit_id)
+        if seen is seen_whole or stored is None:
+            return None
+        catalog = self._reader.schemas.read(stored.commit.schema_id).catalog
+        return scope_mark(seen(replace(self._head_state, catalog=catalog)))
 
     def begin(self, start: str) -> _FeedPosition:
         if start == NOW:
@@ -270,11 +304,12 @@ class _Feed:
         self, stored: StoredCommit, position: _FeedPosition, room: _Room
     ) -> tuple[FeedBlock, _FeedPosition]:
         self._reading = stored.commit_id
-        before, after = self._lineage.step(stored.commit_id)
+        before, after = map(self._request.seen, self._lineage.step(stored.commit_id))
         steps = self._schema_steps(stored.commit, before, after)
         found, more = room.take(self._changes(before, after, position.inside))
         told = steps if position.inside is None else ()
-        block = FeedBlock(stored.commit, tuple(found), complete=not more, schema_steps=told)
+        commit = self._request.shown(stored.commit)
+        block = FeedBlock(commit, tuple(found), complete=not more, schema_steps=told)
         return block, _moved(position, stored.commit_id, block)
 
     def _schema_steps(
@@ -283,8 +318,9 @@ class _Feed:
         """The schema change of a commit. A change that loses values needs a new baseline."""
         if commit.parent_commit_id is None or before.schema_id == after.schema_id:
             return ()
-        steps = self._reader.schemas.read(after.schema_id).steps
-        if not steps:  # a merge or a revert
+        is_whole = before.scope is None and after.scope is None
+        steps = self._reader.schemas.read(after.schema_id).steps if is_whole else ()
+        if not steps:  # a merge or a revert, or a part of the schema
             changes = changes_between(before.catalog, after.catalog)
             steps = tuple(step.to_dict() for step in changes.steps)
         lost = next((step for step in steps if step["class"] == StepClass.LOSSY.value), None)
@@ -301,10 +337,10 @@ class _Feed:
         self, position: _FeedPosition, commit_id: str, room: _Room
     ) -> tuple[FeedBlock, _FeedPosition]:
         self._reading = commit_id
-        snapshot = self._lineage.snapshot(commit_id)
+        snapshot = self._request.seen(self._lineage.snapshot(commit_id))
         empty = replace(snapshot, tables={})
         found, more = room.take(self._changes(empty, snapshot, position.inside))
-        commit = self._lineage.commit(commit_id)
+        commit = self._request.shown(self._lineage.commit(commit_id))
         block = FeedBlock(commit, tuple(found), complete=not more, baseline=True)
         return block, _moved(position, commit_id, block)
 

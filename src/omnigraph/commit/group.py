@@ -33,6 +33,7 @@ from omnigraph.commit.request import (
     WriteReceipt,
     WriteRequest,
     draft_of,
+    judged,
     receipt_of,
     require_claims,
     require_declared,
@@ -486,7 +487,7 @@ class _GroupWork:
             raise wrong_head(ref.name, request.if_commit, self.head)
         before = parts.reader.snapshot(ref, state)
         snapshot = replace(before, graph_commit_id=self.head, tables=self.tables)
-        changes = member.write.changes_on(snapshot)
+        changes = judged(request, snapshot, member.write.changes_on(snapshot))
         require_declared(request, changes)
         for effect in changes.effects:
             require_columns(parts.store, before, state.tables[effect.key])

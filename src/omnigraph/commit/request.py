@@ -25,6 +25,13 @@ Build = Callable[[Snapshot], ChangeSet]
 """Makes the changes of a write from a snapshot. Called again when the write is prepared again."""
 
 
+Judge = Callable[[Snapshot, ChangeSet], None]
+"""Raises when the changes of a write leave what its actor may change.
+
+Asked about every change set before it is staged.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The tables that a write may change, and those that its checks read."""
@@ -79,6 +86,8 @@ class WriteRequest:
     """`Commit.details` of the commit that this write makes."""
     small: bool = False
     """Few rows, built fast from rows found by id or scan: a group may carry it."""
+    judge: Judge | None = None
+    """None: the actor may change everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,8 @@ class CommitTerms:
     idempotency_key: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """`Commit.details` of the commit."""
+    judge: Judge | None = field(default=None, compare=False, repr=False)
+    """None: the actor may change everything."""
 
     def request(
         self,
@@ -115,6 +126,7 @@ class CommitTerms:
             details=self.details,
             repreparable=repreparable,
             small=small,
+            judge=self.judge,
         )
 
 
@@ -151,6 +163,13 @@ def require_claims(request: WriteRequest, catalog: Catalog) -> None:
     needed = request.claims_by(catalog) if request.claims_by is not None else None
     if needed is not None and needed != Claims(request.tables, request.reads):
         raise ClaimsOutdated(needed)
+
+
+def judged(request: WriteRequest, snapshot: Snapshot, changes: ChangeSet) -> ChangeSet:
+    """The changes, which the actor of the write may make."""
+    if request.judge is not None:
+        request.judge(snapshot, changes)
+    return changes
 
 
 def require_declared(request: WriteRequest, changes: ChangeSet) -> None:

@@ -26,6 +26,7 @@ from omnigraph.commit.request import (
     WriteReceipt,
     WriteRequest,
     draft_of,
+    judged,
     receipt_of,
     require_claims,
     require_declared,
@@ -144,7 +145,8 @@ class Transaction:
         if receipt is not None:
             return receipt
         _require(state, bare, ref)
-        return build(self._reader.snapshot(ref, state))
+        snapshot = self._reader.snapshot(ref, state)
+        return judged(request, snapshot, build(snapshot))
 
     def _run_holding_cleanup_off(
         self, request: WriteRequest, build: Build, operation_id: str
@@ -275,7 +277,7 @@ class Transaction:
         state = self._fork(ref, state, request)
         snapshot = self._reader.snapshot(ref, state)
         require_claims(request, snapshot.catalog)
-        changes = build(snapshot)
+        changes = judged(request, snapshot, build(snapshot))
         staged = self._stage(request, state, snapshot, changes)
         if not staged and changes.schema is None and changes.merged is None:
             return receipt_of(ref.name, None)

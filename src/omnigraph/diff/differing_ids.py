@@ -95,7 +95,7 @@ class DifferingIds:
     def runs(self, pair: TablePair) -> IdRuns:
         if pair.is_equal:
             return IdRuns(self._scratch)
-        return self.recorded(pair) or self._scanned(pair)
+        return self.recorded(pair) or self.scanned(pair)
 
     def recorded(self, pair: TablePair) -> IdRuns | None:
         """Only from records of commits; None where a scan is needed."""
@@ -106,7 +106,8 @@ class DifferingIds:
             return None  # dropped and added again, or added on two branches
         return self._recorded.get(location)
 
-    def _scanned(self, pair: TablePair) -> IdRuns:
+    def scanned(self, pair: TablePair) -> IdRuns:
+        """Every id of both states."""
         runs = IdRuns(self._scratch)
         for table in (pair.before, pair.after):
             if table is not None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.diff.change import Change, ChangedType, ChangeFilter, ChangeOp, ChangePage
-from omnigraph.diff.differing_ids import DifferingIds, TablePair, differing_tables
+from omnigraph.diff.differing_ids import DifferingIds, TablePair
 from omnigraph.diff.entity_rows import (
     AlignedRows,
     ChunkSize,
@@ -28,10 +30,12 @@ from omnigraph.diff.entity_rows import (
     sort_key,
 )
 from omnigraph.diff.id_runs import Scratch
+from omnigraph.diff.visible_ids import VisibleIds, visible_pairs
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import differing_rows
 
@@ -74,10 +78,15 @@ def diff_page(
     if limit is not None and limit < 1:
         raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
     commits = [before.graph_commit_id, after.graph_commit_id]
-    bound_to = {"commits": commits, "filter": filter_json(wanted)}
+    bound_to: dict[str, Any] = {"commits": commits, "filter": filter_json(wanted)}
+    rules = [scope_mark(before), scope_mark(after)]
+    if any(mark is not None for mark in rules):
+        bound_to["rules"] = rules
     last_read = None
     if cursor is not None:
         body = decode_cursor(_DIFF_CURSOR, cursor)
+        if body.get("rules") != bound_to.get("rules"):
+            raise InvalidArgument(f"{REJECTED} it was made under other rules")
         if any(body.get(name) != value for name, value in bound_to.items()):
             raise InvalidArgument(f"{REJECTED} it was made for another diff or another filter")
         last_read = ChangePosition(TableKey.parse(body["key"]), body["id"])
@@ -106,19 +115,22 @@ def snapshot_changes(
 ) -> Iterator[Change]:
     """The changes from one snapshot to the other, those behind `last_read`.
 
-    Only entities whose values differ are changes; a row that was written again is not.
+    Only entities whose values differ are changes; a row that was written again is not. Of scoped
+    snapshots these are the changes from one visible graph to the other: an entity that becomes
+    visible is inserted, and one that becomes hidden is deleted.
     """
     with Scratch() as scratch:
-        pairs = [p for p in differing_tables(before, after) if _is_wanted(p, wanted, last_read)]
+        pairs = [p for p in visible_pairs(before, after) if _is_wanted(p, wanted, last_read)]
         if not pairs:
             return
-        ids = DifferingIds(store, lineage, before, after, scratch)
+        found = DifferingIds(store, lineage, before, after, scratch)
+        ids = VisibleIds(store, before, after, found, scratch)
         for pair in pairs:
             in_this = last_read is not None and pair.key == last_read.key
             start = last_read.entity_id if last_read is not None and in_this else None
             size = ChunkSize(store, (pair.before, pair.after), _BYTES_AT_ONCE, _ROWS_AT_ONCE)
-            for chunk in ids.chunks(pair, start, size):
-                yield from _table_changes(store, pair, chunk, wanted, size)
+            for chunk in ids.runs(pair).chunks(start, size):
+                yield from _table_changes(store, pair, chunk, wanted, size, ids.sides)
 
 
 def take(
@@ -146,6 +158,13 @@ def take(
 def filter_json(wanted: ChangeFilter) -> dict[str, list[str] | None]:
     """A filter as it stands in cursors."""
     return {k: list(v) if v is not None else None for k, v in asdict(wanted).items()}
+
+
+def scope_mark(snapshot: Snapshot) -> str | None:
+    """The rules of a snapshot as they stand in cursors: equal for equal rules, and no more."""
+    if snapshot.scope is None:
+        return None
+    return hashlib.sha256(snapshot.scope.key.encode()).hexdigest()[:16]
 
 
 def encode_cursor(kind: str, body: dict[str, Any]) -> str:
@@ -178,7 +197,12 @@ def _is_wanted(pair: TablePair, wanted: ChangeFilter, last_read: ChangePosition 
 
 
 def _table_changes(
-    store: Store, pair: TablePair, ids: pa.Array, wanted: ChangeFilter, size: ChunkSize
+    store: Store,
+    pair: TablePair,
+    ids: pa.Array,
+    wanted: ChangeFilter,
+    size: ChunkSize,
+    sides: tuple[VisibleRows, VisibleRows],
 ) -> Iterator[Change]:
     # A property that was dropped or renamed makes no change of its entities.
     old = pair.before.named_like(pair.after.entity) if pair.before and pair.after else pair.before
@@ -186,6 +210,8 @@ def _table_changes(
     before = rows_of(store, old, ids, schema)
     after = rows_of(store, pair.after, ids, schema, since=old)
     size.learn(before, after)
+    before = _shown(sides[0], pair.before, before, ids)
+    after = _shown(sides[1], pair.after, after, ids)
     both = before.present & after.present
     changed = (before.present ^ after.present) | (both & differing_rows(before.rows, after.rows))
     for op, mask in (
@@ -208,6 +234,17 @@ def _table_changes(
     for entity_id, was, now in found:
         op = ChangeOp.INSERT if was is None else ChangeOp.DELETE if now is None else ChangeOp.UPDATE
         yield Change(pair.key.kind.value, type_ref, entity_id, op.value, was, now)
+
+
+def _shown(
+    side: VisibleRows, table: TableAt | None, found: AlignedRows, ids: pa.Array
+) -> AlignedRows:
+    """The rows without those that the scope of their state hides."""
+    if table is None or side.shows_all(table.pin.key):
+        return found
+    visible = pc.is_in(ids, value_set=side.among(table.pin.key, ids))
+    present = found.present & visible.to_numpy(zero_copy_only=False)
+    return replace(found, present=present)
 
 
 def _images(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +24,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import LoadSettings
+from omnigraph.values.identifiers import TableKey
 
 EXPORT_FORMATS = ("ndjson", "csv", "parquet")
 
@@ -36,7 +37,8 @@ class ExportedType:
 
     entity_kind: str
     type_name: str
-    entity_count: int
+    entity_count: int | None
+    """None if a server does not tell it, because it would count rows out of scope."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,7 +55,7 @@ class ExportReceipt:
 
     @property
     def total_entities(self) -> int:
-        return sum(exported.entity_count for exported in self.types)
+        return sum(exported.entity_count or 0 for exported in self.types)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -73,6 +75,7 @@ class Exporter:
     snapshot: Snapshot
     settings: LoadSettings
     types: Sequence[str] | None = None
+    _counts: dict[TableKey, int] = field(default_factory=dict, init=False, compare=False)
 
     def ndjson_chunks(self, *, every_id: bool = False) -> Iterator[bytes]:
         """The whole export, a batch of lines at a time; `every_id` is as in `ndjson.lines`."""
@@ -139,27 +142,33 @@ class Exporter:
                 write_file(path, export_format, entity, self._rows(entity))
 
     def _rows(self, entity: EntityType) -> Iterator[Any]:
-        done, total = 0, self.snapshot.pin(entity.table_key).row_count
+        done, total = 0, self._total(entity)
         tell(f"exporting {entity.name}", done, total, "rows")
         for rows in sorted_rows(self.store, self.snapshot, entity, self.settings):
             yield rows
             done += rows.num_rows
             tell(f"exporting {entity.name}", done, total, "rows")
+        self._counts[entity.table_key] = done
+
+    def _total(self, entity: EntityType) -> int | None:
+        """The number of rows; None if the snapshot does not tell it."""
+        key = entity.table_key
+        return None if key in self.snapshot.uncounted else self.snapshot.pin(key).row_count
 
     def _entities(self) -> list[EntityType]:
         return chosen_types(self.snapshot.catalog, self.types)
 
     def _receipt(self, path: str | None, export_format: str) -> ExportReceipt:
-        types = exported_types(self.snapshot, self._entities())
+        types = exported_types(self._entities(), self._counts)
         return ExportReceipt(path, export_format, self.snapshot.graph_commit_id, types)
 
 
-def exported_types(snapshot: Snapshot, entities: Iterable[EntityType]) -> tuple[ExportedType, ...]:
-    """Each type with its entities in the snapshot."""
+def exported_types(
+    entities: Iterable[EntityType], counts: Mapping[TableKey, int | None]
+) -> tuple[ExportedType, ...]:
+    """Each type with the number of its entities that were exported."""
     keys = [entity.table_key for entity in entities]
-    return tuple(
-        ExportedType(key.kind.value, key.type_name, snapshot.pin(key).row_count) for key in keys
-    )
+    return tuple(ExportedType(key.kind.value, key.type_name, counts[key]) for key in keys)
 
 
 def chosen_types(catalog: Catalog, types: Sequence[str] | None) -> list[EntityType]:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.reads.scan import read_batches, read_table
+from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.arrow_types import is_blob
 
@@ -25,16 +26,18 @@ _BLOBS_AT_ONCE = 64
 def sorted_rows(
     store: Store, snapshot: Snapshot, entity: EntityType, settings: LoadSettings
 ) -> Iterator[pa.Table]:
-    """Tables with the columns of the catalog, blobs as bytes."""
+    """Tables with the columns of the catalog, blobs as bytes; only rows in the snapshot's scope."""
     pin = snapshot.pin(entity.table_key)
+    visible = VisibleRows(store, snapshot)
     dataset = store.open(pin.at)
     schema = table_schema(entity)
     plain = [field.name for field in schema if not is_blob(field)]
     blobs = [field.name for field in schema if is_blob(field)]
     if pin.row_count <= _SORTED_IN_MEMORY:
-        batches = iter([read_table(dataset, plain).sort_by(ID)])
+        batches = iter([_all_rows(visible, dataset, entity, plain).sort_by(ID)])
     else:
-        batches = _sorted_on_disk(dataset, schema, plain, settings)
+        stored = visible.batches(entity.table_key, plain)
+        batches = _sorted_on_disk(stored, schema, plain, settings)
     for batch in batches:
         if not blobs:
             yield batch.cast(schema)
@@ -44,13 +47,21 @@ def sorted_rows(
             yield _with_blobs(dataset, part, blobs).select(schema.names).cast(schema)
 
 
+def _all_rows(
+    visible: VisibleRows, dataset: Dataset, entity: EntityType, columns: list[str]
+) -> pa.Table:
+    if visible.shows_all(entity.table_key):
+        return read_table(dataset, columns)
+    return visible.table(entity.table_key, columns)
+
+
 def _sorted_on_disk(
-    dataset: Dataset, schema: pa.Schema, plain: list[str], settings: LoadSettings
+    stored: Iterator[pa.Table], schema: pa.Schema, plain: list[str], settings: LoadSettings
 ) -> Iterator[pa.Table]:
     # DuckDB treats `name` and `Name` as one column, so columns are named by their numbers here.
     narrow = pa.schema([schema.field(name).with_name(f"c{n}") for n, name in enumerate(plain)])
     rows = pa.RecordBatchReader.from_batches(
-        narrow, (_exactly(batch, narrow) for batch in read_batches(dataset, plain))
+        narrow, (_exactly(batch, narrow) for rows in stored for batch in rows.to_batches())
     )
     with tempfile.TemporaryDirectory(
         prefix="omnigraph-export-", dir=settings.temp_directory

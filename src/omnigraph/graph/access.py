@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import GraphClosed, PolicyDenied, ReadOnlyGraph
+from omnigraph.errors import (
+    GraphClosed,
+    PolicyDenied,
+    PolicyInvalid,
+    ReadOnlyGraph,
+    ValidationFailed,
+)
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
-from omnigraph.ir.data_scope import DataScope
+from omnigraph.ir.data_scope import DataScope, visible_catalog
+from omnigraph.manifest.records import Commit
+from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.identifiers import check_ref_name
+from omnigraph.values.identifiers import MAIN, TableKey, check_ref_name
+
+if TYPE_CHECKING:
+    from omnigraph.scoping.write_judge import WriteJudge
+    from omnigraph.scoping.write_scopes import WriterView, WriteScopes
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from omnigraph.stored_queries.registry import QueryRegistry
@@ -119,7 +134,7 @@ class Access:
         """
         if self.gate is None:
             return snapshot
-        scope = self.gate.scope(self.actor, action, snapshot.graph_branch, snapshot.catalog)
+        scope = self._scope(action, snapshot.graph_branch, snapshot.catalog)
         if scope is None:
             return snapshot
         return self.engine.scoped_snapshots.within(snapshot, scope)
@@ -133,6 +148,139 @@ class Access:
         except PolicyDenied:
             return False
         return True
+
+    def _scope(self, action: str, branch: str | None, catalog: Catalog) -> DataScope | None:
+        """The scope of an action. Rules that do not fit the catalog show nothing of it.
+
+        Their error names properties that the actor may not see, so only the log has it.
+        """
+        if self.gate is None:
+            return None
+        try:
+            return self.gate.scope(self.actor, action, branch, catalog)
+        except PolicyInvalid as error:
+            logger.error("the policy of %s does not fit a state of it: %s", self.uri, error.message)
+            raise PolicyInvalid(
+                "the policy does not fit the schema of this state, so nothing of it is shown: "
+                "ask the operator, who finds the reason in the log",
+                diagnostics=(),
+            ) from None
+
+    def require_all_seen(self, action: str, branch: str) -> None:
+        """Refuse an action that reads the whole schema and all entities, and tells about them."""
+        if self.gate is None:
+            return
+        reader = self.engine.reader
+        state = reader.snapshot(*reader.branch(branch))
+        if self._scope(READ, state.graph_branch, state.catalog) is not None:
+            raise PolicyDenied(
+                f"{self.actor!r} may not {action} on branch {branch!r}: it reads the whole graph, "
+                "and the rules of the actor show a part of it",
+                action=action,
+                branch=branch,
+                actor_id=self.actor,
+            )
+
+    def visible_catalog(self, branch: str, catalog: Catalog) -> Catalog | None:
+        """The part of a schema that this handle sees on a branch; None: all of it."""
+        try:
+            scope = self._scope(READ, branch, catalog)
+        except PolicyInvalid:
+            return Catalog()
+        return None if scope is None else visible_catalog(catalog, scope)
+
+    def shown(self, commit: Commit) -> Commit:
+        """A commit as this handle may see it: with counts only of types that it sees whole."""
+        from omnigraph.scoping.shown_records import shown_commit
+
+        whole = self._whole_tables(commit.graph_branch, commit.schema_id)
+        return commit if whole is None else shown_commit(commit, whole)
+
+    def shown_tag(self, tag: Tag) -> Tag:
+        """A tag as this handle may see it."""
+        from omnigraph.scoping.shown_records import shown_tag
+
+        whole = self._whole_tables(tag.graph_branch, tag.schema_id)
+        return tag if whole is None else shown_tag(tag, whole)
+
+    def whole_types(self, *branches: str) -> frozenset[str] | None:
+        """Names of the types that this handle sees whole on all of these branches; None: all."""
+        if self.gate is None:
+            return None
+        reader = self.engine.reader
+        found: list[frozenset[TableKey]] = []
+        for name in branches:
+            snapshot = reader.snapshot(*reader.branch(name))
+            whole = self._whole_tables(snapshot.graph_branch, snapshot.schema_id)
+            found += [] if whole is None else [whole]
+        if not found:
+            return None
+        return frozenset(key.type_name for key in frozenset.intersection(*found))
+
+    def _whole_tables(self, branch: str, schema_id: str) -> frozenset[TableKey] | None:
+        """The tables that this handle sees whole in a state; None: all of them."""
+        if self.gate is None:
+            return None
+        from omnigraph.scoping.shown_records import whole_tables
+
+        catalog = self.engine.reader.schemas.read(schema_id).catalog
+        try:
+            scope = self._scope(READ, branch, catalog)
+        except PolicyInvalid:
+            return frozenset()
+        return None if scope is None else whole_tables(catalog, scope)
+
+    def judge(
+        self, branch: str, needs_whole: Callable[[str], bool] = lambda _: False
+    ) -> WriteJudge | None:
+        """What judges the changes of a write to a branch; None without a policy.
+
+        A write touches the types for which `needs_whole` is true only if it may change the whole
+        type.
+        """
+        if self.gate is None:
+            return None
+        from omnigraph.scoping.write_judge import WriteJudge
+
+        def refuse(type_name: str) -> PolicyDenied:
+            return PolicyDenied(
+                f"{self.actor!r} may not {CHANGE} these entities of {type_name} "
+                f"on branch {branch!r}",
+                action=CHANGE,
+                branch=branch,
+                actor_id=self.actor,
+            )
+
+        return WriteJudge(
+            self.engine.store,
+            lambda snapshot: self._write_scopes(branch, snapshot.catalog),
+            refuse,
+            needs_whole,
+        )
+
+    def writer(self, branch: str) -> WriterView | None:
+        """What a write to a branch may name and read; None without a policy."""
+        if self.gate is None:
+            return None
+        from omnigraph.scoping.write_scopes import WriterView
+
+        return WriterView(
+            lambda catalog: self._write_scopes(branch, catalog),
+            self.engine.scoped_snapshots.within,
+        )
+
+    def _write_scopes(self, branch: str, catalog: Catalog) -> WriteScopes:
+        from omnigraph.scoping.write_scopes import WriteScopes
+
+        assert self.gate is not None
+        named = check_ref_name(branch)
+        change = self._scope(CHANGE, named, catalog)
+        try:
+            self.gate.require(self.actor, READ, named, None)
+        except PolicyDenied:
+            # Who may change a branch and not read it addresses what it may change.
+            return WriteScopes(change, change)
+        return WriteScopes(change, self._scope(READ, named, catalog))
 
     @contextmanager
     def reading(self, action: str = READ, branch: str | None = None) -> Iterator[Engine]:
@@ -156,11 +304,29 @@ class Access:
         """A write: the handle may write, the policy allows it, and the actor has a slot."""
         engine = self.writable()
         self.require(action, branch, target)
-        if self.admission is None:
-            yield engine
-            return
-        with self.admission.write(self.actor, estimate()):
-            yield engine
+        admitted: AbstractContextManager[object] = (
+            nullcontext()
+            if self.admission is None
+            else self.admission.write(self.actor, estimate())
+        )
+        try:
+            with admitted:
+                yield engine
+        except ValidationFailed as error:
+            if self.gate is None:
+                raise
+            raise self._discreet(error, target or branch) from None
+
+    def _discreet(self, error: ValidationFailed, branch: str | None) -> ValidationFailed:
+        """The error without what this handle may not see."""
+        from omnigraph.scoping.shown_records import discreet
+
+        reader = self.engine.reader
+        catalog = reader.snapshot(*reader.branch(branch or MAIN)).catalog
+        scopes = self._write_scopes(branch or MAIN, catalog)
+        if scopes.is_everything:
+            return error
+        return discreet(error, scopes.named(catalog))
 
     def writable(self) -> Engine:
         engine = self.engine

@@ -138,15 +138,16 @@ class Tags:
                 return engine.lifecycle.create_tag(name, target, actor)
 
             if idempotency_key is None:
-                return make()
+                return self._access.shown_tag(make())
             request = keys.keyed(keys.TAG_CREATED, actor, idempotency_key, None, name, target)
             tag, repeated = keys.create_tag(engine, request, name, make)
-            return replace(tag, repeated=repeated)
+            return replace(self._access.shown_tag(tag), repeated=repeated)
 
     def list(self) -> list[Tag]:
         self._access.require(READ)
         refs = self._access.engine.reader.tag_refs
-        return [tag for name in refs.names() if (tag := refs.find(name)) is not None]
+        found = [tag for name in refs.names() if (tag := refs.find(name)) is not None]
+        return [self._access.shown_tag(tag) for tag in found]
 
     def delete(self, name: str, *, idempotency_key: str | None = None) -> bool:
         """Delete a tag; True when an earlier call with the same key did it."""
@@ -191,7 +192,7 @@ class Commits:
             found = (c for c in found if c.details.get(PIPELINE, {}).get("name") == pipeline)
         if after is not None and not any(c.graph_commit_id == after for c in found):
             raise NotFound(f"no commit {after!r} on branch {branch!r}", commit=after)
-        return [*islice(found, limit)]
+        return [self._access.shown(commit) for commit in islice(found, limit)]
 
     def by_key(self, idempotency_key: str) -> Sequence[Commit]:
         """The commit that a request of this actor with the key made, as a list: one or none.
@@ -202,13 +203,14 @@ class Commits:
 
         self._access.require(READ)
         access = self._access
-        return commits_by_key(access.engine, access.actor, idempotency_key)
+        found = commits_by_key(access.engine, access.actor, idempotency_key)
+        return [access.shown(commit) for commit in found]
 
     def show(self, commit_id: CommitName, branch: str = MAIN) -> Commit:
         """One commit: by id or a unique prefix, tag, branch, moment of `branch`, or `HEAD~N`."""
         self._access.require(READ)
         commits = self._access.engine.commits
-        return commits.find(commits.resolve(commit_id, branch), branch)
+        return self._access.shown(commits.find(commits.resolve(commit_id, branch), branch))
 
     def schema_steps(
         self, commit_id: CommitName, branch: str = MAIN
@@ -216,7 +218,8 @@ class Commits:
         """The steps of a commit that changed the schema, as JSON; empty for every other commit."""
         from omnigraph.graph.schema_changes import schema_steps
 
-        return schema_steps(self._access.engine, self.show(commit_id, branch))
+        commit = self.show(commit_id, branch)
+        return schema_steps(self._access.engine, commit, self._access.visible_catalog)
 
     def graph(self, branch: str = MAIN, limit: int = 50) -> Sequence[str]:
         """The history of a branch with everything merged into it, drawn as lines of text."""
@@ -245,7 +248,9 @@ class Commits:
 
         wanted = ChangeFilter.of(types, kinds, ops)
         with self._access.reading() as engine:
-            return commit_history.commit_changes(engine, commit_id, branch, wanted, limit, cursor)
+            return commit_history.commit_changes(
+                engine, commit_id, branch, wanted, limit, cursor, seen=self._access.seen
+            )
 
 
 class Schema:
@@ -260,7 +265,7 @@ class Schema:
 
         self._access.require(READ)
         engine = self._access.engine
-        return accepted_schema(engine, reads.snapshot(engine, branch, at))
+        return accepted_schema(engine, self._access.seen(reads.snapshot(engine, branch, at)))
 
     def plan(
         self,
@@ -296,6 +301,7 @@ class Schema:
         sources += visible_texts(self._access, branch)
         require_engine(engine, "schema plan", (AUTO, LOCAL, SPARK))
         with self._access.reading(READ, branch) as opened:
+            self._access.require_all_seen(SCHEMA_APPLY, branch)
             return plan_schema(
                 opened,
                 schema,
@@ -344,6 +350,7 @@ class Schema:
         terms = CommitTerms(branch, actor, message, if_commit, idempotency_key, details_of(request))
         require_engine(engine, "schema apply", (AUTO, LOCAL, SPARK))
         with self._access.writing(SCHEMA_APPLY, None, branch) as parts:
+            self._access.require_all_seen(SCHEMA_APPLY, branch)
             return apply_schema(parts, schema, granted, terms, plan, engine)
 
     def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:
@@ -352,11 +359,13 @@ class Schema:
 
         self._access.require(READ)
         commits = self._access.engine.commits
-        return diff_schemas(commits.snapshot_at(a), commits.snapshot_at(b))
+        seen = self._access.seen
+        return diff_schemas(seen(commits.snapshot_at(a)), seen(commits.snapshot_at(b)))
 
     def history(self, branch: str = MAIN, limit: int | None = None) -> Sequence[SchemaVersion]:
         """The commits that changed the schema of a branch, newest first."""
         from omnigraph.graph.schema_changes import schema_history
 
         self._access.require(READ, branch)
-        return schema_history(self._access.engine, branch, limit)
+        access = self._access
+        return schema_history(access.engine, branch, limit, access.visible_catalog, access.shown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -74,11 +74,16 @@ def commit_changes(
     limit: int | None,
     cursor: str | None,
     most_bytes: int | None = None,
+    *,
+    seen: Callable[[Snapshot], Snapshot],
 ) -> ChangePage:
-    """What a commit changed against its first parent; a page has about `most_bytes`."""
+    """What a commit changed against its first parent; a page has about `most_bytes`.
+
+    `seen` gives a snapshot as the caller may see it.
+    """
     after = engine.commits.snapshot_at(commit, branch)
     graph = lineage(engine, after)
-    before, after = graph.step(after.graph_commit_id)
+    before, after = map(seen, graph.step(after.graph_commit_id))
     return diff_page(engine.store, graph, before, after, wanted, limit, cursor, most_bytes)
 
 

@@ -13,6 +13,7 @@ from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.edge_identity import keep_defaults, match_upserts
 from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.writes.changeset import ChangeSet
 from omnigraph.writes.derived import fill_edits
@@ -20,10 +21,14 @@ from omnigraph.writes.shape import Edit, shape_edits
 
 
 def apply_edits(
-    engine: Engine, edits: Mapping[str, Edit | Mapping[str, object]], terms: CommitTerms
+    engine: Engine,
+    edits: Mapping[str, Edit | Mapping[str, object]],
+    terms: CommitTerms,
+    view: WriterView | None = None,
 ) -> WriteReceipt:
+    """One commit; `view` says what the edits may name, None everything."""
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    shaped = _ShapedEdits(typed)
+    shaped = _ShapedEdits(typed, view)
     known, _ = engine.reader.by_known_schema(terms.branch, shaped.by, (NotFound, ValidationFailed))
     # Before the transaction, because a provider may take seconds and other writers would wait.
     shaped.filled(known, engine.provider)
@@ -63,14 +68,18 @@ class _ShapedEdits:
     A transaction asks several times, and the schema seldom changes in between.
     """
 
-    def __init__(self, edits: Mapping[str, Edit]) -> None:
+    def __init__(self, edits: Mapping[str, Edit], view: WriterView | None) -> None:
         self._edits = edits
+        self._view = view
         self._now_millis = SYSTEM_CLOCK.now_micros() // 1000
         self._shaped: tuple[Catalog, ChangeSet] | None = None
         self._filled: tuple[Catalog, ChangeSet] | None = None
 
     def by(self, catalog: Catalog) -> ChangeSet:
         if self._shaped is None or self._shaped[0] is not catalog:
+            named = catalog if self._view is None else self._view.named(catalog)
+            if named is not catalog:  # what is hidden must look as if it did not exist
+                shape_edits(named, self._edits, SYSTEM_CLOCK.new_ulid, self._now_millis)
             changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid, self._now_millis)
             self._shaped = catalog, changes
         return self._shaped[1]

@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import pyarrow as pa
@@ -174,9 +175,20 @@ class Graph:
         `at` is a commit id or a unique prefix of one, a tag, a branch, a moment (a datetime or RFC
         3339 text, of `branch`), `HEAD`, or `NAME~N`: N first parents above one of these.
         """
+        return self.state(READ, branch, at=at)
+
+    def state(self, action: str, branch: str = MAIN, *, at: CommitName | None = None) -> Snapshot:
+        """The state that an action of this handle works on, with what its rules show of it.
+
+        `snapshot` is the state for `read`. An export may see another part than a read.
+        """
         found = reads.snapshot(self.engine, branch, at)
-        self._access.require(READ, found.graph_branch)
-        return self._access.seen(found)
+        self._access.require(action, found.graph_branch)
+        return self._access.seen(found, action)
+
+    def seen(self, snapshot: Snapshot, action: str = READ) -> Snapshot:
+        """A state of this graph with what the rules of this handle show of it."""
+        return self._access.seen(snapshot, action)
 
     def read(
         self,
@@ -312,8 +324,7 @@ class Graph:
         """
         from omnigraph.graph import bulk
 
-        snapshot = reads.snapshot(self.engine, branch, at)
-        self._access.require(EXPORT, snapshot.graph_branch)
+        snapshot = self.state(EXPORT, branch, at=at)
         return bulk.export(self.engine, snapshot, path, types, file_format=format, engine=engine)
 
     # Writing
@@ -351,6 +362,8 @@ class Graph:
             file=given.file,
             name=name,
             params=params,
+            judge=self._access.judge(branch),
+            view=self._access.writer(branch),
         )
 
         def estimate() -> int:
@@ -389,9 +402,10 @@ class Graph:
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
             details=details_of(request),
+            judge=self._access.judge(branch),
         )
         with self._access.writing(CHANGE, branch) as engine:
-            return apply_edits(engine, edits, terms)
+            return apply_edits(engine, edits, terms, self._access.writer(branch))
 
     def load(
         self,
@@ -466,18 +480,19 @@ class Graph:
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm
-        from omnigraph.load.modes import LoadModes
+        from omnigraph.load.modes import SHRINKING, LoadModes
         from omnigraph.load.options import LoadOptions, OnError
 
         if stream_batch is not None and message is None:
             message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
+        modes = LoadModes.parse(mode, scope)
         options = LoadOptions(
             branch=branch,
             actor=self.actor,
             message=message,
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
-            modes=LoadModes.parse(mode, scope),
+            modes=modes,
             type_name=type,
             columns=map if map is not None else columns,
             text=TextForm(encoding, delimiter, quote),
@@ -488,6 +503,8 @@ class Graph:
             rejects=rejects,
             dry_run=dry_run,
             before_commit=before_commit,
+            judge=self._access.judge(branch, lambda name: modes.of_type(name) in SHRINKING),
+            view=self._access.writer(branch),
         )
         with self._access.writing(CHANGE, branch, estimate=lambda: bulk.estimate(data)) as parts:
             if from_branch is not None and bulk.is_missing(parts, branch):
@@ -526,7 +543,8 @@ class Graph:
         from omnigraph.vectors.embedder import EmbedRequest
 
         wanted = tuple(types) if types is not None else None
-        request = EmbedRequest(branch, wanted, self.actor, message, engine)
+        judge, view = self._access.judge(branch), self._access.writer(branch)
+        request = EmbedRequest(branch, wanted, self.actor, message, engine, judge, view)
         with self._access.writing(CHANGE, branch) as parts:
             return parts.embedder.run(request)
 
@@ -591,6 +609,7 @@ class Graph:
             may_delete=may_delete,
             idempotency_key=idempotency_key,
             details=keyed_writes.details_of(keyed),
+            judge=self._access.judge(into),
         )
         with self._access.writing(BRANCH_MERGE, source, into) as parts:
 
@@ -614,7 +633,9 @@ class Graph:
         )
         self._access.require(READ, into)
         with self._access.reading(READ, source) as parts:
-            return preview_merge(parts.merge_context(), request)
+            found = preview_merge(parts.merge_context(), request)
+        whole = self._access.whole_types(source, into)
+        return found if whole is None else found.only(whole)
 
     def revert(
         self,
@@ -647,6 +668,7 @@ class Graph:
             message=message,
             idempotency_key=idempotency_key,
             details=details_of(repeatable),
+            judge=self._access.judge(branch),
         )
         with self._access.writing(CHANGE, branch) as parts:
 
@@ -681,6 +703,7 @@ class Graph:
             message=message,
             idempotency_key=idempotency_key,
             details=details_of(repeatable),
+            judge=self._access.judge(onto),
         )
         with self._access.writing(CHANGE, onto) as parts:
 
@@ -725,8 +748,11 @@ class Graph:
         for state in (states.before, states.after):
             self._access.require(READ, state.graph_branch)
         wanted = ChangeFilter.of(types, kinds, ops)
+        seen = commit_history.DiffStates(
+            self._access.seen(states.before), self._access.seen(states.after)
+        )
         with self._access.reading() as engine:
-            return commit_history.diff(engine, states, wanted, limit, cursor)
+            return commit_history.diff(engine, seen, wanted, limit, cursor)
 
     def changes(
         self,
@@ -748,7 +774,13 @@ class Graph:
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.feed import FeedRequest, poll
 
-        request = FeedRequest(branch, ChangeFilter.of(types, kinds, ops), limit)
+        request = FeedRequest(
+            branch,
+            ChangeFilter.of(types, kinds, ops),
+            limit,
+            seen=self._access.seen,
+            shown=self._access.shown,
+        )
         with self._access.reading(READ, branch) as engine:
             return poll(engine.reader, request, cursor, start)
 
@@ -768,7 +800,14 @@ class Graph:
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.feed import FeedRequest, baseline
 
-        request = FeedRequest(branch, ChangeFilter.of(types, kinds, None), limit)
+        request = FeedRequest(
+            branch,
+            ChangeFilter.of(types, kinds, None),
+            limit,
+            seen=partial(self._access.seen, action=EXPORT),
+            goes_on=self._access.seen,
+            shown=self._access.shown,
+        )
         with self._access.reading(EXPORT, branch) as engine:
             return baseline(engine.reader, request)
 

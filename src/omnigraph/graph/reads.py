@@ -18,8 +18,6 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
 from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
-from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.stored_columns import require_columns
@@ -97,16 +95,21 @@ def read_type(
     ids: Sequence[str] | None,
     columns: Sequence[str] | None,
 ) -> pa.Table:
+    from omnigraph.scoping.visible_rows import VisibleRows
+
     entity = snapshot.catalog.resolve(type_name)
     known = table_schema(entity).names
     wanted = list(columns) if columns is not None else known
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InvalidArgument(f"{type_name} has no {unknown[0]!r}; it has: {', '.join(known)}")
-    dataset = require_columns(engine.store, snapshot, snapshot.pin(entity.table_key))
+    require_columns(engine.store, snapshot, snapshot.pin(entity.table_key))
+    visible = VisibleRows(engine.store, snapshot)
     if ids is None:
-        return for_pandas(with_zone(read_table(dataset, wanted)))
-    return for_pandas(with_zone(find_rows(dataset, _id_array(ids), wanted).select(wanted)))
+        found = visible.table(entity.table_key, wanted)
+    else:
+        found = visible.find(entity.table_key, _id_array(ids), wanted)
+    return for_pandas(with_zone(found))
 
 
 def for_pandas(table: pa.Table) -> pa.Table:
@@ -142,6 +145,8 @@ def blob(
     engine: Engine, snapshot: Snapshot, kind: str, type_name: str, entity_id: str, name: str
 ) -> StoredBlob:
     """The blob property `name` of one entity; `kind` is `node` or `edge`."""
+    from omnigraph.scoping.visible_rows import VisibleRows
+
     entity = snapshot.catalog.resolve(type_name)
     found = EntityKind.EDGE if isinstance(entity, EdgeType) else EntityKind.NODE
     if kind != found.value:
@@ -151,7 +156,9 @@ def blob(
         blobs = ", ".join(p.name for p in entity.properties if isinstance(p.type, BlobType))
         raise InvalidArgument(f"{type_name} has no blob {name!r}; it has: {blobs or 'none'}")
     pin = snapshot.pin(entity.table_key)
-    stored = find_blob(require_columns(engine.store, snapshot, pin), entity_id, name)
+    dataset = require_columns(engine.store, snapshot, pin)
+    visible = VisibleRows(engine.store, snapshot).among(entity.table_key, _id_array([entity_id]))
+    stored = find_blob(dataset, entity_id, name) if len(visible) else None
     if stored is None:
         raise NotFound(
             f"{type_name} {entity_id!r} is not there or has no {name!r}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.catalog.identity import shape_hash
+from omnigraph.catalog.identity import fingerprint, shape_hash
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.request import CommitTerms
 from omnigraph.errors import InvalidArgument, PreconditionFailed, SchemaRefused
@@ -177,8 +177,20 @@ def _accepted_source(engine: Engine) -> Callable[[Snapshot], str]:
 
 
 def accepted_schema(engine: Engine, snapshot: Snapshot) -> AcceptedSchema:
-    """The schema of a state. The text of one that was made in Python is generated."""
+    """The schema of a state. The text of one that was made in Python is generated.
+
+    Of a scoped snapshot it is the part in scope, with a text of its own.
+    """
     accepted = engine.reader.schemas.read(snapshot.schema_id)
+    if snapshot.scope is not None:
+        catalog = snapshot.catalog
+        return replace(
+            accepted,
+            catalog=catalog,
+            source=catalog_text(catalog),
+            fingerprint=fingerprint(catalog),
+            steps=(),
+        )
     if accepted.source:
         return accepted
     return replace(accepted, source=catalog_text(accepted.catalog))
@@ -231,43 +243,75 @@ class SchemaVersion:
         }
 
 
-def schema_history(engine: Engine, branch: str, limit: int | None) -> list[SchemaVersion]:
-    """Commits of a branch that changed its schema, newest first, down to the first commit."""
+Shown = Callable[[Commit], Commit]
+Visible = Callable[[str, Catalog], Catalog | None]
+"""The part of a catalog that the caller sees on a branch; None: all of it."""
+
+
+def schema_history(
+    engine: Engine, branch: str, limit: int | None, visible: Visible, shown: Shown
+) -> list[SchemaVersion]:
+    """Commits of a branch that changed its schema, newest first, down to the first commit.
+
+    Commits that changed nothing that the caller sees are left out.
+    """
     _, state = engine.reader.branch(branch)
     found: list[SchemaVersion] = []
     newer: Commit | None = None
     for stored in engine.commits.walk(state):
         if newer is not None and stored.commit.schema_id != newer.schema_id:
-            found.append(_version(engine, newer, stored.commit))
+            version = _version(engine, newer, stored.commit, visible, shown)
+            found += [version] if version is not None else []
             if limit is not None and len(found) >= limit:
                 return found
         newer = stored.commit
     if newer is not None:
-        found.append(_version(engine, newer, None))
+        first = _version(engine, newer, None, visible, shown)
+        found += [first] if first is not None else []
     return found
 
 
-def _version(engine: Engine, commit: Commit, parent: Commit | None) -> SchemaVersion:
+def _version(
+    engine: Engine, commit: Commit, parent: Commit | None, visible: Visible, shown: Shown
+) -> SchemaVersion | None:
+    """None if the commit changed nothing that the caller sees."""
     accepted = engine.reader.schemas.read(commit.schema_id)
-    return SchemaVersion(commit, accepted.schema_hash, _steps(engine, accepted, parent))
+    part = visible(commit.graph_branch, accepted.catalog)
+    steps = _steps(engine, accepted, parent, visible)
+    if part is None:
+        return SchemaVersion(commit, accepted.schema_hash, steps)
+    if parent is not None and not steps:
+        return None
+    return SchemaVersion(shown(commit), shape_hash(part), steps)
 
 
-def schema_steps(engine: Engine, commit: Commit) -> tuple[Mapping[str, Any], ...]:
+def schema_steps(
+    engine: Engine, commit: Commit, visible: Visible
+) -> tuple[Mapping[str, Any], ...]:
     """The steps of a commit that changed the schema; empty for every other commit."""
     accepted = engine.reader.schemas.read(commit.schema_id)
     if accepted.schema_version != commit.graph_commit_id or commit.parent_commit_id is None:
         return ()
     parent = engine.commits.find(commit.parent_commit_id, commit.graph_branch)
-    return _steps(engine, accepted, parent)
+    return _steps(engine, accepted, parent, visible)
 
 
 def _steps(
-    engine: Engine, accepted: AcceptedSchema, parent: Commit | None
+    engine: Engine, accepted: AcceptedSchema, parent: Commit | None, visible: Visible
 ) -> tuple[Mapping[str, Any], ...]:
-    """Merges and reverts store no steps, so theirs are found out from the schema before."""
+    """Merges and reverts store no steps, so theirs are found out from the schema before.
+
+    So are those of a part of the schema, because stored steps name all of it.
+    """
     from omnigraph.evolve.apply import changes_between
 
-    if accepted.steps or parent is None:
+    after = accepted.catalog
+    if parent is None:
+        return accepted.steps if visible(MAIN, after) is None else ()
+    branch = parent.graph_branch
+    part = visible(branch, after)
+    if accepted.steps and part is None:
         return accepted.steps
     before = engine.reader.schemas.read(parent.schema_id).catalog
-    return tuple(step.to_dict() for step in changes_between(before, accepted.catalog).steps)
+    old, new = visible(branch, before) or before, part or after
+    return tuple(step.to_dict() for step in changes_between(old, new).steps)

@@ -10,19 +10,19 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph import failpoints
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.modes import LoadMode
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import AbsentColumns, Blocks, ParsedBlock
+from omnigraph.load.parsed_rows import AbsentColumns, Blocks, ParsedBlock, widen
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepare_rows import PreparedRows, place_of
 from omnigraph.load.prepared import (
@@ -68,12 +68,15 @@ class LocalLoader:
         reading = options.reading(self.settings.blob_bases)
         refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
-        options.modes.check(catalog, [source.type_name for source in sources])
+        named = catalog if options.view is None else options.view.named(catalog)
+        if options.view is not None and options.view.is_partial(catalog):
+            rules = replace(rules, named=named)
+        options.modes.check(named, [source.type_name for source in sources])
         with prepared_input(catalog, self.settings, rules) as prepared:
             watch = progress or reading_progress(sources)
-            prepared.read_again = functools.partial(read_again, sources, catalog, reading)
+            prepared.read_again = functools.partial(read_again, sources, named, reading)
             patches = PatchInput(prepared)
-            _prepare(patches, sources, options, self.settings.blob_bases, watch)
+            _prepare(patches, sources, options, self.settings.blob_bases, watch, named)
             failpoints.hit("load.after_prepare")
             options = options.with_content(sources)
             with closing(self._build(patches, options)) as build:
@@ -110,6 +113,7 @@ def _prepare(
     options: LoadOptions,
     blob_bases: tuple[str, ...],
     progress: Progress,
+    named: Catalog,
 ) -> None:
     """Take the rows that keep the rules of rows, the patches, and what the others break."""
     prepared = patches.prepared
@@ -123,8 +127,8 @@ def _prepare(
     for source in sources:
         reading = options.reading(blob_bases, source.type_name)
         keep = functools.partial(patches.keep, judge=judge) if reading.partial else take
-        _read(prepared, source, reading, progress, keep)
-    for key in mirrored_types(sources, prepared.catalog, options.modes) - files.keys():
+        _read(prepared, source, reading, progress, keep, named)
+    for key in mirrored_types(sources, named, options.modes) - files.keys():
         _file_of(prepared, files, prepared.catalog.entity_type(key))
     for file in files.values():
         file.close()
@@ -136,11 +140,17 @@ def _read(
     options: ReadOptions,
     progress: Progress,
     take: Callable[[ParsedBlock], None],
+    named: Catalog,
 ) -> None:
-    """Let `take` have all blocks of a source; fails if too much of them is wrong."""
+    """Let `take` have all blocks of a source; fails if too much of them is wrong.
+
+    `named` is the part of the catalog that the input may name.
+    """
     prepared.files.append(source.name)
     unread = source.size
-    for block in _read_ahead(read_source(source, prepared.catalog, options)):
+    for block in _read_ahead(read_source(source, named, options)):
+        if named is not prepared.catalog:
+            widen(block, prepared.catalog, partial=options.partial)
         take(block)
         size = min(block.bytes_read, unread) if source.path is not None else block.bytes_read
         unread -= size

@@ -19,6 +19,7 @@ from omnigraph.load.rejects import SKIPPED_BY_DEFAULT, RejectRules, usable_path
 from omnigraph.load.sources import ReadOptions, Source
 from omnigraph.manifest.publication import FINGERPRINT, REQUEST
 from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
+from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.identifiers import EntityKind, TableKey
 
 
@@ -62,6 +63,8 @@ class LoadOptions(CommitTerms):
     """Check and count, but write and commit nothing."""
     before_commit: Callable[[LoadReceipt], object] | None = None
     """Called with the counts of the planned write; an exception that it raises stops the load."""
+    view: WriterView | None = field(default=None, compare=False, repr=False)
+    """What the input may name; None: everything."""
 
     def reject_rules(self) -> RejectRules:
         """What to do with rejected rows; refuses options that make no sense together."""

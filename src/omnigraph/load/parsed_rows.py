@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow_schema import default_values, table_schema
+from omnigraph.catalog.arrow_schema import default_column, default_values, table_schema
 from omnigraph.catalog.model import (
     ID,
     SOURCE,
@@ -137,6 +138,38 @@ def with_absent(block: ParsedBlock, given: Collection[str], *, partial: bool) ->
             else rows
             for rows in parts
         ]
+
+
+def widen(block: ParsedBlock, catalog: Catalog, *, partial: bool) -> None:
+    """Give rows that were read by a part of the catalog all columns of their types.
+
+    The rows leave the other columns out. They get the default or NULL, and patches do not change
+    them.
+    """
+    block.rows = [_widened(rows, catalog, partial=partial) for rows in block.rows]
+    block.broken = [_widened(rows, catalog, partial=partial) for rows in block.broken]
+
+
+def _widened(rows: ParsedRows, catalog: Catalog, *, partial: bool) -> ParsedRows:
+    entity = catalog.entity_type(rows.entity.table_key)
+    schema, given = raw_schema(entity), rows.table
+    columns = []
+    for wanted in schema:
+        if wanted.name in given.column_names:
+            columns.append(given.column(wanted.name))
+        elif partial:
+            columns.append(pa.nulls(given.num_rows, wanted.type))
+        else:
+            columns.append(default_column(entity, wanted, given.num_rows))
+    reported = reported_columns(entity, partial=partial)
+    added = [name for name in reported if name not in given.column_names]
+    absent = rows.absent
+    if added:
+        more = ",".join(added)
+        before = pa.repeat("", given.num_rows) if absent is None else absent
+        joined = pc.binary_join_element_wise(before, more, ",")
+        absent = pc.if_else(pc.equal(before, ""), more, joined)
+    return ParsedRows(entity, pa.table(columns, schema=schema), rows.lines, absent)
 
 
 class AbsentColumns:

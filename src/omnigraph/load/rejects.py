@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, StorageFailure
 from omnigraph.integrity.violations import Place
 from omnigraph.load.prepare_rows import MOST_REJECTED, RejectedRow
 from omnigraph.manifest.records import StreamBatch
+from omnigraph.scoping.shown_records import may_name, quiet_message
 from omnigraph.values.json_values import finite, json_form
 
 SKIPPED_BY_DEFAULT = 1000
@@ -36,6 +38,10 @@ class RejectRules:
     path: Path | None = None
     always_written: bool = True
     """Also if no row is rejected. False for streams, which would leave a file for every batch."""
+    named: Catalog | None = None
+    """For a writer that sees a part of the graph: reasons name nothing else, and tell nothing
+    about stored entities. None: everything.
+    """
 
     @property
     def keeps_rows(self) -> bool:
@@ -58,7 +64,9 @@ class RejectRules:
             self.path.unlink(missing_ok=True)
             return
         try:
-            _write_whole(self.path, (_line(place, row) for place, row in rejected.items()))
+            _write_whole(
+                self.path, (_line(place, row, self.named) for place, row in rejected.items())
+            )
         except OSError as error:
             raise StorageFailure(
                 f"{self.path}: the rejected rows cannot be written: {error.strerror or error}",
@@ -109,19 +117,24 @@ def usable_path(given: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _line(place: Place, rejected: RejectedRow) -> str:
+def _line(place: Place, rejected: RejectedRow, named: Catalog | None) -> str:
     first = rejected.violations[0]
+    reasons = [
+        {"rule": v.rule, "property": v.property, "message": v.message}
+        for v in rejected.violations
+        if named is None or may_name(named, v.row_type(), v.property)
+    ]
+    if named is not None:
+        for reason in reasons:
+            reason["message"] = quiet_message(str(reason["rule"]), reason["message"] or "")
     return json.dumps(
         {
             "file": place.file,
             "line": place.line,
             "type": first.row_type(),
             "rule": first.rule,
-            "message": "; ".join(violation.message for violation in rejected.violations),
-            "violations": [
-                {"rule": v.rule, "property": v.property, "message": v.message}
-                for v in rejected.violations
-            ],
+            "message": "; ".join(str(reason["message"]) for reason in reasons),
+            "violations": reasons,
             "row": finite(rejected.row),
         },
         default=json_form,

@@ -48,6 +48,7 @@ from omnigraph.merge.output import (
 )
 from omnigraph.merge.resolve import MergedSides, OutputT, merge_sides
 from omnigraph.merge.tables import MergeStorage, SideContent, Sides, SideTable, differing_types
+from omnigraph.scoping.write_judge import WriteJudge
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
@@ -89,6 +90,8 @@ class MergeRequest:
     """Raises when the caller may not delete the source."""
     idempotency_key: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    judge: WriteJudge | None = field(default=None, compare=False, repr=False)
+    """None: the actor may change everything."""
 
 
 def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
@@ -105,6 +108,7 @@ def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
             details=request.details,
             on_exact_head=True,
             tables_of=attempt.tables,
+            judge=request.judge,
         )
         engine = attempt.engine
         if engine.writes_ahead:
@@ -159,6 +163,18 @@ def preview_merge(context: MergeContext, request: MergeRequest) -> MergePreview:
             findings.conflict_count,
             more_changes=more,
         )
+
+
+def require_scope(judge: WriteJudge | None, ours: Snapshot, merged: MergedSides[OutputT]) -> None:
+    """Refuse a merge that touches more than its actor may change, or tells what it may not see.
+
+    Rows of both sides are mixed, so the actor must be allowed to change the whole of every type.
+    """
+    if judge is None:
+        return
+    conflicts = {conflict.type_name for conflict in merged.findings.conflicts}
+    judge.require_whole(ours, {*conflicts, *(key.type_name for key in merged.tables)})
+    judge.require_seen(ours, conflicts)
 
 
 def run_merge(
@@ -237,6 +253,7 @@ class _Attempt:
         merged = self._merged = self.merge(ours, rows)
         if merged is None:
             return ()
+        require_scope(self._request.judge, ours, merged)
         merged.refuse_conflicts(source=self._request.source, target=self._request.target)
         return merged.tables
 

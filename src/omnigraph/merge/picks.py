@@ -17,10 +17,11 @@ from omnigraph.diff.id_runs import Scratch
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.decisions import Decisions
-from omnigraph.merge.operation import MergeContext, run_merge
+from omnigraph.merge.operation import MergeContext, require_scope, run_merge
 from omnigraph.merge.output import LocalRowMerger, RowMerger, TableOutput
 from omnigraph.merge.resolve import MergedSides, merge_sides
 from omnigraph.merge.tables import MergeStorage, SideContent, Sides
+from omnigraph.scoping.write_judge import WriteJudge
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.changeset import ChangeSet
 
@@ -40,6 +41,8 @@ class PickRequest:
     message: str | None = None
     idempotency_key: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    judge: WriteJudge | None = field(default=None, compare=False, repr=False)
+    """None: the actor may change everything."""
 
 
 def pick(context: MergeContext, request: PickRequest) -> WriteReceipt:
@@ -56,6 +59,7 @@ def pick(context: MergeContext, request: PickRequest) -> WriteReceipt:
             details=request.details,
             on_exact_head=True,
             tables_of=attempt.tables,
+            judge=request.judge,
         )
         return run_merge(context.transaction, write, attempt.build, attempt.changed_rows)
 
@@ -85,6 +89,7 @@ class _Pick:
         )
         rows: RowMerger[TableOutput] = LocalRowMerger(store, self._scratch)
         merged = merge_sides(storage, sides, self._request.decisions, rows)
+        require_scope(self._request.judge, ours, merged)
         merged.refuse_conflicts(source=self._request.commit_id, target=self._request.branch)
         self._merged = merged
         return merged.tables

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import ID, Catalog
 from omnigraph.commit.request import Claims, CommitTerms, WriteReceipt
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
@@ -15,12 +15,14 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.integrity.cascade import with_cascades
 from omnigraph.integrity.validate import claims, validate_changes
 from omnigraph.ir import expressions as ex
-from omnigraph.ir.writes import Delete, DeleteMatched, Insert, Update
+from omnigraph.ir.walk import walk
+from omnigraph.ir.writes import Delete, DeleteMatched, Insert, Update, WriteOp
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.statements import MutationContext, ReadPlan, run_statements
 from omnigraph.query.compiler import CompiledQuery, compile_query
+from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 from omnigraph.writes.changeset import ChangeSet
@@ -36,6 +38,8 @@ class Mutation(CommitTerms):
     """The name of the text in errors."""
     name: str | None = None
     params: Mapping[str, object] | None = None
+    view: WriterView | None = field(default=None, compare=False, repr=False)
+    """What the statements may name and read; None: everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Mutator:
             self._clock,
             self._read,
             now_millis,
+            mutation.view,
         )
 
         def by(current: Catalog) -> CompiledQuery:
@@ -127,10 +132,47 @@ class Mutator:
 
 
 def _compile(mutation: Mutation, catalog: Catalog) -> CompiledQuery:
+    if mutation.view is not None:
+        _refuse_hidden(mutation, mutation.view, catalog)
     compiled = compile_query(mutation.source, catalog, mutation.name, mutation.file)
     if compiled.is_read:
         raise InvalidArgument(f"query {compiled.name!r} only reads: use query for it")
     return compiled
+
+
+def _refuse_hidden(mutation: Mutation, view: WriterView, catalog: Catalog) -> None:
+    """Compile against what the writer may see, so that the rest is unknown as if it did not exist.
+
+    What the writer may change and not see has a name in an assignment only.
+    """
+    named = view.named(catalog)
+    if named is catalog:
+        return
+    compiled = compile_query(mutation.source, named, mutation.name, mutation.file)
+    if any(view.hides(catalog, *read) for s in compiled.statements for read in _reads_of(s)):
+        compile_query(mutation.source, view.readable(catalog), mutation.name, mutation.file)
+        raise InvalidArgument("this mutation reads a property that you may not see")
+
+
+def _reads_of(statement: WriteOp) -> Iterator[tuple[str, str]]:
+    """(type, property) of everything that a statement reads."""
+    match statement:
+        case Update(table, assignments, predicate):
+            values = [predicate, *(assignment.value for assignment in assignments)]
+        case Delete(table, predicate):
+            values = [predicate]
+        case DeleteMatched(pattern, variables):
+            yield from ((name, ID) for variable in variables for name in variable.types)
+            for node in walk(pattern):
+                if isinstance(node, ex.PropertyOf):
+                    yield from ((name, node.property) for name in node.variable.types)
+            return
+        case _:
+            return
+    for value in values:
+        for node in walk(value):
+            if isinstance(node, ex.RowProperty):
+                yield table.type_name, node.property
 
 
 def _claims(catalog: Catalog, compiled: CompiledQuery) -> Claims:

@@ -21,6 +21,7 @@ from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_row
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.mutate.pending import PendingTable
+from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.values.conditions import Condition
 from omnigraph.values.entity_ids import entity_id
 
@@ -42,16 +43,25 @@ def matching_rows(
     predicate: ex.Expression,
     evaluator: Evaluator,
     columns: Sequence[str],
+    visible: VisibleRows,
 ) -> MatchingRows:
-    """`columns`, `id` among them, of the rows for which the predicate is true now."""
+    """`columns`, `id` among them, of the visible rows for which the predicate is true now.
+
+    The predicate is evaluated on visible rows only, because its errors would tell about others.
+    """
+    key = pending.entity.table_key
+    if not visible.has_type(key):
+        return MatchingRows(None, None)
     judged = over_rows(predicate)
+    needed_to_see = visible.rule(key).columns
     ids = _named_ids(conditions_of([predicate], evaluator.plain, None), pending.entity)
     if ids is None:
-        stored = _scanned(dataset, pending, predicate, judged, evaluator, columns)
+        stored = _scanned(dataset, pending, predicate, judged, evaluator, columns, visible)
     else:
-        needed = list(dict.fromkeys([ID, *columns, *judged.columns]))
+        needed = list(dict.fromkeys([ID, *columns, *judged.columns, *needed_to_see]))
         found = find_rows(dataset, pa.array(list(dict.fromkeys(ids)), pa.string()), needed)
-        stored = judged.true_rows(pending.untouched(found), evaluator)
+        shown = visible.keep(key, pending.untouched(found))
+        stored = judged.true_rows(shown, evaluator)
     rows = pending.rows
     hit = None if rows is None else judged.true_rows(rows, evaluator)
     return MatchingRows(_some(stored, [*columns, ROW_ID, ROW_ADDRESS]), _some(hit, columns))
@@ -82,14 +92,16 @@ def _scanned(
     judged: RowExpression,
     evaluator: Evaluator,
     columns: Sequence[str],
+    visible: VisibleRows,
 ) -> pa.Table | None:
     """Reads the columns of the predicate first, and other columns only of rows that matched."""
-    narrow = list(dict.fromkeys([ID, *judged.columns]))
+    key = pending.entity.table_key
+    narrow = list(dict.fromkeys([ID, *judged.columns, *visible.rule(key).columns]))
     conditions = conditions_of([predicate], evaluator.plain)
     parts = []
     for batch in read_batches(dataset, narrow, conditions, located=True):
         untouched = pending.untouched(pa.Table.from_batches([batch]))
-        hit = judged.true_rows(untouched, evaluator)
+        hit = judged.true_rows(visible.keep(key, untouched), evaluator)
         if hit.num_rows:
             parts.append(hit)
     if not parts:

@@ -28,6 +28,8 @@ from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.mutate.pending import PendingTable
 from omnigraph.mutate.row_search import matching_rows
+from omnigraph.scoping.visible_rows import VisibleRows
+from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.arrow_types import is_blob
 from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id
@@ -52,6 +54,11 @@ class MutationContext:
     read: ReadPlan
     now_millis: int
     """The `now()` of expressions and of defaults."""
+    view: WriterView | None = None
+    """What the statements may read; None: everything."""
+
+    def seen(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot if self.view is None else self.view.seen(snapshot)
 
 
 def run_statements(
@@ -78,6 +85,7 @@ class _StatementRun:
     def __init__(self, context: MutationContext, snapshot: Snapshot) -> None:
         self._context = context
         self._snapshot = snapshot
+        self._visible = VisibleRows(context.store, context.seen(snapshot))
         self._pending: dict[TableKey, PendingTable] = {}
 
     def insert(self, op: Insert) -> None:
@@ -107,6 +115,7 @@ class _StatementRun:
             op.predicate,
             self._context.evaluator,
             pending.schema.names,
+            self._visible,
         )
         parts = [t for t in (found.stored, found.pending) if t is not None]
         if not parts:
@@ -120,7 +129,8 @@ class _StatementRun:
     def delete(self, op: Delete) -> None:
         pending = self._settled(op.table)
         evaluator = self._context.evaluator
-        found = matching_rows(self._dataset(op.table), pending, op.predicate, evaluator, [ID])
+        dataset = self._dataset(op.table)
+        found = matching_rows(dataset, pending, op.predicate, evaluator, [ID], self._visible)
         if found.stored is not None:
             pending.delete(found.stored.column(ID), found.stored)
 
@@ -132,7 +142,8 @@ class _StatementRun:
             columns.append(reads.Column(f"type{variable.id}", ex.TypeName(variable)))
         plan = reads.Distinct(reads.Project(op.pattern, tuple(columns)))
         with _overlaid(self._context.store, self._snapshot, self.changes()) as snapshot:
-            found = self._context.read(snapshot, plan, self._context.parameters)
+            seen = self._context.seen(snapshot)
+            found = self._context.read(seen, plan, self._context.parameters)
         for variable in op.variables:
             table = node_table if variable.kind is ex.VariableKind.NODE else edge_table
             types = found.column(f"type{variable.id}")

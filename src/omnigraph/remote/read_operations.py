@@ -323,7 +323,11 @@ def export(
         )
     else:
         yield from _export_files(found, target, types, format)
-    exported = exported_types(found, chosen_types(found.catalog, types))
+    entities = chosen_types(found.catalog, types)
+    counts = {
+        key: None if key in found.uncounted else pin.row_count for key, pin in found.tables.items()
+    }
+    exported = exported_types(entities, counts)
     shown = None if target is None else str(target)
     return ExportReceipt(shown, format, found.graph_commit_id, exported)
 

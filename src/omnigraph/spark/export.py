@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +28,11 @@ from omnigraph.lance_store.reads.scan import (
 )
 from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.scoping.visible_rows import RowRule, VisibleRows
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.session import spark_session
+from omnigraph.values.identifiers import TableKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class ExportPart:
     entity: EntityType
     target: VersionAddress
     fragments: tuple[int, ...]
+    rule: RowRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +63,32 @@ class SparkExporter:
         parts = tuple(part for entity in entities for part in self._parts(entity))
         try:
             with whole_directory(target, "Spark writes many files into one") as unfinished:
-                self._write(parts, unfinished, export_format)
+                counts = self._write(parts, unfinished, export_format)
         except OSError as error:
             raise StorageFailure(
                 f"{target}: {error.strerror or error}", file=str(target)
             ) from error
-        types = exported_types(self.snapshot, entities)
+        types = exported_types(entities, {entity.table_key: 0 for entity in entities} | counts)
         return ExportReceipt(str(target), export_format, self.snapshot.graph_commit_id, types)
 
     def _parts(self, entity: EntityType) -> Iterator[ExportPart]:
         at = self.snapshot.pin(entity.table_key).at
         target = self.store.address(at)
+        rule = VisibleRows(self.store, self.snapshot).rule(entity.table_key)
         for number, group in enumerate(fragment_groups(self.store, at)):
-            yield ExportPart(f"{entity.name}.{number:05d}", entity, target, group)
+            yield ExportPart(f"{entity.name}.{number:05d}", entity, target, group, rule)
 
-    def _write(self, parts: tuple[ExportPart, ...], folder: Path, export_format: str) -> None:
+    def _write(
+        self, parts: tuple[ExportPart, ...], folder: Path, export_format: str
+    ) -> dict[TableKey, int]:
+        """Write all parts; the number of entities of each type."""
         if not parts:
-            return
+            return {}
         session = spark_session(self.settings)
         numbers = task_numbers(session, len(parts))
-        rows = numbers.mapInArrow(_export(parts, str(folder), export_format), "name string")
+        rows = numbers.mapInArrow(
+            _export(parts, str(folder), export_format), "name string, part long, entities long"
+        )
         collected = run_job(session, "export", rows.collect)
         written = {row.name for row in collected}
         for file in folder.iterdir():
@@ -87,23 +97,43 @@ class SparkExporter:
                 file.rename(folder / f"{name}.{export_format}")
             else:
                 file.unlink()  # written by an attempt whose result Spark did not use
+        counts: Counter[TableKey] = Counter()
+        for row in collected:
+            counts[parts[row.part].entity.table_key] += row.entities
+        return counts
 
 
 def _export(parts: tuple[ExportPart, ...], folder: str, export_format: str) -> Any:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            names = [
-                _one(parts[n], Path(folder), export_format) for n in batch.column(0).to_pylist()
-            ]
-            yield pa.record_batch({"name": names})
+            numbers = batch.column(0).to_pylist()
+            written = [_one(parts[n], Path(folder), export_format) for n in numbers]
+            names, counts = zip(*written, strict=True) if written else ((), ())
+            yield pa.record_batch(
+                [
+                    pa.array(names, pa.string()),
+                    pa.array(numbers, pa.int64()),
+                    pa.array(counts, pa.int64()),
+                ],
+                names=["name", "part", "entities"],
+            )
 
     return run
 
 
-def _one(part: ExportPart, folder: Path, export_format: str) -> str:
-    """Write one part to a file that no other attempt uses; its name."""
-    schema = table_schema(part.entity)
-    rows = (t.cast(schema) for t in read_fragments(part.target, part.fragments, schema.names))
+def _one(part: ExportPart, folder: Path, export_format: str) -> tuple[str, int]:
+    """Write one part to a file that no other attempt uses; its name and its entities."""
+    count = 0
+
+    def visible() -> Iterator[pa.Table]:
+        nonlocal count
+        schema = table_schema(part.entity)
+        columns = list(dict.fromkeys([*schema.names, *part.rule.columns]))
+        stored = read_fragments(part.target, part.fragments, columns, part.rule.conditions)
+        for rows in map(part.rule.keep, stored):
+            count += rows.num_rows
+            yield rows.select(schema.names).cast(schema)
+
     path = folder / f"{part.name}~{uuid.uuid4().hex}"
-    write_file(path, export_format, part.entity, rows)
-    return path.name
+    write_file(path, export_format, part.entity, visible())
+    return path.name, count

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, Catalog, EntityType
-from omnigraph.commit.request import Claims, WriteReceipt, WriteRequest
+from omnigraph.commit.request import Claims, Judge, WriteReceipt, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider, Vector, check_model
 from omnigraph.lance_store.reads.row_lookup import find_sorted
@@ -30,6 +30,7 @@ from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.manifest.changed_ids import ChangeListWriter, Op
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
+from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.settings.models import EmbeddingSettings
 from omnigraph.values.clock import Clock
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
@@ -60,6 +61,10 @@ class EmbedRequest:
     actor_id: str | None = None
     message: str | None = None
     engine: str = LOCAL
+    judge: Judge | None = None
+    """None: the actor may change everything."""
+    view: WriterView | None = None
+    """What the request may name; None: everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class Embedder:
     def run(self, request: EmbedRequest) -> EmbedReceipt:
         """Commit all vectors or none. Vectors in the journal of a run that died are used."""
         snapshot = self.history.reader.snapshot(*self.history.reader.branch(request.branch))
+        if request.view is not None:
+            embed_targets(request.view.named(snapshot.catalog), request.types)
         self._targets(snapshot, request)
 
         def claims_by(catalog: Catalog) -> Claims:
@@ -117,6 +124,7 @@ class Embedder:
             actor_id=request.actor_id,
             message=request.message,
             long_build=True,
+            judge=request.judge,
         )
         requests = self._requests(request.engine)
         directory = Path(self.settings.journal_dir or Path.home() / ".cache/omnigraph/embeddings")

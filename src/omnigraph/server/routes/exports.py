@@ -19,8 +19,8 @@ from omnigraph.graph import access as actions
 from omnigraph.graph import reads
 from omnigraph.graph.access import EXPORT, READ
 from omnigraph.graph.export_streams import held_chunks, ndjson_stream
-from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.server.calls import Call
 from omnigraph.server.negotiation import choose_encoding
 from omnigraph.server.query_answers import ARROW, NDJSON, NDJSON_HEADER
@@ -92,7 +92,7 @@ def baseline(call: Call) -> StreamedReply:
     snapshot = _snapshot(call, EXPORT, asked.branch, None)
     wanted = ChangeFilter.of(asked.type or None, asked.kind or None, asked.op or None)
     wanted.check_types(snapshot.catalog)
-    request = FeedRequest(asked.branch, wanted)
+    request = FeedRequest(asked.branch, wanted, goes_on=call.graph.seen)
     end = {
         "snapshot_commit_id": snapshot.graph_commit_id,
         "resume_cursor": cursor_behind(engine.reader, request, snapshot.graph_commit_id),
@@ -148,9 +148,9 @@ def _entity_tables(call: Call, snapshot: Snapshot, asked: EntitiesRequest) -> It
     chosen = reads.read_type(engine, snapshot, asked.type, asked.ids or [], asked.columns)
     yield chosen
     if asked.ids is None:
-        dataset = engine.store.open(snapshot.pin(entity.table_key).at)
-        for batch in read_batches(dataset, chosen.column_names):
-            yield with_zone(pa.Table.from_batches([batch]))
+        visible = VisibleRows(engine.store, snapshot)
+        for rows in visible.batches(entity.table_key, chosen.column_names):
+            yield with_zone(rows)
 
 
 def _arrow(tables: Iterator[pa.Table]) -> Iterator[bytes]:
@@ -162,7 +162,7 @@ def _arrow(tables: Iterator[pa.Table]) -> Iterator[bytes]:
 
 def _snapshot(call: Call, action: str, branch: str, at: str | None) -> Snapshot:
     call.graph.require(action, branch)
-    snapshot = reads.snapshot(call.graph.engine, branch, at)
+    snapshot = call.graph.state(action, branch, at=at)
     call.notes["graph_commit_id"] = snapshot.graph_commit_id
     return snapshot
 

@@ -282,6 +282,7 @@ def commit_changes(call: Call) -> Any:
         asked.limit,
         asked.page_token,
         _PAGE_BYTES,
+        seen=call.graph.seen,
     )
     return {"cause": cause_to_json(commit), **change_page_to_json(page)}
 

@@ -1,0 +1,297 @@
+"""Reads and writes other than queries stay in the scope of their actor, one operation at a time."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Edit
+from omnigraph.errors import FeedGap, InvalidArgument, NotFound, PolicyDenied, ValidationFailed
+from omnigraph.graph.handle import Graph
+from omnigraph_testing.scoped_gate import ScopedGate
+
+SCHEMA = """
+node Person {
+  name: String @key
+  dept: String
+  salary: I64?
+  email: String? @unique
+  photo: Blob?
+}
+node Secret { name: String @key }
+edge Knows: Person -> Person { since: I64? }
+edge Guards: Person -> Secret
+"""
+
+RULES = {"Person": (["salary"], 'dept = "a"'), "Knows": ([], None)}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Graph]:
+    with omnigraph.init(tmp_path / "g", schema=SCHEMA, actor="root") as graph:
+        rows = [
+            {"name": "ada", "dept": "a", "salary": 1, "email": "ada@a", "photo": b"ada's"},
+            {"name": "abe", "dept": "a", "salary": 2},
+            {"name": "bob", "dept": "b", "salary": 3, "email": "bob@b", "photo": b"bob's"},
+        ]
+        graph.apply(
+            {
+                "Person": Edit(insert=rows),
+                "Secret": Edit(insert=[{"name": "plan"}]),
+                "Knows": Edit(
+                    insert=[
+                        {"id": "k1", "from": "ada", "to": "abe", "since": 1},
+                        {"id": "k2", "from": "ada", "to": "bob", "since": 2},
+                    ]
+                ),
+                "Guards": Edit(insert=[{"from": "bob", "to": "plan"}]),
+            }
+        )
+        yield graph
+
+
+@pytest.fixture
+def part(whole: Graph) -> Graph:
+    return whole.as_actor("reader", gate=ScopedGate(RULES))
+
+
+def test_entities_of_a_type_are_those_in_scope_without_hidden_properties(part: Graph) -> None:
+    rows = part.read("Person", columns=["name", "dept"]).to_pylist()
+    assert rows == [{"name": "ada", "dept": "a"}, {"name": "abe", "dept": "a"}]
+    assert part.read("Person").column_names == ["id", "name", "dept", "email", "photo"]
+    assert part.read("Person", ids=["ada", "bob"]).column("id").to_pylist() == ["ada"]
+    assert part.read("Knows").column("id").to_pylist() == ["k1"]
+    with pytest.raises(NotFound) as hidden:
+        part.read("Secret")
+    with pytest.raises(NotFound) as unknown:
+        part.read("Sekret")
+    assert str(hidden.value) == str(unknown.value).replace("Sekret", "Secret")
+    with pytest.raises(InvalidArgument) as column:
+        part.read("Person", columns=["salary"])
+    assert "it has: id, name, dept, email, photo" in str(column.value)
+
+
+def test_a_blob_out_of_scope_is_like_one_that_does_not_exist(part: Graph) -> None:
+    assert part.blob("node", "Person", "ada", "photo").read() == b"ada's"
+    with pytest.raises(NotFound) as hidden:
+        part.blob("node", "Person", "bob", "photo")
+    with pytest.raises(NotFound) as absent:
+        part.blob("node", "Person", "zoe", "photo")
+    assert str(hidden.value) == str(absent.value).replace("zoe", "bob")
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "parquet"])
+def test_an_export_has_only_what_is_in_scope(part: Graph, tmp_path: Path, form: str) -> None:
+    target = tmp_path / "out"
+    receipt = part.export(target, format=form)
+    assert {t.type_name: t.entity_count for t in receipt.types} == {"Person": 2, "Knows": 1}
+    if form == "ndjson":
+        lines = [json.loads(line) for line in target.read_text().splitlines()]
+        assert [line["data"].get("name") for line in lines] == ["abe", "ada", None]
+        assert all("salary" not in line["data"] for line in lines)
+    else:
+        assert sorted(p.stem for p in target.iterdir()) == ["Knows", "Person"]
+        loaded = omnigraph.init(tmp_path / "again", schema=part.schema.show().source)
+        loaded.load(target)
+        assert loaded.read("Person", columns=["name"]).column("name").to_pylist() == ["abe", "ada"]
+
+
+def test_a_stream_gets_only_what_is_in_scope(part: Graph) -> None:
+    stream = io.BytesIO()
+    part.export(stream)
+    assert b"bob" not in stream.getvalue()
+    assert b"plan" not in stream.getvalue()
+
+
+def test_a_difference_is_that_of_the_visible_graphs(whole: Graph, part: Graph) -> None:
+    before = whole.snapshot().graph_commit_id
+    whole.mutate(
+        """query change() {
+             update Person set { dept: "b" } where name = "abe"
+             update Person set { dept: "a" } where name = "bob"
+             update Person set { salary: 9 } where name = "ada"
+           }"""
+    )
+    after = whole.snapshot().graph_commit_id
+    for page in (part.diff(before, after), part.commits.changes(after)):
+        found = [(c.op, c.id) for c in page]
+        assert found == [("delete", "abe"), ("insert", "bob"), ("delete", "k1"), ("insert", "k2")]
+        assert all("salary" not in image for c in page for image in (c.before, c.after) if image)
+
+
+def test_a_feed_shows_what_its_reader_may_see(whole: Graph, part: Graph) -> None:
+    page = part.baseline()
+    assert [c.id for block in page.blocks for c in block.changes] == ["abe", "ada", "k1"]
+    whole.mutate('update Person set { salary: 5 } where name = "ada"')
+    whole.mutate('insert Secret { name: "other" }')
+    quiet = part.changes(cursor=page.cursor)
+    assert quiet.blocks == ()
+    whole.mutate('update Person set { dept: "z" } where name = "abe"')
+    (block,) = part.changes(cursor=quiet.cursor).blocks
+    assert [(c.op, c.id) for c in block.changes] == [("delete", "abe"), ("delete", "k1")]
+    assert block.commit.changes == ()
+    with pytest.raises(FeedGap, match="change cursor rejected: it was made under other rules"):
+        part.changes(cursor=whole.baseline().cursor)
+    with pytest.raises(FeedGap, match="change cursor rejected"):
+        whole.changes(cursor=quiet.cursor)
+
+
+def test_a_page_of_a_difference_belongs_to_the_rules_that_made_it(
+    whole: Graph, part: Graph
+) -> None:
+    first, last = whole.commits.list()[-1], whole.commits.list()[0]
+    commits = first.graph_commit_id, last.graph_commit_id
+    cursor = whole.diff(*commits, limit=1).next_cursor
+    with pytest.raises(InvalidArgument, match="change cursor rejected: it was made under other"):
+        part.diff(cursor=cursor)
+
+
+def test_records_tell_only_about_types_that_are_seen_whole(whole: Graph, part: Graph) -> None:
+    whole.tags.create("v1")
+    commit = part.commits.show("HEAD")
+    assert [c.key.type_name for c in commit.changes] == []
+    assert [c.key.type_name for c in part.commits.list()[0].changes] == []
+    assert [pin.key.type_name for pin in part.tags.list()[0].tables] == []
+    assert {d.type_name: d.entity_count for d in part.snapshot().datasets} == {
+        "Person": None,
+        "Knows": None,
+    }
+    assert {index.type_name for index in part.index_status()} <= {"Person", "Knows"}
+    assert "Secret" not in part.schema.show().source
+    assert "salary" not in part.schema.show().source
+
+
+def test_a_schema_change_of_something_hidden_is_not_told(whole: Graph, part: Graph) -> None:
+    before = whole.snapshot().graph_commit_id
+    cursor = part.changes().cursor
+    whole.schema.apply(SCHEMA.replace("salary: I64?", "salary: I64?\n  bonus: I64?"))
+    rules = {**RULES, "Person": (["salary", "bonus"], 'dept = "a"')}
+    narrow = whole.as_actor("reader", gate=ScopedGate(rules))
+    assert len(whole.schema.diff(before, "main").steps) == 1
+    assert narrow.schema.diff(before, "main").steps == ()
+    assert len(whole.schema.history()) == 2
+    assert len(narrow.schema.history()) == 1
+    assert narrow.commits.schema_steps("main") == ()
+    assert part.changes(cursor=cursor).blocks[0].schema_steps
+    with pytest.raises(PolicyDenied):
+        part.schema.plan(SCHEMA)
+    with pytest.raises(PolicyDenied):
+        part.schema.apply(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'insert Person { name: "zoe", dept: "b" }',
+        'update Person set { dept: "b" } where name = "ada"',
+        'insert Person { name: "bob", dept: "a" }',
+        'insert Knows { from: "ada", to: "bob" }',
+        'delete Person where name = "ada"',
+    ],
+)
+def test_a_mutation_that_leaves_its_scope_is_refused_as_a_whole(
+    whole: Graph, part: Graph, text: str
+) -> None:
+    head = whole.snapshot().graph_commit_id
+    with pytest.raises(PolicyDenied) as refused:
+        part.mutate(f'query m() {{ {text} }}')
+    assert refused.value.action == "change"
+    assert "bob" not in str(refused.value)
+    assert whole.snapshot().graph_commit_id == head
+
+
+def test_statements_see_only_rows_in_scope(whole: Graph, part: Graph) -> None:
+    assert part.mutate('update Person set { dept: "a" } where name = "bob"').affected_nodes == 0
+    assert part.mutate('delete Person where name = "bob"').affected_nodes == 0
+    assert part.mutate('update Person set { email: "x" } where dept != "q" and name = "ada"')
+    # The division by zero fails on a hidden row, so it would tell about it.
+    whole.mutate('insert Person { name: "cid", dept: "" }')
+    assert part.mutate("delete Person where 1 / length(dept) > 1").affected_nodes == 0
+    for hidden, unknown in (
+        ('update Person set { salary: 1 } where name = "ada"', "salary"),
+        ("delete Person where salary = 3", "salary"),
+        ('insert Secret { name: "x" }', "Secret"),
+    ):
+        with pytest.raises(omnigraph.OmnigraphError) as refused:
+            part.mutate(hidden)
+        with pytest.raises(omnigraph.OmnigraphError) as same:
+            part.mutate(hidden.replace(unknown, unknown[:-1] + "q"))
+        assert type(refused.value) is type(same.value)
+        shown = str(same.value).replace(unknown[:-1] + "q", unknown)
+        assert str(refused.value) == shown
+
+
+def test_rows_of_scope_can_be_written_by_every_method(whole: Graph, part: Graph) -> None:
+    part.mutate('insert Person { name: "eve", dept: "a" }')
+    part.apply({"Person": Edit(upsert=[{"name": "una", "dept": "a"}])})
+    part.load([{"type": "Person", "data": {"name": "ulf", "dept": "a"}}])
+    part.load([{"type": "Person", "data": {"name": "ada", "email": "new@a"}}], mode="patch")
+    ada = whole.read("Person", ids=["ada"]).to_pylist()[0]
+    assert (ada["email"], ada["salary"]) == ("new@a", 1)
+    part.mutate('delete Knows where since = 1')
+    assert whole.read("Knows").column("id").to_pylist() == ["k2"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "row"),
+    [
+        ("append", {"name": "zoe", "dept": "b"}),
+        ("merge", {"name": "bob", "dept": "a"}),
+        ("merge", {"name": "ada", "dept": "a"}),
+        ("patch", {"name": "bob", "dept": "a"}),
+        ("overwrite", {"name": "zoe", "dept": "a"}),
+        ("mirror", {"name": "zoe", "dept": "a"}),
+    ],
+)
+def test_a_load_that_leaves_its_scope_is_refused(
+    whole: Graph, part: Graph, mode: str, row: dict[str, str]
+) -> None:
+    head = whole.snapshot().graph_commit_id
+    with pytest.raises(PolicyDenied):
+        part.load([{"type": "Person", "data": row}], mode=mode)
+    assert whole.snapshot().graph_commit_id == head
+
+
+def test_messages_tell_nothing_about_hidden_entities(
+    whole: Graph, part: Graph, tmp_path: Path
+) -> None:
+    with pytest.raises(ValidationFailed) as clash:
+        part.mutate('insert Person { name: "eve", dept: "a", email: "bob@b" }')
+    assert "'bob'" not in str(clash.value)
+    assert "'bob'" not in json.dumps(clash.value.to_dict())
+    rejects = tmp_path / "rejects.ndjson"
+    row = {"type": "Person", "data": {"name": "eve", "dept": "a", "email": "bob@b"}}
+    part.load([row], on_error="skip", rejects=rejects)
+    assert "'bob'" not in rejects.read_text()
+    with pytest.raises(ValidationFailed) as named:
+        part.load([{"type": "Person", "data": {"name": "eve", "dept": "a", "sallary": 1}}])
+    assert "salary" not in str(named.value)
+    with pytest.raises(ValidationFailed) as other:
+        part.load([{"type": "Secre", "data": {"name": "eve"}}])
+    assert "Secret" not in str(other.value)
+
+
+def test_merges_reverts_and_picks_need_the_whole_type(whole: Graph, part: Graph) -> None:
+    whole.branches.create("side")
+    commit = whole.mutate(
+        'update Person set { dept: "side" } where name = "bob"', branch="side"
+    ).commit
+    assert commit is not None
+    whole.mutate('update Person set { dept: "main" } where name = "bob"')
+    for write in (
+        lambda: part.merge("side"),
+        lambda: part.cherry_pick(commit.graph_commit_id),
+        lambda: part.revert("HEAD"),
+    ):
+        with pytest.raises(PolicyDenied) as refused:
+            write()
+        assert "bob" not in str(refused.value)
+    preview = part.preview_merge("side")
+    assert preview.conflicts == []
+    assert list(preview.changes) == []
+    assert whole.preview_merge("side").conflicts
