@@ -199,7 +199,7 @@ def test_a_mutation_that_leaves_its_scope_is_refused_as_a_whole(
 ) -> None:
     head = whole.snapshot().graph_commit_id
     with pytest.raises(PolicyDenied) as refused:
-        part.mutate(f'query m() {{ {text} }}')
+        part.mutate(f"query m() {{ {text} }}")
     assert refused.value.action == "change"
     assert "bob" not in str(refused.value)
     assert whole.snapshot().graph_commit_id == head
@@ -233,7 +233,7 @@ def test_rows_of_scope_can_be_written_by_every_method(whole: Graph, part: Graph)
     part.load([{"type": "Person", "data": {"name": "ada", "email": "new@a"}}], mode="patch")
     ada = whole.read("Person", ids=["ada"]).to_pylist()[0]
     assert (ada["email"], ada["salary"]) == ("new@a", 1)
-    part.mutate('delete Knows where since = 1')
+    part.mutate("delete Knows where since = 1")
     assert whole.read("Knows").column("id").to_pylist() == ["k2"]
 
 

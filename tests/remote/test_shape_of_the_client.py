@@ -25,7 +25,13 @@ PAIRS = [
 ]
 OWN = {"Graph.blob", "Graph.close"}
 """Methods that are written out, because they return something that needs the connection."""
-OF_THE_STORE = {"Graph.for_repair", "Graph.as_actor", "Graph.require"}
+OF_THE_STORE = {
+    "Graph.for_repair",
+    "Graph.as_actor",
+    "Graph.require",
+    "Graph.state",
+    "Graph.seen",
+}
 """Methods that an async graph does not have: they return another handle, or do not wait."""
 
 

@@ -26,11 +26,9 @@ from omnigraph.values.identifiers import MAIN, TableKey, check_ref_name
 if TYPE_CHECKING:
     from omnigraph.scoping.write_judge import WriteJudge
     from omnigraph.scoping.write_scopes import WriterView, WriteScopes
+    from omnigraph.stored_queries.registry import QueryRegistry
 
 logger = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from omnigraph.stored_queries.registry import QueryRegistry
 
 READ = "read"
 EXPORT = "export"
@@ -159,7 +157,7 @@ class Access:
         try:
             return self.gate.scope(self.actor, action, branch, catalog)
         except PolicyInvalid as error:
-            logger.error("the policy of %s does not fit a state of it: %s", self.uri, error.message)
+            logger.warning("the policy of %s does not fit a state: %s", self.uri, error.message)
             raise PolicyInvalid(
                 "the policy does not fit the schema of this state, so nothing of it is shown: "
                 "ask the operator, who finds the reason in the log",

@@ -285,9 +285,7 @@ def _version(
     return SchemaVersion(shown(commit), shape_hash(part), steps)
 
 
-def schema_steps(
-    engine: Engine, commit: Commit, visible: Visible
-) -> tuple[Mapping[str, Any], ...]:
+def schema_steps(engine: Engine, commit: Commit, visible: Visible) -> tuple[Mapping[str, Any], ...]:
     """The steps of a commit that changed the schema; empty for every other commit."""
     accepted = engine.reader.schemas.read(commit.schema_id)
     if accepted.schema_version != commit.graph_commit_id or commit.parent_commit_id is None:

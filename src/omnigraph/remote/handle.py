@@ -208,6 +208,8 @@ class RemoteGraph(Graph):
     recoveries = served(Graph.recoveries)
     as_actor = unserved(Graph.as_actor)
     require = unserved(Graph.require)
+    state = unserved(Graph.state)
+    seen = unserved(Graph.seen)
     repair = unserved(Graph.repair)
     for_repair = unserved(Graph.for_repair)
     backup = unserved(Graph.backup)

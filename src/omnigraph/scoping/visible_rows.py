@@ -42,7 +42,7 @@ class EndRule:
 
 
 @dataclass(frozen=True, slots=True)
-class RowRule:
+class TableRule:
     """Which rows of one table are visible. It pickles, so tasks of Spark can use it."""
 
     rows: Expression | None
@@ -70,7 +70,7 @@ class RowRule:
         for end in self.ends:
             if rows.num_rows:
                 ids = pc.unique(one_chunk(rows.column(end.column)))
-                shown = _visible_ids(open_end(end), ids, RowRule(end.rows))
+                shown = _visible_ids(open_end(end), ids, TableRule(end.rows))
                 rows = rows.filter(pc.is_in(rows.column(end.column), value_set=shown))
         return rows
 
@@ -82,7 +82,7 @@ class VisibleRows:
         self._store = store
         self._snapshot = snapshot
         self._scope = snapshot.scope if scope is None else scope
-        self._rules: dict[TableKey, RowRule] = {}
+        self._rules: dict[TableKey, TableRule] = {}
 
     def has_type(self, key: TableKey) -> bool:
         """Whether the type is in scope."""
@@ -95,12 +95,12 @@ class VisibleRows:
 
     def shows_all(self, key: TableKey) -> bool:
         """Whether every row of the type is visible."""
-        return self._scope is None or (self.has_type(key) and self.rule(key) == RowRule(None))
+        return self._scope is None or (self.has_type(key) and self.rule(key) == TableRule(None))
 
-    def rule(self, key: TableKey) -> RowRule:
+    def rule(self, key: TableKey) -> TableRule:
         """The rule about the rows of a type in scope."""
         if self._scope is None:
-            return RowRule(None)
+            return TableRule(None)
         found = self._rules.get(key)
         if found is None:
             found = self._rules[key] = self._make_rule(key, self._scope)
@@ -151,14 +151,14 @@ class VisibleRows:
     def _open(self, end: EndRule) -> Dataset:
         return self._store.open(end.at)
 
-    def _make_rule(self, key: TableKey, scope: DataScope) -> RowRule:
+    def _make_rule(self, key: TableKey, scope: DataScope) -> TableRule:
         ends = []
         for column, node in self._ends(key):
             rows = scope.types[node.type_name].rows
             if rows is not None:
                 at = self._snapshot.pin(node).at
                 ends.append(EndRule(column, at, self._store.address(at), rows))
-        return RowRule(scope.types[key.type_name].rows, tuple(ends))
+        return TableRule(scope.types[key.type_name].rows, tuple(ends))
 
     def _ends(self, key: TableKey) -> list[tuple[str, TableKey]]:
         edge = self._snapshot.catalog.edge_types.get(key.type_name)
@@ -170,7 +170,7 @@ class VisibleRows:
 def _visible_ids(
     dataset: Dataset,
     ids: pa.Array,
-    rule: RowRule,
+    rule: TableRule,
     open_end: Callable[[EndRule], Dataset] = lambda end: end.address.open(),
 ) -> pa.Array:
     parts = [NO_IDS]

@@ -22,7 +22,7 @@ from omnigraph.lance_store.staging.written_fragments import written_dataset
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.changed_ids import Op
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.scoping.visible_rows import NO_IDS, RowRule, VisibleRows
+from omnigraph.scoping.visible_rows import NO_IDS, TableRule, VisibleRows
 from omnigraph.scoping.write_scopes import WriteScopes
 from omnigraph.values.identifiers import TableKey, node_table
 from omnigraph.writes.changeset import AdoptRows, ChangeSet, EditRows, Effect, ReplaceRows
@@ -123,7 +123,7 @@ class _Judgement:
     def _judge_written(self, entity: EntityType, rows: pa.Table) -> None:
         """The after images: the written rows, and the ends of edges as the write leaves them."""
         key = entity.table_key
-        alone = RowRule(self._visible.rule(key).rows)
+        alone = TableRule(self._visible.rule(key).rows)
         if alone.keep(rows).num_rows < rows.num_rows:
             raise self._judge.refuse(entity.name)
         if not isinstance(entity, EdgeType):

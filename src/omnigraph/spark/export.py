@@ -28,7 +28,7 @@ from omnigraph.lance_store.reads.scan import (
 )
 from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.scoping.visible_rows import RowRule, VisibleRows
+from omnigraph.scoping.visible_rows import TableRule, VisibleRows
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.jobs import run_job, task_numbers
 from omnigraph.spark.session import spark_session
@@ -43,7 +43,7 @@ class ExportPart:
     entity: EntityType
     target: VersionAddress
     fragments: tuple[int, ...]
-    rule: RowRule
+    rule: TableRule
 
 
 @dataclass(frozen=True, slots=True)
