@@ -141,7 +141,7 @@ def test_ctrl_c_in_the_middle_of_a_load_leaves_nothing(many: str, tmp_path: Path
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert err == f"graph {many}  branch new\n"
+    assert err == f"omnigraph load → {many} (direct, local)  branch new\n"
     assert list(scratch.iterdir()) == []
     graph = omnigraph.open(many)
     assert [branch.name for branch in graph.branches.list()] == ["main"]

@@ -90,8 +90,12 @@ def test_a_graph_must_be_named(run: Run, server: ThreadServer) -> None:
         (("branch", "list", "x.omni", "--server", "http://h"), "two graphs are named"),
         (("branch", "list", "x.omni", "--graph", "g"), "is a graph itself"),
         (("branch", "list", "--store", "x.omni", "--token", SECRET), "--token is for a server"),
-        (("branch", "list", "http://h/graphs/g", "--as", "ada"), "--as is for a store"),
-        (("init", "--schema", "-", "http://h/graphs/g"), "creates no graphs"),
+        (("branch", "list", "http://h/graphs/g", "--as", "ada"), "--as names the author"),
+        (
+            ("tag", "delete", "t", "--server", "http://h/graphs/g", "--as", "a"),
+            "--as is for a store",
+        ),
+        (("init", "--schema", "-", "http://h/graphs/g"), "it makes a graph in a store"),
     ],
 )
 def test_wrong_usage_names_the_way_out(run: Run, words: tuple[str, ...], message: str) -> None:
@@ -104,8 +108,8 @@ def test_wrong_usage_names_the_way_out(run: Run, words: tuple[str, ...], message
 def test_what_a_server_cannot_do_is_wrong_usage(run: Run, server: ThreadServer) -> None:
     found = run("repair", f"{server.url}/graphs/people", "--json")
     assert found.exit_code == 2
-    assert json.loads(found.stdout)["code"] == "not_served"
-    assert "open the store itself" in json.loads(found.stdout)["instead"]
+    assert json.loads(found.stdout)["code"] == "usage"
+    assert "works on storage itself; give --store URI" in json.loads(found.stdout)["error"]
 
 
 def test_errors_have_the_exit_codes_of_a_store(run: Run, server: ThreadServer) -> None:

@@ -91,7 +91,7 @@ def test_values_arrive_as_their_types(config, monkeypatch) -> None:
 def test_what_is_wrong_is_named(config, text, message, key) -> None:
     with pytest.raises(InvalidArgument) as caught:
         read(config, f"settings:\n  {text}\n")
-    assert str(caught.value).startswith(f"{config}: ")
+    assert str(caught.value).startswith(f"{config}:2: ")
     assert message in str(caught.value)
     assert caught.value.fields["file"] == str(config)
     if key is not None:

@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from omnigraph.cli.failures import failures, leave_broken_pipe
-from omnigraph.cli.output import EXIT_BROKEN_PIPE, print_json
+from omnigraph.cli.output import EXIT_BROKEN_PIPE, WrongUsage, print_json
+from omnigraph.cli.scopes import ANY, LOCAL, SCOPE_FLAGS, AddressFlags, Reach, ScopeKind
 from omnigraph.cli.session import Session
 
 Json = Annotated[bool, typer.Option("--json", help="Print results and errors as JSON.")]
@@ -33,14 +34,32 @@ Server = Annotated[
     str | None,
     typer.Option(
         "--server",
-        metavar="URL",
+        metavar="NAME|URL",
         help="The server that has the graph; default: OMNIGRAPH_SERVER.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="DIR|URI|NAME",
+        help="The cluster that has the graph: its directory, its storage root, or its name.",
     ),
 ]
 GraphId = Annotated[
     str | None,
     typer.Option(
-        "--graph", metavar="ID", help="The graph of the server; default: OMNIGRAPH_GRAPH_ID."
+        "--graph",
+        metavar="ID",
+        help="The graph of the server or cluster; default: OMNIGRAPH_GRAPH_ID, or the only one.",
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A scope of the config file; default: OMNIGRAPH_PROFILE.",
     ),
 ]
 Token = Annotated[
@@ -48,45 +67,77 @@ Token = Annotated[
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help="The token for the server. Other users of this machine can see it here: better set "
-        "OMNIGRAPH_TOKEN.",
+        help="The token for the server. Other users of this machine can see it here: better use "
+        "`omnigraph login`, or set OMNIGRAPH_BEARER_TOKEN.",
     ),
 ]
 
 Handler = Callable[..., None]
 
 
-def command(group: typer.Typer, name: str) -> Callable[[Handler], Handler]:
+def command(
+    group: typer.Typer, name: str, reach: Reach | None = None, *, writes: bool = False
+) -> Callable[[Handler], Handler]:
     """Add `handler(session, …)` to a group; its other parameters become options.
 
     A parameter whose type is a dataclass stands for several options: the fields of the dataclass.
-    A command with the option `--store` also takes a graph on a server.
+    `reach` says on which kinds of scopes the command works, and gives it the flags that name them.
+    `writes` says whether the command may change something, so that `--as` has a meaning.
     """
 
     def register(handler: Handler) -> Handler:
         _, *own = inspect.signature(handler, eval_str=True).parameters.values()
         objects = gathered(own)
+        options = list(spread(own))
+        names = {option.name for option in options}
+        chosen = reach or (ANY if _STORE in names else LOCAL)
 
         @functools.wraps(handler)
         def run(ctx: typer.Context, **given: Any) -> None:
-            session = _session(ctx, given)
-            for made in objects:
-                made.gather(given)
+            session = _session(ctx, given, chosen)
+            if session.as_actor is not None and reach is not None and not writes:
+                raise WrongUsage(
+                    f"--as names the author of a change, and `{session.command}` makes none in a "
+                    "store: leave it out"
+                )
             with failures(session.json):
+                if given.get(_BRANCH) == MAIN and _is_default(ctx, _BRANCH):
+                    given[_BRANCH] = session.branch(given.get("uri"), given.get(_STORE)) or MAIN
+                for made in objects:
+                    made.gather(given)
                 handler(session, **given)
 
-        options = list(spread(own))
-        served = _SERVED if any(option.name == _GRAPH for option in options) else ()
-        parameters = [_parameter("ctx", typer.Context), *options, *served, *_GLOBAL]
+        scope = [flag for flag in _scope_flags(chosen) if flag.name not in names]
+        parameters = [_parameter("ctx", typer.Context), *options, *scope, *_GLOBAL]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         )
         run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.declared = Declared(reach, writes=writes)  # type: ignore[attr-defined]
         # Passed explicitly, because typer would cut off a short help taken from the docstring.
         group.command(name, cls=Command, short_help=_first_sentence(handler))(run)
         return handler
 
     return register
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declared:
+    """What a command says about itself; `reach` is None if it says nothing."""
+
+    reach: Reach | None
+    writes: bool
+
+
+def declared(found: TyperCommand) -> Declared:
+    """The declaration of a registered command."""
+    says: Declared = found.callback.declared  # type: ignore[union-attr]
+    return says
+
+
+def _is_default(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is None or source.name.startswith("DEFAULT")
 
 
 def _first_sentence(handler: Handler) -> str:
@@ -107,15 +158,25 @@ _GLOBAL = (
 )
 
 
-_GRAPH = "store"
-_SERVED = (
-    _parameter("server_url", Server, None),
-    _parameter("graph_id", GraphId, None),
-    _parameter("server_token", Token, None),
-)
+MAIN = "main"
+DEFAULT_COMMAND = "run"
+"""The command of a group that runs if no command of the group is named."""
+_STORE, _BRANCH = "store", "branch"
+_SCOPE_PARAMETERS = {
+    "server_url": (_parameter("server_url", Server, None), {ScopeKind.SERVER}),
+    "cluster": (_parameter("cluster", Cluster, None), {ScopeKind.CLUSTER}),
+    "graph_id": (_parameter("graph_id", GraphId, None), {ScopeKind.SERVER, ScopeKind.CLUSTER}),
+    "profile": (_parameter("profile", Profile, None), set(ScopeKind)),
+    "server_token": (_parameter("server_token", Token, None), {ScopeKind.SERVER}),
+}
+"""The flags that name a scope, and the kinds of scopes for which a command has them."""
 
 
-def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
+def _scope_flags(reach: Reach) -> list[inspect.Parameter]:
+    return [parameter for parameter, kinds in _SCOPE_PARAMETERS.values() if kinds & reach.kinds]
+
+
+def _session(ctx: typer.Context, given: dict[str, Any], reach: Reach) -> Session:
     """The shared flags may stand before the command or after it."""
     before = ctx.find_root().params
     own = {p.name: given.pop(p.name) for p in _GLOBAL}
@@ -124,10 +185,27 @@ def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
         as_actor=own["as_actor"] if own["as_actor"] is not None else before.get("as_actor"),
         quiet=own["quiet"] or bool(before.get("quiet")),
         yes=own["yes"] or bool(before.get("yes")),
-        server=given.pop("server_url", None),
-        graph_id=given.pop("graph_id", None),
+        flags=AddressFlags(
+            server=given.pop("server_url", None),
+            cluster=given.pop("cluster", None),
+            graph=given.pop("graph_id", None),
+            profile=given.pop("profile", None),
+        ),
         token=given.pop("server_token", None),
+        command=command_words(ctx),
+        reach=reach,
     )
+
+
+def command_words(ctx: Any) -> str:
+    """The command as users write it, without the program and without `run` of `query run`."""
+    words: list[str] = []
+    while ctx.parent is not None:
+        unnamed = isinstance(ctx.parent.command, DefaultCommandGroup)
+        if not unnamed or ctx.info_name != DEFAULT_COMMAND:
+            words.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return " ".join(words)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,7 +249,7 @@ def _dataclass_of(parameter: inspect.Parameter) -> Any:
 
 
 SHARED = ("json_output", "as_actor", "quiet", "yes", "help")
-SERVED = tuple(parameter.name for parameter in _SERVED)
+SCOPE = tuple(_SCOPE_PARAMETERS)
 
 
 class Command(TyperCommand):
@@ -182,11 +260,11 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         params = self.get_params(ctx)
-        own = [p for p in params if p.name not in (*SHARED, *SERVED)]
+        own = [p for p in params if p.name not in (*SHARED, *SCOPE)]
         sections = {
             "Arguments": [p for p in own if p.param_type_name == "argument"],
             "Options": [p for p in own if p.param_type_name == "option"],
-            "Instead of --store": [p for p in params if p.name in SERVED],
+            "Which graph": [p for p in params if p.name in SCOPE],
             "Options of every command": [p for p in params if p.name in SHARED],
         }
         for title, members in sections.items():
@@ -202,6 +280,17 @@ def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
 
 def _without_braces(piece: str) -> str:
     return piece.replace("{", "").replace("}", "")
+
+
+class DefaultCommandGroup(TyperGroup):
+    """A group that passes unknown first words and options to its default command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            args = ["--help"]
+        if args[0] not in self.commands and DEFAULT_COMMAND in self.commands:
+            args = [DEFAULT_COMMAND, *args]
+        return super().parse_args(ctx, args)
 
 
 class RootGroup(TyperGroup):
@@ -276,7 +365,14 @@ def clarify(error: typer.TyperException) -> None:
         first = details()[0]
         error.message = _of_value(first) or error.message
         return
-    command = getattr(getattr(error, "ctx", None), "command", None)
+    ctx = getattr(error, "ctx", None)
+    command = getattr(ctx, "command", None)
+    flag = getattr(error, "option_name", None)
+    if flag in SCOPE_FLAGS and isinstance(command, Command):
+        reach = declared(command).reach or LOCAL
+        error.message = reach.refusal(command_words(ctx), flag)
+        error.possibilities = None  # type: ignore[attr-defined]
+        return
     if command is not None and "unexpected extra argument" in error.message:
         names = {parameter.name for parameter in command.params}
         options = [("query", "-q FILE"), ("data", "--data FILE"), ("store", "--store URI")]

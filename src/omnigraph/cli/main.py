@@ -30,6 +30,7 @@ from omnigraph.cli.commands import (
     verify,
 )
 from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.scopes import LOCAL
 from omnigraph.cli.session import Session
 
 _UNINSTALLED = "0+uninstalled"
@@ -121,7 +122,7 @@ def options(
         sys.stdout.write(context.get_help() + "\n")
 
 
-@command(app, "version")
+@command(app, "version", LOCAL)
 def show_version(session: Session) -> None:
     """Print the version.
 

@@ -12,8 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from omnigraph.cli.command import SERVED, SHARED, help_record
-from omnigraph.cli.commands.query import DEFAULT_COMMAND
+from omnigraph.cli.command import SCOPE, SHARED, command_words, help_record
 from omnigraph.cli.main import Omnigraph, app
 
 MARKER = "<!-- Everything below is made by `make docs`. -->\n"
@@ -47,11 +46,11 @@ def _commands(group: Any, context: Any, names: Iterable[str]) -> Iterator[tuple[
 
 def _describe(command: Any, ctx: Any) -> str:
     text, _, examples = inspect.cleandoc(command.help).partition("\nFor example:\n")
-    usage = ctx.command_path.removesuffix(f" {DEFAULT_COMMAND}") + _arguments(command)
+    usage = f"omnigraph {command_words(ctx)}{_arguments(command)}"
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {help} |"
         for parameter in command.params
-        if parameter.name not in (*SHARED, *SERVED)
+        if parameter.name not in (*SHARED, *SCOPE)
         for names, help in [help_record(parameter, ctx)]
         if parameter.param_type_name == "option"
     ]

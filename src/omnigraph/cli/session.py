@@ -6,16 +6,16 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import typer
 
 import omnigraph
 from omnigraph.cli.options import BranchPlace
-from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json
+from omnigraph.cli.output import EXIT_FAILED, WrongUsage
+from omnigraph.cli.scopes import UPKEEP, AddressFlags, Reach, Scope, ScopeKind, is_local, resolve
 from omnigraph.errors import NotFound
 from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.settings.config_file import OperatorConfig, read_config
@@ -23,13 +23,11 @@ from omnigraph.settings.models import Settings
 
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
+    from omnigraph.settings.credentials import Credentials
 
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 HOME_VARIABLE = "OMNIGRAPH_HOME"
-SERVER_VARIABLE = "OMNIGRAPH_SERVER"
-GRAPH_VARIABLE = "OMNIGRAPH_GRAPH_ID"
-TOKEN_VARIABLE = "OMNIGRAPH_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +38,18 @@ class Session:
     as_actor: str | None = None
     quiet: bool = False
     yes: bool = False
-    server: str | None = None
-    graph_id: str | None = None
+    flags: AddressFlags = field(default_factory=AddressFlags)
+    """The flags that name a server, a cluster or a profile."""
     token: str | None = field(default=None, repr=False)
+    command: str = "omnigraph"
+    """The command, as users write it: `branch create`."""
+    reach: Reach = UPKEEP
     _config: list[OperatorConfig] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
     """The config file, once it was read."""
+    _scopes: list[Scope] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The scope of this run, once it was resolved."""
 
     def config(self) -> OperatorConfig:
         """The config file. It is read once, and its unknown keys are warned of then."""
@@ -64,6 +67,38 @@ class Session:
         """The settings of the config file."""
         return self.config().settings
 
+    def scope(self, uri: str | None = None, store: str | None = None) -> Scope:
+        """The store, server or cluster of this run; `cli.scopes` has the rules."""
+        flags = replace(self.flags, uri=uri, store=store)
+        found = resolve(flags, os.environ, self.config(), self.reach, self.command)
+        self._scopes[:] = [found]
+        return found
+
+    def has_scope(self) -> bool:
+        """Whether flags, environment or config file name anything."""
+        try:
+            self.scope()
+        except WrongUsage:
+            return False
+        return True
+
+    def branch(self, uri: str | None = None, store: str | None = None) -> str | None:
+        """The branch of the profile or of the config file, for a command that names none."""
+        try:
+            return self.scope(uri, store).branch
+        except WrongUsage:
+            return self.config().branch
+
+    def server_token(self, url: str) -> str | None:
+        """The token for an address: of `--token`, or of the server that has this address."""
+        from omnigraph.settings.credentials import TokenFinder, server_of
+
+        if self.token is not None:
+            return self.token
+        named = {s.server: s.target for s in self._scopes if s.server is not None}
+        finder = TokenFinder(self.config().servers, os.environ, credentials(os.environ))
+        return finder.token(url, server_of(url, named))
+
     def note(self, text: str) -> None:
         """Print something that is not a result, unless `--quiet`."""
         if not self.quiet:
@@ -80,80 +115,85 @@ class Session:
             return
         if not sys.stdin.isatty():
             raise WrongUsage(f"{question} There is no terminal to ask on: add --yes")
+        if self.json:
+            raise WrongUsage(f"{question} With --json no question is asked: add --yes")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            if self.json:
-                print_json({"error": "not confirmed, nothing was changed", "code": "not_confirmed"})
             raise typer.Exit(EXIT_FAILED)
+
+    def confirm_remote(self, uri: str, what: str) -> None:
+        """Ask before something destructive on a graph that is not on this machine."""
+        if not is_local(uri):
+            self.confirm(f"{what} {uri}, which is not on this machine?")
 
 
 def read_operator_config(environment: Mapping[str, str]) -> OperatorConfig:
     """Read the config file; a missing file is an error only if the environment names it."""
     named = environment.get(PATH_VARIABLE)
-    home = environment.get(HOME_VARIABLE) or "~/.omnigraph"
     try:
-        return read_config(named or Path(home).expanduser() / "config.yaml")
+        return read_config(named or operator_home(environment) / "config.yaml")
     except NotFound:
         if named:
             raise NotFound(f"{PATH_VARIABLE} names {named}: no such file", file=named) from None
         return OperatorConfig()
 
 
+def operator_home(environment: Mapping[str, str]) -> Path:
+    """The directory of the config file and of the credentials."""
+    return Path(environment.get(HOME_VARIABLE) or "~/.omnigraph").expanduser()
+
+
+def credentials(environment: Mapping[str, str]) -> Credentials:
+    """The credentials file, which is not read yet."""
+    from omnigraph.settings.credentials import Credentials
+
+    return Credentials(operator_home(environment) / "credentials")
+
+
 def address(session: Session, uri: str | None, store: str | None = None) -> str:
-    """The address of the graph: the argument, `--store`, `--server`, or a default.
-
-    The default is the server of the environment, and then the store of the config file.
-    """
-    if uri is not None and store is not None and uri != store:
-        raise WrongUsage(f"two graphs are named: {uri} and --store {store}")
-    given = uri if uri is not None else store
-    if session.server is not None:
-        if given is not None:
-            raise WrongUsage(f"two graphs are named: {given} and --server {session.server}")
-        return served_address(session, session.server)
-    if given is not None:
-        if session.graph_id is not None:
-            raise WrongUsage(f"--graph names a graph of a server, and {given} is a graph itself")
-        return given
-    if os.environ.get(SERVER_VARIABLE):
-        return served_address(session, os.environ[SERVER_VARIABLE])
-    found = session.config().store
-    if found is None:
-        server = (
-            "; the server of defaults.server cannot be used by this version"
-            if session.config().has_server
-            else ""
-        )
-        raise WrongUsage(
-            "no graph is named: give --store URI or --server URL --graph ID, or set "
-            "defaults.store in "
-            f"~/.omnigraph/config.yaml ({PATH_VARIABLE} names another file){server}"
-        )
-    return found
+    """The address of the graph of this run, as `omnigraph.open` takes it."""
+    scope = session.scope(uri, store)
+    match scope.kind:
+        case ScopeKind.STORE:
+            return scope.target
+        case ScopeKind.SERVER:
+            return _served_address(session, scope)
+        case ScopeKind.CLUSTER:
+            return _address_in_cluster(scope)
 
 
-def served_address(session: Session, server: str) -> str:
+def _served_address(session: Session, scope: Scope) -> str:
     """The address of a graph on a server; without `--graph` the server is asked for its graphs."""
-    from omnigraph.remote.address import parse_server
+    from omnigraph.remote.address import parse_address, parse_graph_server
 
-    parsed = parse_server(server, urlsplit(server).path)
-    graph_id = session.graph_id or os.environ.get(GRAPH_VARIABLE)
-    if "/graphs/" in parsed:
-        if session.graph_id is not None and not parsed.endswith(f"/graphs/{session.graph_id}"):
-            raise WrongUsage(f"two graphs are named: {parsed} and --graph {session.graph_id}")
-        return parsed
-    if graph_id is not None:
-        return f"{parsed}/graphs/{graph_id}"
-    from omnigraph.remote.server_graphs import list_graphs
+    server = parse_graph_server(scope.target)
+    graph_id = scope.graph
+    if graph_id is None:
+        from omnigraph.remote.server_graphs import list_graphs
 
-    names = list_graphs(parsed, server_token(session), session.settings().client)
-    listed = f"; it has: {', '.join(names)}" if names else ""
-    raise WrongUsage(f"--server {parsed} needs --graph ID{listed}")
+        names = list_graphs(server, session.server_token(server), session.settings().client)
+        if len(names) != 1:
+            listed = f"; it has: {', '.join(names)}" if names else ""
+            raise WrongUsage(f"the server {server} needs --graph ID{listed}")
+        graph_id = names[0]
+    return parse_address(f"{server}/graphs/{graph_id}").url
 
 
-def server_token(session: Session) -> str | None:
-    return session.token or os.environ.get(TOKEN_VARIABLE) or None
+def _address_in_cluster(scope: Scope) -> str:
+    """The storage of a graph of a cluster; without `--graph` the only one that it has."""
+    from omnigraph.cli.cluster_places import cluster_graphs, cluster_root, graph_root
+
+    root = cluster_root(scope.target, os.environ)
+    names = cluster_graphs(root, os.environ)
+    listed = f"; it has: {', '.join(names)}" if names else "; it has no graphs"
+    if scope.graph is None:
+        if len(names) != 1:
+            raise WrongUsage(f"the cluster {root} needs --graph ID{listed}")
+        return graph_root(root, names[0])
+    if scope.graph not in names:
+        raise WrongUsage(f"the cluster {root} has no graph {scope.graph!r}{listed}")
+    return graph_root(root, scope.graph)
 
 
 def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
@@ -167,14 +207,14 @@ def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
         )
     if session.as_actor is not None:
         raise WrongUsage("--as is for a store: a server knows you by your token")
-    token = server_token(session)
+    token = session.server_token(uri)
     return omnigraph.open(uri, token=token, read_only=read_only, settings=session.settings())
 
 
 def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
     """Open read-only: nothing is written, so dead writers are not recovered either."""
     graph = _open(session, uri, read_only=True)
-    echo_target(session, uri, *where)
+    session.note("  ".join([f"graph {uri}", *(part for part in where if part)]))
     return graph
 
 
@@ -189,7 +229,11 @@ def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:
 
 
 def echo_target(session: Session, uri: str, *where: str | None) -> None:
-    session.note("  ".join([f"graph {uri}", *(part for part in where if part)]))
+    """Say which graph a command changes, and how it reaches it."""
+    how = "served" if uri.lower().startswith(("http://", "https://")) else "direct"
+    place = "local" if is_local(uri) else "remote"
+    target = f"omnigraph {session.command} → {uri} ({how}, {place})"
+    session.note("  ".join([target, *(part for part in where if part)]))
 
 
 def on_branch(branch: str, at: str | None = None) -> str:

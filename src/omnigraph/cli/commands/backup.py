@@ -9,7 +9,8 @@ import typer
 import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.output import print_json, print_result, readable_bytes
-from omnigraph.cli.session import Session, open_to_write
+from omnigraph.cli.scopes import ARGUMENT
+from omnigraph.cli.session import Session, echo_target, open_to_write
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ Copy = Annotated[str, typer.Argument(metavar="BACKUP", help="A directory or s3:/
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "backup")(backup)
-    command(app, "restore")(restore)
+    command(app, "backup", ARGUMENT, writes=True)(backup)
+    command(app, "restore", ARGUMENT, writes=True)(restore)
 
 
 def backup(session: Session, uri: Graph, target: Copy) -> None:
@@ -46,6 +47,7 @@ def restore(session: Session, source: Copy, uri: Graph) -> None:
     \b
       omnigraph restore /backups/people-monday people.omni
     """
+    echo_target(session, uri)
     with session.working("copying"):
         report = omnigraph.restore(source, uri, settings=session.settings())
     _print(session, report)

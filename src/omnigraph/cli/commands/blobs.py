@@ -12,6 +12,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store
 from omnigraph.cli.output import WrongUsage, print_json, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.errors import InvalidArgument
 from omnigraph.values.plurals import counted
@@ -45,7 +46,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="blob")
 
 
-@command(group, "get")
+@command(group, "get", ANY)
 def get(
     session: Session,
     words: Words,
@@ -88,7 +89,7 @@ def get(
         print_result(f"{written:,} bytes written to {output}")
 
 
-@command(group, "stat")
+@command(group, "stat", ANY)
 def stat(
     session: Session,
     words: Words,

@@ -11,6 +11,7 @@ from omnigraph.cli.change_lines import change_line, conflict_lines, print_change
 from omnigraph.cli.command import command
 from omnigraph.cli.options import AutoEngine, Cursor, Deciding, Message, Page, Store, Types, Uri
 from omnigraph.cli.output import EXIT_CONFLICTS, painter, print_json, print_report, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, open_to_read, open_to_write
 from omnigraph.cli.tables import folded, moment_text, print_table
 from omnigraph.errors import MergeConflicts
@@ -47,7 +48,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="branch")
 
 
-@command(group, "create")
+@command(group, "create", ANY, writes=True)
 def create(session: Session, name: Name, source: From = "main", store: Store = None) -> None:
     """Start a branch; no data is copied.
 
@@ -65,7 +66,7 @@ def create(session: Session, name: Name, source: From = "main", store: Store = N
         print_result(f"created branch {made.name} from {source} at {made.head_commit_id}")
 
 
-@command(group, "list")
+@command(group, "list", ANY)
 def list_branches(session: Session, uri: Uri = None, store: Store = None) -> None:
     """List the branches and their heads.
 
@@ -89,7 +90,7 @@ def list_branches(session: Session, uri: Uri = None, store: Store = None) -> Non
     )
 
 
-@command(group, "delete")
+@command(group, "delete", ANY, writes=True)
 def delete(session: Session, name: Name, store: Store = None) -> None:
     """Delete a branch and its unmerged changes; asks first, unless --yes is given.
 
@@ -109,7 +110,7 @@ def delete(session: Session, name: Name, store: Store = None) -> None:
         print_result(f"deleted branch {name}")
 
 
-@command(group, "diff")
+@command(group, "diff", ANY)
 def diff(
     session: Session,
     first: First,
@@ -145,7 +146,7 @@ def diff(
     print_changes(session, page, {"from": before, "to": after, "direct": direct})
 
 
-@command(group, "merge")
+@command(group, "merge", ANY, writes=True)
 def merge(
     session: Session,
     source: Source,
@@ -215,7 +216,7 @@ def _show_preview(
         raise typer.Exit(EXIT_CONFLICTS)
 
 
-@command(group, "rename")
+@command(group, "rename", ANY, writes=True)
 def rename(session: Session, old: Old, new: New, store: Store = None) -> None:
     """Give a branch another name; its history stays.
 

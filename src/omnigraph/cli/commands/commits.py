@@ -21,6 +21,7 @@ from omnigraph.cli.options import (
     Uri,
 )
 from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import (
     Session,
     address,
@@ -71,7 +72,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="commit")
 
 
-@command(group, "list")
+@command(group, "list", ANY)
 def list_commits(
     session: Session,
     uri: Uri = None,
@@ -132,7 +133,7 @@ def _filtered(
     return found[:limit]
 
 
-@command(group, "show")
+@command(group, "show", ANY)
 def show(
     session: Session,
     commit_id: Id,
@@ -177,7 +178,7 @@ def _lineage(commit: Commit) -> Iterator[tuple[str, str]]:
             yield f"source {name}", ", ".join(told) or "read"
 
 
-@command(group, "changes")
+@command(group, "changes", ANY)
 def changes(
     session: Session,
     commit_id: Id,
@@ -202,7 +203,7 @@ def changes(
     print_changes(session, page, {"graph_commit_id": commit.graph_commit_id})
 
 
-@command(group, "revert")
+@command(group, "revert", ANY, writes=True)
 def revert(
     session: Session,
     commit_id: Id,
@@ -231,7 +232,7 @@ def revert(
     _show_receipt(session, receipt, f"reverted {commit_id}")
 
 
-@command(group, "cherry-pick")
+@command(group, "cherry-pick", ANY, writes=True)
 def cherry_pick(
     session: Session,
     commit_id: Id,
@@ -268,7 +269,7 @@ def _show_receipt(session: Session, receipt: WriteReceipt, done: str) -> None:
         print_result(f"{done}: commit {receipt.commit.graph_commit_id}")
 
 
-@command(group, "graph")
+@command(group, "graph", ANY)
 def graph_of_commits(session: Session, place: BranchPlace, limit: Limit = 50) -> None:
     """Draw the history of a branch with everything merged into it, newest first.
 

@@ -25,6 +25,7 @@ from omnigraph.cli.options import (
     WorkEngine,
 )
 from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import STDIN
 from omnigraph.errors import KeyConflict, ValidationFailed
@@ -166,9 +167,9 @@ Format = Annotated[ExportFormat, typer.Option("--format", "-f", help="The file f
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "load")(load)
-    command(app, "export")(export)
-    command(app, "embed")(embed)
+    command(app, "load", ANY, writes=True)(load)
+    command(app, "export", ANY)(export)
+    command(app, "embed", ANY, writes=True)(embed)
 
 
 def load(
@@ -219,7 +220,9 @@ def load(
       omnigraph load --data crm/ --rejects bad.ndjson --on-error skip people.omni
     """
     mapping = _mapping(map or [])
-    graph = open_to_write(session, address(session, uri, store), on_branch(branch))
+    where = address(session, uri, store)
+    _ask_before_replacing(session, where, mode, dry_run)
+    graph = open_to_write(session, where, on_branch(branch))
     try:
         receipt = graph.load(
             _inputs(data),
@@ -278,6 +281,12 @@ def _unchanged(receipt: LoadReceipt) -> str:
         return f"{read} read, {receipt.branch} has them already"
     what = "no row is left" if receipt.rejected else "no rows in the data"
     return f"{what}, {receipt.branch} is unchanged"
+
+
+def _ask_before_replacing(session: Session, where: str, mode: Mode, dry_run: bool) -> None:
+    """A load that removes entities from a graph on another machine needs a yes."""
+    if mode in (Mode.OVERWRITE, Mode.MIRROR) and not dry_run:
+        session.confirm_remote(where, f"Remove entities with --mode {mode} from")
 
 
 def _ask_before_removing(session: Session, planned: LoadReceipt) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import AutoEngine
+from omnigraph.cli.scopes import LOCAL
 from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 
@@ -30,7 +31,7 @@ Engine = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "demo")(demo)
+    command(app, "demo", LOCAL)(demo)
 
 
 def demo(

@@ -11,6 +11,7 @@ from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.command import command
 from omnigraph.cli.options import BranchPlace, Cursor, Page, Types
 from omnigraph.cli.output import painter, print_json, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, read_branch
 from omnigraph.cli.tables import folded
 
@@ -33,7 +34,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="changes")
 
 
-@command(group, "poll")
+@command(group, "poll", ANY)
 def poll(
     session: Session,
     place: BranchPlace,
@@ -54,7 +55,7 @@ def poll(
     _show_page(session, graph.changes(place.branch, cursor, start, types=types, limit=size))
 
 
-@command(group, "baseline")
+@command(group, "baseline", ANY)
 def baseline(
     session: Session,
     place: BranchPlace,

@@ -11,7 +11,8 @@ import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Store, Uri
 from omnigraph.cli.output import print_json, print_result
-from omnigraph.cli.session import Session, address, on_branch, open_to_read
+from omnigraph.cli.scopes import ANY, CREATE
+from omnigraph.cli.session import Session, address, echo_target, on_branch, open_to_read
 from omnigraph.cli.source_files import STDIN, read_source
 from omnigraph.cli.tables import print_table
 from omnigraph.values.plurals import counted
@@ -28,8 +29,8 @@ AllowNonEmpty = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "init")(init)
-    command(app, "snapshot")(snapshot)
+    command(app, "init", CREATE, writes=True)(init)
+    command(app, "snapshot", ANY)(snapshot)
 
 
 def init(
@@ -52,6 +53,7 @@ def init(
     """
     where = address(session, uri, store)
     source = read_source(schema)
+    echo_target(session, where)
     # `init` takes a text without a line break for a path, so standard input gets one.
     text = f"{source.text}\n" if schema == STDIN else Path(schema)
     graph = omnigraph.init(

@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import At, Branch, Severities, Store, Uri, severities
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_report, print_result
+from omnigraph.cli.scopes import UPKEEP
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
 from omnigraph.cli.source_files import read_source
 from omnigraph.errors import TypeCheckError
@@ -39,7 +40,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too."
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "lint")(lint)
+    command(app, "lint", UPKEEP)(lint)
 
 
 def lint(
@@ -67,14 +68,15 @@ def lint(
       omnigraph lint --query people.gq people.omni --severity L203=error --severity OG-NM-101=off
     """
     levels = _levels(severity)
-    graph_is_named = uri is not None or store is not None
+    graph_is_named = uri is not None or store is not None or session.flags.names_a_scope
     if schema is None:
-        if not graph_is_named and session.config().store is None:
+        if not graph_is_named and not session.has_scope():
             raise WrongUsage("no schema is named: give --schema FILE, or a graph with --store URI")
         graph = open_to_read(session, address(session, uri, store), on_branch(branch, at))
         report, notes = _with_catalog(query, graph.snapshot(branch, at=at).catalog)
     elif graph_is_named:
-        raise WrongUsage(f"two schemas are named: --schema {schema} and the graph {uri or store}")
+        graph_name = session.scope(uri, store).target
+        raise WrongUsage(f"two schemas are named: --schema {schema} and the graph {graph_name}")
     else:
         report, notes = _with_schema(query, schema)
     notes = [

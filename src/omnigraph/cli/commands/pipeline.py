@@ -18,6 +18,7 @@ from omnigraph.cli.pipeline_lines import (
     quarantine_lines,
     status_lines,
 )
+from omnigraph.cli.scopes import ANY, LOCAL
 from omnigraph.cli.session import Session, address
 from omnigraph.cli.tables import print_table
 from omnigraph.values.plurals import counted
@@ -125,7 +126,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pipeline")
 
 
-@command(group, "validate")
+@command(group, "validate", ANY)
 def validate(session: Session, place: PipelinePlace) -> None:
     """Check a pipeline file against its graph and its sources, without Spark.
 
@@ -154,7 +155,7 @@ def validate(session: Session, place: PipelinePlace) -> None:
     print_result(f"{found.name} is valid: {', '.join(parts)}")
 
 
-@command(group, "plan")
+@command(group, "plan", ANY)
 def plan(session: Session, place: PipelinePlace, full: Full = False, since: Since = None) -> None:
     """Show what the next run would read, compute and write, without Spark.
 
@@ -172,7 +173,7 @@ def plan(session: Session, place: PipelinePlace, full: Full = False, since: Sinc
         plan_lines(found)
 
 
-@command(group, "run")
+@command(group, "run", ANY, writes=True)
 def run(
     session: Session,
     place: PipelinePlace,
@@ -241,7 +242,7 @@ def _leave(found: PipelineRun, strict_warnings: bool) -> None:
         raise typer.Exit(EXIT_WARNINGS)
 
 
-@command(group, "status")
+@command(group, "status", ANY)
 def status(session: Session, place: PipelinePlace) -> None:
     """Show where a pipeline stands: its last commit, positions, and what waits.
 
@@ -258,7 +259,7 @@ def status(session: Session, place: PipelinePlace) -> None:
         status_lines(found)
 
 
-@command(group, "list")
+@command(group, "list", ANY)
 def list_of_pipelines(session: Session, store: Store = None, branch: Branch = "main") -> None:
     """List the pipelines that have committed to a branch of a graph.
 
@@ -279,7 +280,7 @@ def list_of_pipelines(session: Session, store: Store = None, branch: Branch = "m
     session.note(counted(len(rows), "pipeline"))
 
 
-@command(group, "runs")
+@command(group, "runs", ANY)
 def runs(session: Session, place: PipelinePlace, limit: Page = None) -> None:
     """List the runs of a pipeline, the newest first.
 
@@ -304,7 +305,7 @@ def _run_row(run: PipelineRun) -> tuple[Any, ...]:
     return run.run_id, run.status.value, run.started_at, round(run.seconds, 1), changed, run.commit
 
 
-@command(group, "quarantine")
+@command(group, "quarantine", ANY)
 def quarantine(
     session: Session, place: PipelinePlace, run_id: RunId = None, limit: Page = None
 ) -> None:
@@ -324,7 +325,7 @@ def quarantine(
         session.note(counted(len(found), "row"))
 
 
-@command(group, "infer")
+@command(group, "infer", LOCAL)
 def infer(
     session: Session,
     files: Samples,
@@ -357,7 +358,7 @@ def _load(session: Session, place: PipelinePlace, master: str | None = None) -> 
     """The pipeline of a file, with the graph and the actor of the command line."""
     from omnigraph.spark.pipelines import load
 
-    named = place.store is not None or session.server is not None
+    named = place.store is not None or session.flags.names_a_scope
     store = address(session, None, place.store) if named else None
     loaded = load(place.file, _pairs(place.var), store=store, master=master)
     if session.as_actor is None:

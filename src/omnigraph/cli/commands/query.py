@@ -1,8 +1,8 @@
 """`query`, `mutate`, `explain` and `profile`: the commands that take a query; `query fmt`.
 
-`omnigraph query [NAME] -e …` and `omnigraph query fmt FILE` share one word. The group passes
-everything that is not the name of a subcommand to `DEFAULT_COMMAND`. A query that is called `fmt`
-is run with `omnigraph query run fmt`.
+`omnigraph query [NAME] -e …` and `omnigraph query fmt FILE` share one word, as do `profile [NAME]`
+and `profile list`. The group passes everything that is not the name of a subcommand to
+`DEFAULT_COMMAND`. A query that is called `fmt` is run with `omnigraph query run fmt`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from omnigraph.cli.command import command
+from omnigraph.cli.command import DEFAULT_COMMAND, DefaultCommandGroup, command
 from omnigraph.cli.formats import choose_format, write_result
 from omnigraph.cli.options import (
     At,
@@ -30,6 +29,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import already_done, print_json, print_result
 from omnigraph.cli.query_text import QueryCall, prepare, require_mutation, require_read
+from omnigraph.cli.scopes import ANY, LOCAL
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.source_text import SourceText
@@ -37,8 +37,6 @@ from omnigraph.syntax.source_text import SourceText
 if TYPE_CHECKING:
     from omnigraph.plan.plan_text import QueryPlan
 from omnigraph.values.plurals import counted
-
-DEFAULT_COMMAND = "run"
 
 
 class QueryNames(StrEnum):
@@ -54,31 +52,43 @@ NamesOf = Annotated[
 ]
 
 
-class DefaultCommandGroup(TyperGroup):
-    """A group that passes unknown first words and options to its default command."""
+Timings = Annotated[
+    bool,
+    typer.Option(
+        "--timings",
+        help="Show the plan with the rows and milliseconds of every operator instead of the rows; "
+        "--profile without a name is the same.",
+    ),
+]
+
+
+class QueryGroup(DefaultCommandGroup):
+    """`--profile NAME` is a scope; `--profile` without a name asks for timings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
-            args = ["--help"]
-        if args[0] not in self.commands and DEFAULT_COMMAND in self.commands:
-            args = [DEFAULT_COMMAND, *args]
-        return super().parse_args(ctx, args)
+        following = [*args[1:], "-"]
+        meant = [
+            "--timings" if word == "--profile" and after.startswith("-") else word
+            for word, after in zip(args, following[: len(args)], strict=True)
+        ]
+        return super().parse_args(ctx, meant)
 
 
-group = typer.Typer(
-    help="Run a query. (`query fmt` formats files.)",
+group = typer.Typer(help="Run a query. (`query fmt` formats files.)", cls=QueryGroup)
+profiles = typer.Typer(
+    help="Run a query and show its timings. (`profile list` and `profile show` show saved scopes.)",
     cls=DefaultCommandGroup,
 )
 
 
 def register(app: typer.Typer) -> None:
     app.add_typer(group, name="query")
-    command(app, "mutate")(mutate)
-    command(app, "explain")(explain)
-    command(app, "profile")(profile)
+    command(app, "mutate", ANY, writes=True)(mutate)
+    command(app, "explain", ANY)(explain)
+    app.add_typer(profiles, name="profile")
 
 
-@command(group, DEFAULT_COMMAND)
+@command(group, DEFAULT_COMMAND, ANY)
 def run(
     session: Session,
     call: QueryCall,
@@ -89,6 +99,7 @@ def run(
     engine: Engine = WorkEngine.LOCAL,
     format: Format = None,
     metadata: Metadata = False,
+    timings: Timings = False,
     store: Store = None,
 ) -> None:
     """Run a query and print its rows.
@@ -105,6 +116,9 @@ def run(
       omnigraph query friends_of -q people.gq --params @ada.json --at v1 --json
       omnigraph query everybody -q people.gq --format jsonl --metadata --store people.omni
     """
+    if timings:
+        profile(session, call, branch, at, names, timeout, store)
+        return
     how = choose_format(session, format, metadata)
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
@@ -125,7 +139,7 @@ def run(
     write_result(session, result, how, metadata)
 
 
-@command(group, "fmt")
+@command(group, "fmt", LOCAL)
 def fmt(session: Session, files: Files, check: Check = False, stdout: Stdout = False) -> None:
     """Rewrite .gq files in canonical form; comments stay.
 
@@ -218,6 +232,7 @@ def explain(
     )
 
 
+@command(profiles, DEFAULT_COMMAND, ANY)
 def profile(
     session: Session,
     call: QueryCall,
@@ -228,6 +243,8 @@ def profile(
     store: Store = None,
 ) -> None:
     """Run a query and show its plan with the rows and milliseconds of every operator.
+
+    The word `run` may be left out, unless the query is called `list` or `show`.
 
     For example:
 

@@ -26,6 +26,7 @@ from omnigraph.cli.options import (
     severities,
 )
 from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
+from omnigraph.cli.scopes import ANY, LOCAL
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files, read_source
 from omnigraph.errors import InvalidArgument
@@ -53,7 +54,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="schema")
 
 
-@command(group, "show")
+@command(group, "show", ANY)
 def show(
     session: Session,
     uri: Uri = None,
@@ -129,7 +130,7 @@ class Grants:
         }
 
 
-@command(group, "plan")
+@command(group, "plan", ANY)
 def plan(
     session: Session,
     schema: SchemaFile,
@@ -217,7 +218,7 @@ def _explain_refusal(session: Session, found: SchemaPlan) -> None:
         session.note(f"this change is refused without {', '.join(needed)}")
 
 
-@command(group, "apply")
+@command(group, "apply", ANY, writes=True)
 def apply(
     session: Session,
     place: BranchPlace,
@@ -299,7 +300,7 @@ From = Annotated[str, typer.Argument(metavar="A", help="A commit, tag, branch or
 To = Annotated[str, typer.Argument(metavar="B", help="A commit, tag, branch or time.")]
 
 
-@command(group, "diff")
+@command(group, "diff", ANY)
 def diff(session: Session, a: From, b: To = "main", store: Store = None) -> None:
     """Show the steps from the schema of one state to that of another.
 
@@ -317,7 +318,7 @@ def diff(session: Session, a: From, b: To = "main", store: Store = None) -> None
         print_result(str(found))
 
 
-@command(group, "history")
+@command(group, "history", ANY)
 def history(
     session: Session,
     uri: Uri = None,
@@ -345,7 +346,7 @@ def history(
         print_result(f"{commit.graph_commit_id}  {commit.created_at_rfc3339}  {steps}{told}")
 
 
-@command(group, "fmt")
+@command(group, "fmt", LOCAL)
 def fmt(session: Session, files: Files, check: Check = False, stdout: Stdout = False) -> None:
     """Rewrite .pg files in canonical form; comments stay.
 

@@ -11,6 +11,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.output import WrongUsage
+from omnigraph.cli.scopes import ARGUMENT
 from omnigraph.cli.session import Session
 from omnigraph.errors import PackageMissing
 
@@ -68,7 +69,7 @@ Queries = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "serve")(serve)
+    command(app, "serve", ARGUMENT)(serve)
 
 
 def serve(

@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
 from omnigraph.cli.output import print_json, print_result
+from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, open_to_read, open_to_write
 from omnigraph.cli.tables import moment_text, print_table
 
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="tag")
 
 
-@command(group, "create")
+@command(group, "create", ANY, writes=True)
 def create(session: Session, name: Name, target: Target = "main", store: Store = None) -> None:
     """Name a state of the graph; it stays readable until the tag is deleted.
 
@@ -43,7 +44,7 @@ def create(session: Session, name: Name, target: Target = "main", store: Store =
         print_result(f"tag {made.name} is {made.graph_commit_id} of branch {made.graph_branch}")
 
 
-@command(group, "list")
+@command(group, "list", ANY)
 def list_tags(session: Session, uri: Uri = None, store: Store = None) -> None:
     """List the tags and the commits they name.
 
@@ -71,7 +72,7 @@ def list_tags(session: Session, uri: Uri = None, store: Store = None) -> None:
     )
 
 
-@command(group, "delete")
+@command(group, "delete", ANY, writes=True)
 def delete(session: Session, name: Name, store: Store = None) -> None:
     """Delete a tag; the commit stays as long as a branch or another tag has it.
 

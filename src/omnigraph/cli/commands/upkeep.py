@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Engine, Store, Types, Uri, WorkEngine
 from omnigraph.cli.output import print_json, print_note, print_result, readable_bytes
+from omnigraph.cli.scopes import UPKEEP
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.tables import print_table
 from omnigraph.values.plurals import counted
@@ -39,9 +40,9 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Remove; without it, on
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "status")(status)
-    command(app, "optimize")(optimize)
-    command(app, "cleanup")(cleanup)
+    command(app, "status", UPKEEP)(status)
+    command(app, "optimize", UPKEEP, writes=True)(optimize)
+    command(app, "cleanup", UPKEEP, writes=True)(cleanup)
 
 
 def status(session: Session, uri: Uri = None, store: Store = None) -> None:
@@ -158,6 +159,8 @@ def cleanup(
       omnigraph cleanup people.omni --keep 100 --older-than 7d --confirm
     """
     where = address(session, uri, store)
+    if confirm:
+        session.confirm_remote(where, "Remove old versions and unneeded files of")
     graph = open_to_write(session, where) if confirm else open_to_read(session, where)
     with session.working("looking for unneeded files"):
         report = graph.cleanup(keep, older_than, confirm=confirm)

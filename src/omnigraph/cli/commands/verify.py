@@ -17,7 +17,8 @@ from omnigraph.cli.output import (
     print_result,
     readable_bytes,
 )
-from omnigraph.cli.session import Session, address, open_to_read
+from omnigraph.cli.scopes import DIRECT, LOCAL, UPKEEP
+from omnigraph.cli.session import Session, address, echo_target, open_to_read
 from omnigraph.cli.tables import moment_text, print_table
 from omnigraph.values.plurals import counted
 
@@ -44,8 +45,8 @@ group = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "verify")(verify)
-    command(app, "repair")(repair)
+    command(app, "verify", UPKEEP)(verify)
+    command(app, "repair", DIRECT, writes=True)(repair)
     app.add_typer(group, name="recovery")
 
 
@@ -116,8 +117,10 @@ def repair(
       omnigraph repair people.omni
       omnigraph repair people.omni --confirm
     """
-    graph = open_to_read(session, address(session, uri, store))
+    where = address(session, uri, store)
+    graph = open_to_read(session, where)
     if confirm:
+        echo_target(session, where)
         graph = graph.for_repair()
     report = graph.repair(confirm=confirm, force=force)
     if session.json:
@@ -151,7 +154,7 @@ def _print_report(report: RepairReport) -> None:
         print_note("nothing was changed; repeat with --confirm (and --force for intents)")
 
 
-@command(group, "list")
+@command(group, "list", UPKEEP)
 def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> None:
     """Show every recovery, newest first: whose write it was and how it ended.
 
@@ -184,7 +187,7 @@ def list_recoveries(session: Session, uri: Uri = None, store: Store = None) -> N
     )
 
 
-@command(group, "failpoints")
+@command(group, "failpoints", LOCAL)
 def list_failpoints(session: Session) -> None:
     """List the points at which OMNIGRAPH_FAILPOINTS can kill, raise or sleep.
 
