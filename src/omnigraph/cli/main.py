@@ -16,6 +16,7 @@ from omnigraph.cli.commands import (
     blobs,
     branches,
     commits,
+    console,
     data,
     demo,
     feed,
@@ -52,6 +53,7 @@ FAMILIES = (
     verify,
     backup,
     serve,
+    console,
 )
 
 
@@ -71,7 +73,7 @@ class Omnigraph(RootGroup):
             "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("Server", ("serve",)),
+        ("Server and console", ("serve", "console")),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.
