@@ -268,7 +268,7 @@ class SchemaPanel:
                     self.loss = ui.checkbox("Values may be lost")
                     self.apply = ui.button("Apply", on_click=self.applied)
                     self.apply.set_enabled(False)
-            self.steps = ui.column().classes("w-96 gap-1").props('data-testid="plan"')
+            self.steps = ui.column().classes("w-96 max-w-full gap-1").props('data-testid="plan"')
 
     async def plan(self) -> None:
         text, branch, loss = self.editor.value, self.page.place.branch, bool(self.loss.value)

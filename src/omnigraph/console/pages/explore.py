@@ -46,7 +46,7 @@ class Explorer:
                 self.chart = ui.echart(self.canvas.options()).classes("w-full h-96")
                 self.chart.props('aria-label="Drawing of entities" role=img')
                 self.chart.on("chart:click", self.clicked, ["dataType", "data"])
-            self.detail = ui.column().classes("w-96 gap-1")
+            self.detail = ui.column().classes("w-96 max-w-full gap-1")
         if not any(isinstance(p.type, VectorType) for n in catalog.nodes for p in n.properties):
             self.how.set_options({"text": "by text", "key": "by key"}, value="text")
         self.draw()

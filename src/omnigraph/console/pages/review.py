@@ -57,7 +57,7 @@ class ReviewPage:
         self.told = ui.label("").props('data-testid="diff-text"')
         with ui.row().classes("w-full gap-4 items-start"):
             self.changes = ui.column().classes("grow min-w-80 gap-2")
-            self.side = ui.column().classes("w-96 gap-2")
+            self.side = ui.column().classes("w-96 max-w-full gap-2")
         with self.side, ui.card().classes("w-full"):
             ui.label("Merge").classes("text-lg font-bold")
             self.message = ui.textarea(label="Comment, which becomes the message").classes("w-full")
@@ -67,7 +67,7 @@ class ReviewPage:
                 ui.button("Merge", on_click=self.merge)
             self.conflicts = ui.column().classes("w-full gap-2")
         ui.label("History").classes("text-lg font-bold mt-4")
-        self.history = ui.column().classes("w-full")
+        self.history = ui.column().classes("w-full overflow-x-auto")
 
     async def compare(self) -> None:
         self.cursor = None
