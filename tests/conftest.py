@@ -12,6 +12,7 @@ from omnigraph import failpoints
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import spark_session, stop_session
+from omnigraph_testing.console_process import BROWSER
 from omnigraph_testing.s3_server import S3Server
 from omnigraph_testing.workloads import create_small_graph
 
@@ -21,6 +22,13 @@ from omnigraph_testing.workloads import create_small_graph
 settings.register_profile("omnigraph", deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "omnigraph"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if BROWSER is None:
+        terminalreporter.write_line(
+            "left out: tests/console/stories, which need Chromium (apt-get install chromium)"
+        )
 
 
 @pytest.fixture

@@ -8,17 +8,26 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 BROWSER = shutil.which("chromium")
 REQUIRED = "OMNIGRAPH_REQUIRE_BROWSER"
 """The variable that makes a missing browser a failure."""
 
+HOSTILE = '<img src=x onerror="alert(1)">'
+"""Text that would run as a script if a page took it for markup."""
+
 _END_SECONDS = 20.0
 _PATIENCE_MILLISECONDS = 60_000
+
+
+class Visit(Protocol):
+    """Opens a path of a console in a page that must stay clean."""
+
+    def __call__(self, path: str = "/", **options: Any) -> AbstractContextManager[Any]: ...
 
 
 @contextmanager
@@ -29,7 +38,7 @@ def console(*arguments: str | os.PathLike[str], log: Path) -> Iterator[str]:
             [
                 *(sys.executable, "-m", "omnigraph.cli", "console"),
                 *("--no-browser", "--bind", "127.0.0.1:0"),
-                *map(os.fspath, arguments),
+                *(os.fspath(argument) for argument in arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -60,7 +69,12 @@ def clean_page(browser: Any, address: str, width: int = 1280, **options: Any) ->
     own = urlsplit(address).netloc
     page.on("console", lambda m: faults.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+
+    def asked_in_a_dialog(dialog: Any) -> None:
+        faults.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", asked_in_a_dialog)
 
     def asked(request: Any) -> None:
         target = urlsplit(request.url)

@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
-from omnigraph_testing.console_process import BROWSER, REQUIRED, clean_page, console
+from omnigraph_testing.console_process import BROWSER, HOSTILE, REQUIRED, Visit, clean_page, console
 
 STORIES = Path(__file__).parent / "stories"
-HOSTILE = '<img src=x onerror="alert(1)">'
 SCHEMA = """
 node Person {
   name: String @key
@@ -29,10 +28,6 @@ edge WorksAt: Person -> Company
 
 if BROWSER is None and not os.environ.get(REQUIRED):
     collect_ignore = [str(STORIES)]
-
-
-class Visit(Protocol):
-    def __call__(self, path: str = "/", **options: Any) -> AbstractContextManager[Any]: ...
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +65,6 @@ def address(people: Graph, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def visit(browser: Any, address: str) -> Visit:
     """Opens a page of the console, which must stay free of errors."""
-    from contextlib import contextmanager
 
     @contextmanager
     def visited(path: str = "/", **options: Any) -> Iterator[Any]:

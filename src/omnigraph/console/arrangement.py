@@ -105,7 +105,9 @@ def _free_lane(waiting: list[str | None]) -> int:
     return len(waiting) - 1
 
 
-def schema_positions(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Mapping[str, Points]:
+def schema_positions(
+    names: Sequence[str], links: Sequence[tuple[str, str]]
+) -> Mapping[str, Points]:
     """A place for every type of a schema."""
     index = {name: i for i, name in enumerate(names)}
     pairs = [(index[a], index[b]) for a, b in links if a != b]

@@ -52,7 +52,9 @@ class Canvas:
             if near is not None and near in self.entities:
                 around = self.entities[near]
                 spot = spot / max(1.0, float(np.linalg.norm(spot))) * 1.5 + (around.x, around.y)
-            self.entities[name] = DrawnEntity(name, label_of(entity), float(spot[0]), float(spot[1]))
+            self.entities[name] = DrawnEntity(
+                name, label_of(entity), float(spot[0]), float(spot[1])
+            )
         return name
 
     def link(self, edge: EntityName, source: EntityName, target: EntityName) -> None:
@@ -71,7 +73,9 @@ class Canvas:
         held = [self.entities[n].pinned or n in still for n in names]
         links = [(index[a], index[b]) for a, b in self.edges.values() if a in index and b in index]
         rounds = _ROUNDS_FOR_FEW if len(names) <= _FEW else _ROUNDS_FOR_MANY
-        for name, (x, y) in zip(names, arranged(places.reshape(-1, 2), links, held, rounds), strict=True):
+        for name, (x, y) in zip(
+            names, arranged(places.reshape(-1, 2), links, held, rounds), strict=True
+        ):
             self.entities[name].x, self.entities[name].y = float(x), float(y)
 
     def options(self, chosen: EntityName | None = None) -> dict[str, Any]:

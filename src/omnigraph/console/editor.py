@@ -12,10 +12,18 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.console.facts import edge_word
 
 _WORDS = (
-    "query match return order limit offset where insert update set delete not optional exists "
-    "distinct and or in is null case when then else end contains starts_with search fuzzy "
-    "match_text nearest bm25 rrf count sum avg min max collect now node edge interface implements"
-).split()
+    *("query", "match", "return", "order", "limit", "offset", "where", "insert"),
+    *("update", "set", "delete", "not", "optional", "exists", "distinct", "and"),
+    *("or", "in", "is", "null", "case", "when", "then", "else"),
+    *("end", "contains", "starts_with", "search", "fuzzy", "match_text", "nearest", "bm25"),
+    *("rrf", "count", "sum", "avg", "min", "max", "collect", "now"),
+    *(
+        "node",
+        "edge",
+        "interface",
+        "implements",
+    ),
+)
 
 _LANGUAGE = """
 <script type="module">

@@ -119,7 +119,9 @@ def _one(entity: EntityType) -> str:
         pattern = f"$s: {entity.source} $s $x:{edge_word(entity.name)} $t"
     else:
         pattern = f"$x: {entity.name}"
-    return f"query one($id: String) {{ match {{ {pattern} $x.id = $id }} return {{ $x as entity }} }}"
+    return (
+        f"query one($id: String) {{ match {{ {pattern} $x.id = $id }} return {{ $x as entity }} }}"
+    )
 
 
 def edge_word(name: str) -> str:
@@ -261,9 +263,7 @@ def changed_rows(change: Change) -> list[tuple[str, str, str]]:
     ]
 
 
-def of_authors(
-    graph: Graph, commits: Sequence[Commit], author: str
-) -> set[tuple[str, str]]:
+def of_authors(graph: Graph, commits: Sequence[Commit], author: str) -> set[tuple[str, str]]:
     """(type, id) of the entities that the commits of one author changed."""
     found: set[tuple[str, str]] = set()
     for commit in commits:

@@ -250,7 +250,8 @@ def watch_head(page: Page, moved: Callable[[], Awaitable[Any]]) -> None:
 
 
 _STYLE = """
-.nav { display: flex; align-items: center; gap: .25rem; padding: .4rem .6rem; border-radius: .4rem; }
+.nav { display: flex; align-items: center; gap: .25rem; }
+.nav { padding: .4rem .6rem; border-radius: .4rem; }
 .nav.active { background: rgba(255,255,255,.2); }
 .nav:focus-visible { outline: 2px solid white; }
 .busy { position: fixed; top: 48px; left: 0; z-index: 3000; }

@@ -138,7 +138,9 @@ def serve(
     host, port = bound.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}{MOUNT}/"
     site = build(source)
-    config = uvicorn.Config(site, loop="uvloop", http="httptools", access_log=False, log_level="warning")
+    config = uvicorn.Config(
+        site, loop="uvloop", http="httptools", access_log=False, log_level="warning"
+    )
     server = uvicorn.Server(config)
     ready(address)
     sys.stdout.flush()

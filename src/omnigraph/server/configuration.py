@@ -84,6 +84,9 @@ class ServerSettings:
 
     cors_origins: tuple[str, ...] = ()
     metrics_auth: bool = False
+    console: bool = False
+    """Whether the pages of the console are at `/console`."""
+
     load_sources: tuple[str, ...] = ()
     """Prefixes of storage that `POST /load` with `sources` may read."""
 

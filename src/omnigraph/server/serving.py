@@ -23,6 +23,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server.access_log import log_event
 from omnigraph.server.application import HttpApplication
 from omnigraph.server.boot import open_graphs
+from omnigraph.server.console_mount import WithConsole
 from omnigraph.server.route_table import ROUTES
 from omnigraph.server.routes.server_wide import reload_state
 from omnigraph.server.state import DRAINING, ServerState
@@ -58,9 +59,10 @@ class Worker(uvicorn.Server):
 
     def __init__(self, state: ServerState, ready: Callable[[], None]) -> None:
         application = HttpApplication(state, ROUTES)
+        self._console = WithConsole(application) if state.settings.console else None
         super().__init__(
             uvicorn.Config(
-                application,
+                self._console or application,
                 loop="uvloop",
                 http="httptools",
                 lifespan="off",
@@ -113,6 +115,8 @@ class Worker(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._console is not None and sockets:
+            await self._console.start(sockets[0], asks_for_token=self.state.needs_token)
         await super().startup(sockets)
         self._tasks = [
             asyncio.ensure_future(self._open()),
@@ -155,6 +159,8 @@ class Worker(uvicorn.Server):
         for task in self._tasks:
             task.cancel()
         await super().shutdown(sockets)
+        if self._console is not None:
+            await self._console.stop()
 
 
 def run_worker(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.graph.handle import Graph
-from tests.console.conftest import HOSTILE, Visit
+from omnigraph_testing.console_process import HOSTILE, Visit
 
 pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.timeout(300)]
 
@@ -46,8 +46,12 @@ def test_an_entity_is_found_and_its_neighbours_are_drawn(
 ) -> None:
     people.mutate('update Person set { age: 77 } where name = "p0"', message="older")
     with visit("/explore") as page:
-        page.get_by_label("Find").fill("number 0")
+        page.get_by_text("30 found").wait_for()
+        page.get_by_label("How").click()
+        page.get_by_role("option", name="by key").click()
+        page.get_by_label("Find").fill("p0")
         page.keyboard.press("Enter")
+        page.get_by_text("1 found").wait_for()
         button(page, "p0").click()
         page.get_by_text("number 0 likes graphs").wait_for()
         page.get_by_role("button", name="-Knows→ Person (40)").click()
@@ -73,6 +77,7 @@ def test_hostile_text_stays_text(visit: Visit, people: Graph) -> None:
         page.get_by_role("option", name="by key").click()
         page.get_by_label("Find").fill(HOSTILE)
         page.keyboard.press("Enter")
+        page.get_by_text("1 found").wait_for()
         button(page, HOSTILE).click()
         page.get_by_text(f"Person {HOSTILE}").wait_for()
         page.goto(page.url.split("/explore")[0] + "/review?source=hostile")

@@ -46,6 +46,9 @@ CorsOrigin = Annotated[
 MetricsAuth = Annotated[
     bool, typer.Option("--metrics-auth", help="Let /metrics need a token and the action admin.")
 ]
+Console = Annotated[
+    bool, typer.Option("--console", help="Offer the console at /console; with one worker only.")
+]
 MaxLoad = Annotated[
     int | None,
     typer.Option("--max-load-bytes", metavar="N", min=0, help="Size of a load; 0 is no limit."),
@@ -83,6 +86,7 @@ def serve(
     shutdown_grace_seconds: Grace = None,
     cors_origin: CorsOrigin = None,
     metrics_auth: MetricsAuth = False,
+    console: Console = False,
     max_load_bytes: MaxLoad = None,
     load_source: LoadSource = None,
     queries: Queries = None,
@@ -100,16 +104,25 @@ def serve(
       omnigraph serve people=s3://bucket/people.omni docs=docs.omni --workers 4
       omnigraph serve people.omni --queries queries --unauthenticated
     """
+    if console and workers > 1:
+        raise WrongUsage(
+            "--console needs one worker; with several, run omnigraph console --server URL beside "
+            "the server"
+        )
+    extra = "console" if console else "server"
     try:
         from omnigraph.server.configuration import parse_bind, settings_of
         from omnigraph.server.supervisor import serve as run
+
+        if console:
+            import nicegui  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("omnigraph"):
             raise
         raise PackageMissing(
-            f"{error.name} is not installed: pip install 'omnigraph[server]'",
+            f"{error.name} is not installed: pip install 'omnigraph[{extra}]'",
             package=error.name,
-            extra="server",
+            extra=extra,
         ) from None
     addresses = _addresses(graphs)
     host, port = parse_bind(bind)
@@ -129,6 +142,7 @@ def serve(
         shutdown_grace_seconds=grace if shutdown_grace_seconds is None else shutdown_grace_seconds,
         cors_origins=tuple(cors_origin or ()),
         metrics_auth=metrics_auth,
+        console=console,
         load_sources=tuple(load_source or ()),
         queries=tuple(_queries(queries or [], addresses).items()),
         limits=limits,

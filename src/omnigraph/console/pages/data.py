@@ -236,13 +236,20 @@ def _read_field(prop: Property, given: Any) -> Any:
         raise ValueError(f"{prop.name} needs a value")
     if not isinstance(given, str) or _is_text(prop) or isinstance(prop.type, EnumType):
         return given
-    if isinstance(prop.type, ScalarType) and prop.type.kind in (ScalarKind.DATE, ScalarKind.DATETIME):
+    if isinstance(prop.type, ScalarType) and prop.type.kind in (
+        ScalarKind.DATE,
+        ScalarKind.DATETIME,
+    ):
         return given
     try:
         value = json.loads(given)
     except json.JSONDecodeError:
         raise ValueError(f"{prop.name}: {given!r} is no {prop.type}") from None
-    if isinstance(prop.type, ScalarType) and prop.type.kind in _INTEGERS and not isinstance(value, int):
+    if (
+        isinstance(prop.type, ScalarType)
+        and prop.type.kind in _INTEGERS
+        and not isinstance(value, int)
+    ):
         raise ValueError(f"{prop.name}: {given!r} is no {prop.type}")
     return value
 
@@ -258,11 +265,15 @@ class SchemaPanel:
         self.page = page
         with ui.row().classes("w-full gap-4 items-start"):
             with ui.column().classes("grow min-w-80"):
-                self.editor = ui.codemirror(
-                    source,
-                    language="pg",  # type: ignore[arg-type]
-                    theme="vscodeDark" if page.viewer.dark else "vscodeLight",
-                ).classes("w-full h-96 border").props('aria-label="Schema text"')
+                self.editor = (
+                    ui.codemirror(
+                        source,
+                        language="pg",  # type: ignore[arg-type]
+                        theme="vscodeDark" if page.viewer.dark else "vscodeLight",
+                    )
+                    .classes("w-full h-96 border")
+                    .props('aria-label="Schema text"')
+                )
                 with ui.row():
                     ui.button("Plan", on_click=self.plan).props("outline")
                     self.loss = ui.checkbox("Values may be lost")

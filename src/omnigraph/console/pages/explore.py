@@ -61,8 +61,8 @@ class Explorer:
             return
         self.results.clear()
         with self.results:
-            if not found:
-                ui.label(self._nothing(text, how)).classes("opacity-70")
+            told = f"{len(found)} found" if found else self._nothing(text, how)
+            ui.label(told).classes("opacity-70")
             for entity in found:
                 button = ui.button(
                     facts.label_of(entity),

@@ -6,7 +6,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from omnigraph.errors import LanguageError, OmnigraphError, Unauthenticated
 from omnigraph.execute.query_types import QueryResult
 from omnigraph.graph.handle import Graph
 from omnigraph.plan.plan_text import QueryPlan
-from omnigraph.query.compiler import CompiledQuery, compile_query
+from omnigraph.query.compiler import CompiledQuery, ResultField, compile_query
 from omnigraph.query.params import ParameterDecl
 from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.scalars import ScalarKind, ScalarType
@@ -43,18 +43,23 @@ class QueryPage:
         self.catalog = catalog
         self.words = editing.words_of(catalog)
         self.result: QueryResult | None = None
+        self.shown_fields: Sequence[ResultField] = ()
         self.cancel: threading.Event | None = None
         self.first = 0
         self.fields: dict[str, Any] = {}
         with ui.row().classes("w-full gap-4 items-start"):
             with ui.column().classes("grow min-w-80 gap-1"):
-                self.editor = ui.codemirror(
-                    text,
-                    language="gq",  # type: ignore[arg-type]
-                    theme="vscodeDark" if page.viewer.dark else "vscodeLight",
-                    on_change=lambda _: self.typed(),
-                    keymap={"Mod-Enter": lambda _: self.run()},
-                ).classes("w-full h-56 border").props('aria-label="Query text"')
+                self.editor = (
+                    ui.codemirror(
+                        text,
+                        language="gq",  # type: ignore[arg-type]
+                        theme="vscodeDark" if page.viewer.dark else "vscodeLight",
+                        on_change=lambda _: self.typed(),
+                        keymap={"Mod-Enter": lambda _: self.run()},
+                    )
+                    .classes("w-full h-56 border")
+                    .props('aria-label="Query text"')
+                )
                 self.offered = ui.row().classes("gap-1 min-h-8")
                 self.problem = ui.label("").classes("value mono text-sm text-negative")
                 self.problem.props('data-testid="problem"')
@@ -173,6 +178,7 @@ class QueryPage:
                     )
                 )
                 rows = len(result)
+                self.shown_fields = compiled.operation.fields
                 self.show(result, time.monotonic() - began)
             else:
                 receipt = await page.attempt(
@@ -256,11 +262,13 @@ class QueryPage:
     def show_drawing(self) -> None:
         result = self.result
         assert result is not None
-        canvas = drawn_result(result, self.catalog)
+        canvas = drawn_result(result, self.shown_fields)
         self.drawing.clear()
         with self.drawing:
             if not canvas.entities:
-                ui.label("Return whole entities, for example `return { $a, $e, $b }`, to draw them.")
+                ui.label(
+                    "Return whole entities, for example `return { $a, $e, $b }`, to draw them."
+                )
                 return
             canvas.arrange()
             ui.label(f"{len(canvas.entities)} entities, {len(canvas.edges)} edges")
@@ -278,7 +286,10 @@ class QueryPage:
                 return
             other = next((c for c in result.columns if c not in numeric), None)
             kind = ui.toggle({"bar": "Bars", "line": "Line"}, value="bar")
-            names = [shortened(shown_value(r[other]), 40) if other else str(i + 1) for i, r in enumerate(part)]
+            names = [
+                shortened(shown_value(r[other]), 40) if other else str(i + 1)
+                for i, r in enumerate(part)
+            ]
             series = {c: [r[c] for r in part] for c in numeric}
             drawn = ui.echart(chart_options("bar", names, series)).classes("w-full h-96")
 
@@ -318,7 +329,11 @@ class QueryPage:
             if plan.seconds is not None:
                 ui.label(f"{plan.seconds * 1000:,.2f} ms in all")
             for op in plan.operators:
-                with ui.row().classes("gap-3 items-baseline").style(f"padding-left: {op.depth * 2}rem"):
+                with (
+                    ui.row()
+                    .classes("gap-3 items-baseline")
+                    .style(f"padding-left: {op.depth * 2}rem")
+                ):
                     ui.label(op.name).classes("font-bold")
                     ui.label(op.details).classes("mono text-sm value")
                     if op.actual_rows is not None and op.seconds is not None:
@@ -370,29 +385,31 @@ def _flat(table: pa.Table) -> pa.Table:
     """Nested columns as JSON text, because a CSV cell is one value."""
     for i, column in enumerate(table.schema):
         if pa.types.is_nested(column.type):
-            texts = [None if v is None else json.dumps(json_value(v), ensure_ascii=False, default=str)
-                     for v in table.column(i).to_pylist()]
+            texts = [
+                None if v is None else json.dumps(json_value(v), ensure_ascii=False, default=str)
+                for v in table.column(i).to_pylist()
+            ]
             table = table.set_column(i, column.name, pa.array(texts, pa.string()))
     return table
 
 
-def drawn_result(result: QueryResult, catalog: Catalog) -> Canvas:
-    """The entities of an answer, and the edges among them."""
+def drawn_result(result: QueryResult, fields: Sequence[ResultField]) -> Canvas:
+    """The nodes of an answer, and the edges among them. `fields` say which columns have them."""
     canvas = Canvas()
-    edges: list[tuple[str, Mapping[str, Any]]] = []
-    for row in result[0 : min(len(result), _DRAWN_ROWS)]:
-        for name, value in row.items():
-            if not isinstance(value, dict) or "id" not in value:
-                continue
-            if "from" in value and "to" in value:
-                edges.append((name, value))
-            elif canvas.room:
-                canvas.add(name, value, None)
-    by_id = {entity.id: entity for entity in canvas.entities}
-    for name, edge in edges:
-        source, target = by_id.get(str(edge["from"])), by_id.get(str(edge["to"]))
-        if source is not None and target is not None:
-            canvas.link(EntityName(name, str(edge["id"])), source, target)
+    nodes = [field for field in fields if field.kind == "node"]
+    edges = [field for field in fields if field.kind == "edge"]
+    rows = result[0 : min(len(result), _DRAWN_ROWS)]
+    for row in rows:
+        for field in nodes:
+            if row[field.name] is not None and canvas.room:
+                canvas.add(field.type, row[field.name], None)
+    by_id = {name.id: name for name in canvas.entities}
+    for row in rows:
+        for field in edges:
+            edge = row[field.name]
+            ends = (by_id.get(edge["from"]), by_id.get(edge["to"])) if edge else (None, None)
+            if ends[0] is not None and ends[1] is not None:
+                canvas.link(EntityName(field.type, edge["id"]), ends[0], ends[1])
     return canvas
 
 

@@ -1,4 +1,4 @@
-"""Compare a branch with another one, decide its conflicts, and merge it; the history of a branch."""
+"""Compare a branch with another one, decide its conflicts, merge it; the history of a branch."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ class ReviewPage:
             schema = conflict.kind == ConflictKind.SCHEMA_DIVERGENCE.value
             options = {} if schema else {"base": f"base: {facts.shown_value(conflict.base)}"}
             options["ours"] = f"ours ({self.target.value}): {facts.shown_value(conflict.ours)}"
-            options["theirs"] = f"theirs ({self.source.value}): {facts.shown_value(conflict.theirs)}"
+            options["theirs"] = (
+                f"theirs ({self.source.value}): {facts.shown_value(conflict.theirs)}"
+            )
             if not schema and conflict.property:
                 options["value"] = "another value"
             given = ui.input(label="Value as JSON").classes("w-full")
