@@ -9,7 +9,7 @@ from omnigraph.catalog.model import Property
 from omnigraph.console import editor, facts
 from omnigraph.console.arrangement import arranged, lanes, sunflower
 from omnigraph.console.canvas import MOST_ENTITIES, Canvas
-from omnigraph.console.facts import EntityName, Place
+from omnigraph.console.facts import EntityName, ShownState
 from omnigraph.console.pages.data import form_values
 from omnigraph.console.pages.query import drawn_result, parameter_value, written
 from omnigraph.console.pages.review import history_drawing, resolution
@@ -22,26 +22,28 @@ from omnigraph.values.scalars import ScalarKind, ScalarType
 
 def test_neighbours_are_found_on_both_sides(people: Graph) -> None:
     name = EntityName("Person", "p0")
-    groups = {(g.edge, g.outgoing): g for g in facts.neighbour_groups(people, Place(), name)}
+    groups = {(g.edge, g.outgoing): g for g in facts.neighbour_groups(people, ShownState(), name)}
     assert groups["Knows", True].count == 40
     assert groups["Knows", False].count == 0
     assert groups["WorksAt", True].text == "-WorksAt→ Company (1)"
-    found = facts.neighbours(people, Place(), name, groups["Knows", True], 7)
+    found = facts.neighbours(people, ShownState(), name, groups["Knows", True], 7)
     assert len(found) == 7
     assert all(n.edge["from"] == "p0" and n.edge["to"] == n.entity["id"] for n in found)
 
 
 def test_entities_are_found_by_key_and_by_text(people: Graph) -> None:
-    (found,) = facts.find(people, Place(), "Person", "p7", "key")
+    (found,) = facts.find(people, ShownState(), "Person", "p7", "key")
     assert found["bio"] == "number 7 likes graphs"
-    assert facts.find(people, Place(), "Person", "nothing", "key") == []
-    assert [e["id"] for e in facts.find(people, Place(), "Person", "number 7", "text", 1)] != []
+    assert facts.find(people, ShownState(), "Person", "nothing", "key") == []
+    assert [
+        e["id"] for e in facts.find(people, ShownState(), "Person", "number 7", "text", 1)
+    ] != []
 
 
 def test_history_of_one_entity(graph: Graph) -> None:
     graph.apply({"Person": {"insert": [{"name": "Zoe", "age": 1}]}})
     graph.apply({"Person": {"upsert": [{"name": "Zoe", "age": 2}]}})
-    found = facts.history_of(graph, Place(), EntityName("Person", "Zoe"))
+    found = facts.history_of(graph, ShownState(), EntityName("Person", "Zoe"))
     assert [change.op for _, change in found] == ["update", "insert"]
     assert facts.changed_rows(found[0][1]) == [("age", "1", "2")]
 

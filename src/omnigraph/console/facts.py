@@ -21,7 +21,7 @@ _SHOWN_TEXT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShownState:
     """The state that a page shows: the head of a branch, or one of its older commits or tags."""
 
     branch: str = "main"
@@ -99,13 +99,13 @@ def ahead_of(graph: Graph, branch: str, base: str) -> list[Commit]:
     return [commit for commit in every if commit.graph_commit_id not in known]
 
 
-def counts(graph: Graph, place: Place) -> dict[str, int | None]:
+def counts(graph: Graph, place: ShownState) -> dict[str, int | None]:
     """Entities by type; None where the number is not for the viewer."""
     snapshot = graph.snapshot(place.branch, at=place.at)
     return {dataset.type_name: dataset.entity_count for dataset in snapshot.datasets}
 
 
-def read_entity(graph: Graph, place: Place, name: EntityName) -> dict[str, Any] | None:
+def read_entity(graph: Graph, place: ShownState, name: EntityName) -> dict[str, Any] | None:
     """All values of one entity but blobs and vectors; None when it is not there."""
     catalog = graph.schema.show(place.branch, at=place.at).catalog
     rows = graph.query(
@@ -130,7 +130,7 @@ def edge_word(name: str) -> str:
 
 
 def find(
-    graph: Graph, place: Place, type_name: str, text: str, how: str, limit: int = 30
+    graph: Graph, place: ShownState, type_name: str, text: str, how: str, limit: int = 30
 ) -> list[dict[str, Any]]:
     """Nodes of a type by `key`, by `text` of any property, or by `meaning`."""
     node = graph.schema.show(place.branch, at=place.at).catalog.node_types[type_name]
@@ -184,7 +184,7 @@ def _hop(edge: EdgeType, outgoing: bool, type_name: str) -> str:
     return f"$a: {type_name} $a.id = $id $b: {edge.source} $b $e:{word} $a"
 
 
-def neighbour_groups(graph: Graph, place: Place, name: EntityName) -> list[NeighbourGroup]:
+def neighbour_groups(graph: Graph, place: ShownState, name: EntityName) -> list[NeighbourGroup]:
     """The edges of a node by type and side, with their number."""
     catalog = graph.schema.show(place.branch, at=place.at).catalog
     found = []
@@ -200,7 +200,7 @@ def neighbour_groups(graph: Graph, place: Place, name: EntityName) -> list[Neigh
 
 
 def neighbours(
-    graph: Graph, place: Place, name: EntityName, group: NeighbourGroup, limit: int
+    graph: Graph, place: ShownState, name: EntityName, group: NeighbourGroup, limit: int
 ) -> list[Neighbour]:
     edge = graph.schema.show(place.branch, at=place.at).catalog.edge_types[group.edge]
     source = (
@@ -212,7 +212,7 @@ def neighbours(
 
 
 def history_of(
-    graph: Graph, place: Place, name: EntityName, commits: int = 50
+    graph: Graph, place: ShownState, name: EntityName, commits: int = 50
 ) -> list[tuple[Commit, Change]]:
     """What the newest commits of a branch did to one entity, newest first."""
     found = []

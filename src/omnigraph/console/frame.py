@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from nicegui import app, ui
 
-from omnigraph.console.facts import Place, shortened
+from omnigraph.console.facts import ShownState, shortened
 from omnigraph.console.viewers import Viewer, Viewers
 from omnigraph.errors import OmnigraphError, Unauthenticated
 from omnigraph.graph.handle import Graph
@@ -48,7 +48,7 @@ class Page:
     viewer: Viewer
     name: str
     graph_id: str
-    place: Place
+    place: ShownState
     busy: ui.linear_progress | None = None
     _calls: int = 0
 
@@ -120,7 +120,7 @@ def framed(
     if viewers.source.asks_for_token and viewer.token is None:
         ui.navigate.to("/sign-in")
         return
-    page = Page(viewers, viewer, name, graph or "default", Place(branch or "main", at or None))
+    page = Page(viewers, viewer, name, graph or "default", ShownState(branch or "main", at or None))
     ui.dark_mode(viewer.dark)
     ui.colors(primary="#3b5bdb")
     ui.add_css(_STYLE)
@@ -165,7 +165,7 @@ def _header(page: Page) -> None:
             )
 
 
-def _place_text(place: Place) -> str:
+def _place_text(place: ShownState) -> str:
     return place.branch if place.at is None else f"{place.branch} at {shortened(place.at, 30)}"
 
 

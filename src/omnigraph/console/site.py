@@ -22,13 +22,13 @@ from omnigraph.console.pages.explore import explore
 from omnigraph.console.pages.overview import overview
 from omnigraph.console.pages.query import query
 from omnigraph.console.pages.review import review
-from omnigraph.console.viewers import Source, Viewers
+from omnigraph.console.viewers import GraphSource, Viewers
 from omnigraph.errors import InvalidArgument, OmnigraphError
 
 _RECONNECT_SECONDS = 30.0
 
 
-def build(source: Source) -> FastAPI:
+def build(source: GraphSource) -> FastAPI:
     """The application with the pages below `/console`; a process can have one."""
     if core.app.config.has_run_config:
         raise InvalidArgument("this process has a console already: start another process")
@@ -132,7 +132,7 @@ def _sign_in(viewers: Viewers, why: str | None) -> None:
 
 
 def serve(
-    source: Source, bound: socket.socket, *, browse: bool, ready: Callable[[str], Any]
+    source: GraphSource, bound: socket.socket, *, browse: bool, ready: Callable[[str], Any]
 ) -> None:
     """Serve the console on a bound socket until a signal."""
     host, port = bound.getsockname()[:2]

@@ -22,7 +22,7 @@ _MOST_VIEWERS = 1000
 _MOST_RUNS = 50
 
 
-class Source(Protocol):
+class GraphSource(Protocol):
     """Where the graphs of a console come from."""
 
     asks_for_token: bool
@@ -98,7 +98,7 @@ class Viewer:
 class Viewers:
     """The viewers by the id of their session; the one who was away the longest is forgotten."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: GraphSource) -> None:
         self.source = source
         self._viewers: OrderedDict[str, Viewer] = OrderedDict()
         self._lock = threading.Lock()

@@ -40,7 +40,7 @@ def console(
     """
     try:
         from omnigraph.console.site import serve
-        from omnigraph.console.viewers import ServerSource, Source, StoreSource
+        from omnigraph.console.viewers import GraphSource, ServerSource, StoreSource
         from omnigraph.server.configuration import parse_bind
         from omnigraph.server.serving import bind as listen
     except ModuleNotFoundError as error:
@@ -51,7 +51,7 @@ def console(
             package=error.name,
             extra="console",
         ) from None
-    source: Source
+    source: GraphSource
     if session.server is not None:
         source = ServerSource(
             session.server, session.settings(), token=session.token, asks=session.token is None

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.console.arrangement import schema_positions
-from omnigraph.console.facts import BranchDistance, Place, counts, distances, shortened
+from omnigraph.console.facts import BranchDistance, ShownState, counts, distances, shortened
 from omnigraph.console.frame import Page, watch_head
 from omnigraph.errors import OmnigraphError, PolicyDenied
 from omnigraph.graph.handle import Graph
@@ -42,7 +42,7 @@ async def overview(page: Page) -> None:
     watch_head(page, fill)
 
 
-def _read(graph: Graph, place: Place) -> tuple[Catalog, dict[str, int | None], list[Commit]]:
+def _read(graph: Graph, place: ShownState) -> tuple[Catalog, dict[str, int | None], list[Commit]]:
     catalog = graph.schema.show(place.branch, at=place.at).catalog
     return catalog, counts(graph, place), graph.commits.list(place.branch, _RECENT)
 
