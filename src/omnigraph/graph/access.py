@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Protocol
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
     GraphClosed,
+    NotFound,
     PolicyDenied,
     PolicyInvalid,
     ReadOnlyGraph,
     ValidationFailed,
 )
+from omnigraph.graph import reads
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
 from omnigraph.ir.data_scope import DataScope, visible_catalog
+from omnigraph.manifest.commit_graph import CommitGraph, CommitName
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.manifest.visible_branches import visible_commits
+from omnigraph.policy.actions import ANYWHERE, CHANGE, INVOKE_QUERY, READ, SCHEMA_READ
 from omnigraph.values.identifiers import MAIN, TableKey, check_ref_name
+from omnigraph.values.known_names import did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.scoping.write_judge import WriteJudge
@@ -30,27 +36,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-READ = "read"
-EXPORT = "export"
-CHANGE = "change"
-SCHEMA_APPLY = "schema_apply"
-BRANCH_CREATE = "branch_create"
-BRANCH_DELETE = "branch_delete"
-BRANCH_MERGE = "branch_merge"
-ADMIN = "admin"
-INVOKE_QUERY = "invoke_query"
-
 
 class Gate(Protocol):
     """Decides whether an actor may do something with a graph."""
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
         """Raise `PolicyDenied` unless it is allowed. Names of branches are in their normal form.
 
-        With `invoke_query` the `target` is the name of the stored query.
+        The branch `ANYWHERE` asks whether it is allowed on some branch.
         """
+
+    def allows(
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> bool:
+        """What `require` decides, to choose what a listing shows."""
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog
@@ -112,7 +123,13 @@ class Access:
             )
         return engine
 
-    def require(self, action: str, branch: str | None = None, target: str | None = None) -> None:
+    def require(
+        self,
+        action: str,
+        branch: str | None = None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> None:
         """Refuse what the policy does not allow.
 
         Names are brought into their normal form first, or refused, so that another spelling of a
@@ -120,9 +137,66 @@ class Access:
         """
         if self.gate is None:
             return
-        named = check_ref_name(branch) if branch is not None else None
-        wanted = check_ref_name(target) if target is not None else None
-        self.gate.require(self.actor, action, named, wanted)
+        named = _normal(branch)
+        wanted = _normal(target)
+        self.gate.require(self.actor, action, named, wanted, query)
+
+    def allows(
+        self,
+        action: str,
+        branch: str | None = None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> bool:
+        """Whether the policy allows it, to choose what a listing shows."""
+        if self.gate is None:
+            return True
+        return self.gate.allows(self.actor, action, _normal(branch), _normal(target), query)
+
+    def commits(self, action: str = READ) -> CommitGraph:
+        """The commits by name; branches that the policy closes are like unknown ones."""
+        if self.gate is None:
+            return self.engine.commits
+        return visible_commits(self.engine.reader, lambda branch: self.allows(action, branch))
+
+    def snapshot(self, branch: str, at: CommitName | None, action: str = READ) -> Snapshot:
+        """The state of a branch, or `at` a commit, tag, moment or branch, as this handle sees it.
+
+        The policy is asked before anything is read. A state of a closed branch that `at` names is
+        like an unknown one.
+        """
+        if self.gate is None:
+            return reads.snapshot(self.engine, branch, at)
+        if at is None:
+            self.require(action, branch)
+            with self.telling():
+                return self.seen(reads.snapshot(self.engine, branch, None), action)
+        self.require(action, ANYWHERE)
+        found = self.commits(action).snapshot_at(at, branch)
+        self.require(action, found.graph_branch)
+        return self.seen(found, action)
+
+    def schema_snapshot(self, branch: str, at: CommitName | None) -> Snapshot:
+        """The state whose schema is read. That of main is open to all that read some branch."""
+        if self.gate is None:
+            return reads.snapshot(self.engine, branch, at)
+        if at is not None or branch != MAIN or self.allows(SCHEMA_READ, branch):
+            return self.snapshot(branch, at, SCHEMA_READ)
+        self.require(SCHEMA_READ, ANYWHERE)
+        return self._within(reads.snapshot(self.engine, branch, None), SCHEMA_READ, ANYWHERE)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Errors about an unknown branch name only branches that this actor may read."""
+        try:
+            yield
+        except NotFound as error:
+            if self.gate is None or error.branch is None or type(error) is not NotFound:
+                raise
+            names = self.engine.reader.branch_refs.names()
+            hint = did_you_mean(error.branch, (name for name in names if self.allows(READ, name)))
+            told = f"no branch {error.branch!r}" + (f"; {hint}" if hint else "")
+            raise NotFound(told, branch=error.branch) from None
 
     def seen(self, snapshot: Snapshot, action: str = READ) -> Snapshot:
         """The snapshot as this handle may see it; without rules, the snapshot itself.
@@ -130,19 +204,20 @@ class Access:
         Every read of rows begins here. Its catalog has no hidden type and no hidden property, and
         its `scope` has the rules about rows.
         """
+        return self._within(snapshot, action, snapshot.graph_branch)
+
+    def _within(self, snapshot: Snapshot, action: str, branch: str) -> Snapshot:
         if self.gate is None:
             return snapshot
-        scope = self._scope(action, snapshot.graph_branch, snapshot.catalog)
+        scope = self._scope(action, branch, snapshot.catalog)
         if scope is None:
             return snapshot
         return self.engine.scoped_snapshots.within(snapshot, scope)
 
     def may_invoke(self, query: str) -> bool:
-        """Whether the policy lets this handle see and run the stored query of this name."""
-        if self.gate is None:
-            return True
+        """Whether the policy lets this handle run the stored query of this name."""
         try:
-            self.gate.require(self.actor, INVOKE_QUERY, None, query)
+            self.require(INVOKE_QUERY, query=query)
         except PolicyDenied:
             return False
         return True
@@ -285,11 +360,21 @@ class Access:
         """A read: the policy allows it, and not too many run already."""
         engine = self.engine
         self.require(action, branch)
-        if self.admission is None:
+        with self.slot():
             yield engine
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """A read that the policy allowed: not too many run already."""
+        if self.admission is None and self.gate is None:
+            yield
             return
-        with self.admission.read():
-            yield engine
+        with self.telling():
+            if self.admission is None:
+                yield
+                return
+            with self.admission.read():
+                yield
 
     @contextmanager
     def writing(
@@ -308,7 +393,7 @@ class Access:
             else self.admission.write(self.actor, estimate())
         )
         try:
-            with admitted:
+            with self.telling(), admitted:
                 yield engine
         except ValidationFailed as error:
             if self.gate is None:
@@ -332,7 +417,22 @@ class Access:
             raise ReadOnlyGraph(f"{self.uri} was opened with read_only=True")
         return engine
 
+    def for_repair(self) -> Access:
+        """The same handle, writable without recovery; the policy stays in force."""
+        return Access(
+            self.engine,
+            self.actor,
+            read_only=False,
+            gate=self.gate,
+            admission=self.admission,
+            queries=self.queries,
+        )
+
     def close(self) -> None:
         engine, self._engine = self._engine, None
         if engine is not None and self._owner is None:
             engine.close()
+
+
+def _normal(branch: str | None) -> str | None:
+    return branch if branch is None or branch == ANYWHERE else check_ref_name(branch)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import NotFound
 from omnigraph.graph import reads
-from omnigraph.graph.access import BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY, Access
+from omnigraph.graph.access import Access
 from omnigraph.graph.stored_queries import visible_texts
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.records import PIPELINE, Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
+from omnigraph.policy.actions import ANYWHERE, BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 from omnigraph.values.scalars import LiteralValue
@@ -73,6 +74,8 @@ class Branches:
         from omnigraph.graph import keyed_writes as keys
 
         actor = self._access.actor
+        # A copy of a branch shows what the branch has.
+        self._access.require(READ, source)
         with self._access.writing(BRANCH_CREATE, source, name) as engine:
             if idempotency_key is None:
                 engine.lifecycle.create(name, source, actor)
@@ -82,9 +85,12 @@ class Branches:
             return replace(self._find(name), repeated=repeated)
 
     def list(self) -> list[Branch]:
-        self._access.require(READ)
+        """The branches that the caller may read."""
+        self._access.require(READ, ANYWHERE)
         found = []
         for name in self._access.engine.reader.branch_refs.names():
+            if not self._access.allows(READ, name):
+                continue
             try:
                 found.append(self._find(name))
             except NotFound:
@@ -93,11 +99,13 @@ class Branches:
 
     def show(self, name: str) -> Branch:
         self._access.require(READ, name)
-        return self._find(name)
+        with self._access.telling():
+            return self._find(name)
 
     def rename(self, name: str, new_name: str) -> Branch:
         """Give a branch another name. Its commits keep the name that it had at their time."""
         self._access.require(BRANCH_DELETE, None, name)
+        self._access.require(READ, name)
         with self._access.writing(BRANCH_CREATE, name, new_name) as engine:
             engine.lifecycle.rename(name, new_name, self._access.actor)
             return self._find(new_name)
@@ -132,6 +140,11 @@ class Tags:
         from omnigraph.graph import keyed_writes as keys
 
         actor = self._access.actor
+        self._access.require(BRANCH_CREATE, None, name)
+        if self._access.gate is not None:
+            self._access.snapshot(
+                MAIN, target
+            )  # a tag makes a state permanent: it must be readable
         with self._access.writing(BRANCH_CREATE, None, name) as engine:
 
             def make() -> Tag:
@@ -144,10 +157,12 @@ class Tags:
             return replace(self._access.shown_tag(tag), repeated=repeated)
 
     def list(self) -> list[Tag]:
-        self._access.require(READ)
-        refs = self._access.engine.reader.tag_refs
+        """The tags of commits of branches that the caller may read."""
+        access = self._access
+        access.require(READ, ANYWHERE)
+        refs = access.engine.reader.tag_refs
         found = [tag for name in refs.names() if (tag := refs.find(name)) is not None]
-        return [self._access.shown_tag(tag) for tag in found]
+        return [access.shown_tag(tag) for tag in found if access.allows(READ, tag.graph_branch)]
 
     def delete(self, name: str, *, idempotency_key: str | None = None) -> bool:
         """Delete a tag; True when an earlier call with the same key did it."""
@@ -184,10 +199,11 @@ class Commits:
         the list, and what comes behind it is returned.
         """
         self._access.require(READ, branch)
-        engine = self._access.engine
-        _, state = engine.reader.branch(branch)
-        every = engine.commits.walk(state) if first_parent else engine.commits.newest(state)
-        found = (stored.commit for stored in every)
+        with self._access.telling():
+            _, state = self._access.engine.reader.branch(branch)
+        commits = self._access.commits()
+        every = commits.walk(state) if first_parent else commits.newest(state)
+        found = (stored.commit for stored in commits.without_hidden(state, every))
         if pipeline is not None:
             found = (c for c in found if c.details.get(PIPELINE, {}).get("name") == pipeline)
         if after is not None and not any(c.graph_commit_id == after for c in found):
@@ -201,15 +217,16 @@ class Commits:
         """
         from omnigraph.graph.commit_history import commits_by_key
 
-        self._access.require(READ)
         access = self._access
+        access.require(READ, ANYWHERE)
         found = commits_by_key(access.engine, access.actor, idempotency_key)
-        return [access.shown(commit) for commit in found]
+        readable = [commit for commit in found if access.allows(READ, commit.graph_branch)]
+        return [access.shown(commit) for commit in readable]
 
     def show(self, commit_id: CommitName, branch: str = MAIN) -> Commit:
         """One commit: by id or a unique prefix, tag, branch, moment of `branch`, or `HEAD~N`."""
-        self._access.require(READ)
-        commits = self._access.engine.commits
+        self._access.require(READ, ANYWHERE)
+        commits = self._access.commits()
         return self._access.shown(commits.find(commits.resolve(commit_id, branch), branch))
 
     def schema_steps(
@@ -226,7 +243,10 @@ class Commits:
         from omnigraph.graph import commit_history
 
         with self._access.reading(READ, branch) as engine:
-            return commit_history.draw(commit_history.newest_commits(engine, branch, limit))
+            commits = self._access.commits()
+            return commit_history.draw(
+                commit_history.newest_commits(engine, commits, branch, limit)
+            )
 
     def changes(
         self,
@@ -247,9 +267,17 @@ class Commits:
         from omnigraph.graph import commit_history
 
         wanted = ChangeFilter.of(types, kinds, ops)
-        with self._access.reading() as engine:
+        access = self._access
+        with access.reading(READ, ANYWHERE) as engine:
             return commit_history.commit_changes(
-                engine, commit_id, branch, wanted, limit, cursor, seen=self._access.seen
+                engine,
+                access.commits(),
+                commit_id,
+                branch,
+                wanted,
+                limit,
+                cursor,
+                seen=access.seen,
             )
 
 
@@ -263,9 +291,8 @@ class Schema:
         """The schema of a branch, now or `at` a commit, tag, moment or branch."""
         from omnigraph.graph.schema_changes import accepted_schema
 
-        self._access.require(READ)
-        engine = self._access.engine
-        return accepted_schema(engine, self._access.seen(reads.snapshot(engine, branch, at)))
+        snapshot = self._access.schema_snapshot(branch, at)
+        return accepted_schema(self._access.engine, snapshot)
 
     def plan(
         self,

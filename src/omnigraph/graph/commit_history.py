@@ -10,7 +10,7 @@ from omnigraph.diff.change import ChangeFilter, ChangePage
 from omnigraph.diff.snapshot_diff import commits_of, diff_page
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
-from omnigraph.manifest.commit_graph import CommitName
+from omnigraph.manifest.commit_graph import CommitGraph, CommitName
 from omnigraph.manifest.lineage import Lineage, best_common_ancestors, require_common
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.snapshot import Snapshot
@@ -27,6 +27,7 @@ class DiffStates:
 
 def diff_states(
     engine: Engine,
+    commits: CommitGraph,
     a: CommitName | None,
     b: CommitName | None,
     base: CommitName | None,
@@ -42,15 +43,17 @@ def diff_states(
     elif against_base:
         if branch is None:
             raise InvalidArgument("diff(base=…) needs the branch to compare: branch=…")
-        return from_merge_base(engine, MAIN if base is None else base, branch)
+        return from_merge_base(engine, commits, MAIN if base is None else base, branch)
     if a is None or b is None:
         raise InvalidArgument("diff needs two states: diff(a, b), or diff(base=…, branch=…)")
-    return DiffStates(engine.commits.snapshot_at(a), engine.commits.snapshot_at(b))
+    return DiffStates(commits.snapshot_at(a), commits.snapshot_at(b))
 
 
-def from_merge_base(engine: Engine, base: CommitName, branch: CommitName) -> DiffStates:
+def from_merge_base(
+    engine: Engine, commits: CommitGraph, base: CommitName, branch: CommitName
+) -> DiffStates:
     """From the newest commit that both have in common to `branch`."""
-    ours, theirs = engine.commits.snapshot_at(base), engine.commits.snapshot_at(branch)
+    ours, theirs = commits.snapshot_at(base), commits.snapshot_at(branch)
     graph = lineage(engine, ours, theirs)
     heads = ours.graph_commit_id, theirs.graph_commit_id
     common = require_common(best_common_ancestors(graph, heads[:1], heads[1]), *heads)
@@ -68,6 +71,7 @@ def diff(
 
 def commit_changes(
     engine: Engine,
+    commits: CommitGraph,
     commit: CommitName,
     branch: str,
     wanted: ChangeFilter,
@@ -81,7 +85,7 @@ def commit_changes(
 
     `seen` gives a snapshot as the caller may see it.
     """
-    after = engine.commits.snapshot_at(commit, branch)
+    after = commits.snapshot_at(commit, branch)
     graph = lineage(engine, after)
     before, after = map(seen, graph.step(after.graph_commit_id))
     return diff_page(engine.store, graph, before, after, wanted, limit, cursor, most_bytes)
@@ -120,11 +124,13 @@ class DrawnCommit:
     label: str
 
 
-def newest_commits(engine: Engine, branch: str, limit: int) -> list[DrawnCommit]:
+def newest_commits(
+    engine: Engine, commits: CommitGraph, branch: str, limit: int
+) -> list[DrawnCommit]:
     """Commits of a branch and of what was merged into it, children before parents."""
     _, state = engine.reader.branch(branch)
     found = []
-    for stored in islice(engine.commits.newest(state), limit):
+    for stored in islice(commits.without_hidden(state, commits.newest(state)), limit):
         commit = stored.commit
         words = [stored.commit_id, f"({commit.graph_branch})", commit.message or commit.operation]
         found.append(DrawnCommit(stored.commit_id, stored.parents, " ".join(words)))

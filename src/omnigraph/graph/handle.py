@@ -20,23 +20,23 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.graph import reads
-from omnigraph.graph.access import (
-    ADMIN,
-    BRANCH_CREATE,
-    BRANCH_DELETE,
-    BRANCH_MERGE,
-    CHANGE,
-    EXPORT,
-    READ,
-    Access,
-    Gate,
-)
+from omnigraph.graph.access import Access, Gate
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine, open_store
 from omnigraph.graph.stored_queries import Queries
 from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.policy.actions import (
+    ADMIN,
+    ANYWHERE,
+    BRANCH_CREATE,
+    BRANCH_DELETE,
+    BRANCH_MERGE,
+    CHANGE,
+    EXPORT,
+    READ,
+)
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import LOCAL, require_engine
 from omnigraph.values.query_request import QueryBounds
@@ -98,6 +98,8 @@ class Graph:
         """The head for `repr`, which must not raise when the storage is out of reach."""
         if self._access.closed:
             return "closed"
+        if not self._access.allows(READ, MAIN):
+            return "head not readable"
         try:
             return f"{MAIN} at {self.engine.reader.branch(MAIN)[1].head_commit_id}"
         except OmnigraphError as error:
@@ -128,9 +130,15 @@ class Graph:
         handle._use(self._access.for_actor(actor, gate, admission))  # noqa: SLF001
         return handle
 
-    def require(self, action: str, branch: str | None = None, target: str | None = None) -> None:
-        """Raise `PolicyDenied` unless this handle may do that; an embedded handle may do all."""
-        self._access.require(action, branch, target)
+    def require(
+        self,
+        action: str,
+        branch: str | None = None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> None:
+        """Raise `PolicyDenied` unless this handle may do that; without a policy it may do all."""
+        self._access.require(action, branch, target, query)
 
     def close(self) -> None:
         """Stop the upkeep thread and let go of all handles and caches.
@@ -154,8 +162,16 @@ class Graph:
         return self._access.read_only
 
     @property
+    def access(self) -> Access:
+        """What this handle may do, for servers that run parts of an operation themselves."""
+        return self._access
+
+    @property
     def engine(self) -> Engine:
-        """The parts behind this handle, for tests and tools that look below the operations."""
+        """The parts behind this handle, for tests and tools that look below the operations.
+
+        No policy holds there.
+        """
         return self._access.engine
 
     @property
@@ -182,9 +198,7 @@ class Graph:
 
         `snapshot` is the state for `read`. An export may see another part than a read.
         """
-        found = reads.snapshot(self.engine, branch, at)
-        self._access.require(action, found.graph_branch)
-        return self._access.seen(found, action)
+        return self._access.snapshot(branch, at, action)
 
     def seen(self, snapshot: Snapshot, action: str = READ) -> Snapshot:
         """A state of this graph with what the rules of this handle show of it."""
@@ -201,8 +215,8 @@ class Graph:
     ) -> pa.Table:
         """Entities of one type: all of them, or those with the given ids."""
         snapshot = self.snapshot(branch, at=at)
-        with self._access.reading(READ, snapshot.graph_branch) as engine:
-            return reads.read_type(engine, snapshot, type_name, ids, columns)
+        with self._access.slot():
+            return reads.read_type(self.engine, snapshot, type_name, ids, columns)
 
     def blob(
         self,
@@ -258,10 +272,9 @@ class Graph:
         if names != reads.NAMES_THEN:
             text = reads.by_names(text, names, lambda: self.snapshot(branch))
         runner = opened.queries if engine == LOCAL else opened.spark_queries
-        snapshot = reads.snapshot(opened, branch, at)
-        with self._access.reading(READ, snapshot.graph_branch):
-            seen = self._access.seen(snapshot)
-            result = runner.run(seen, text, QueryBounds(timeout, cancel))
+        snapshot = self._access.snapshot(branch, at)
+        with self._access.slot():
+            result = runner.run(snapshot, text, QueryBounds(timeout, cancel))
         result.frame_of = opened.spark_frame_of
         return result
 
@@ -303,8 +316,8 @@ class Graph:
         text = reads.query_text(source, name, params)
         text = reads.by_names(text, names, lambda: self.snapshot(branch))
         snapshot = self.snapshot(branch, at=at)
-        with self._access.reading(READ, snapshot.graph_branch) as engine:
-            return engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
+        with self._access.slot():
+            return self.engine.queries.profile(snapshot, text, QueryBounds(timeout, cancel))
 
     def export(
         self,
@@ -509,6 +522,7 @@ class Graph:
         with self._access.writing(CHANGE, branch, estimate=lambda: bulk.estimate(data)) as parts:
             if from_branch is not None and bulk.is_missing(parts, branch):
                 self._access.require(BRANCH_CREATE, from_branch, branch)
+                self._access.require(READ, from_branch)
 
             def run() -> LoadReceipt:
                 return bulk.load(
@@ -553,7 +567,7 @@ class Graph:
         if name is None or is_commit_id(name):
             return name
         try:
-            return self.engine.commits.resolve(name, branch)
+            return self._access.commits().resolve(name, branch)
         except NotFound:
             return name
 
@@ -611,6 +625,7 @@ class Graph:
             details=keyed_writes.details_of(keyed),
             judge=self._access.judge(into),
         )
+        self._access.require(READ, source)
         with self._access.writing(BRANCH_MERGE, source, into) as parts:
 
             def run() -> MergeResult:
@@ -660,7 +675,7 @@ class Graph:
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(REVERT, self.actor, idempotency_key, branch, *asked)
         request = PickRequest(
-            commit_id=self.engine.commits.resolve(commit_id, branch),
+            commit_id=self._access.commits().resolve(commit_id, branch),
             branch=branch,
             operation=REVERT,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -695,7 +710,7 @@ class Graph:
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(CHERRY_PICK, self.actor, idempotency_key, onto, *asked)
         request = PickRequest(
-            commit_id=self.engine.commits.resolve(commit_id, onto),
+            commit_id=self._access.commits().resolve(commit_id, onto),
             branch=onto,
             operation=CHERRY_PICK,
             decisions=Decisions(strategy, read_resolutions(resolutions)),
@@ -744,15 +759,15 @@ class Graph:
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.graph import commit_history
 
-        states = commit_history.diff_states(self.engine, a, b, base, branch, cursor)
-        for state in (states.before, states.after):
-            self._access.require(READ, state.graph_branch)
+        self._access.require(READ, ANYWHERE)
+        commits = self._access.commits()
+        states = commit_history.diff_states(self.engine, commits, a, b, base, branch, cursor)
         wanted = ChangeFilter.of(types, kinds, ops)
         seen = commit_history.DiffStates(
             self._access.seen(states.before), self._access.seen(states.after)
         )
-        with self._access.reading() as engine:
-            return commit_history.diff(engine, seen, wanted, limit, cursor)
+        with self._access.slot():
+            return commit_history.diff(self.engine, seen, wanted, limit, cursor)
 
     def changes(
         self,
@@ -911,7 +926,10 @@ class Graph:
         An intent that cannot be read makes recovery fail, and with it every other way to open the
         graph for writing.
         """
-        return Graph(self.engine, self.actor, read_only=False)
+        self._access.require(ADMIN)
+        handle = Graph.__new__(Graph)
+        handle._use(self._access.for_repair())  # noqa: SLF001
+        return handle
 
     def backup(self, target: str | os.PathLike[str]) -> BackupReport:
         """Copy the graph with branches, tags and history to an empty place; writers go on.
@@ -925,6 +943,7 @@ class Graph:
 
     def refresh(self) -> int:
         """Recover what dead writers left; returns the number of their intents."""
+        self._access.require(ADMIN)
         return self._access.writable().recovery.sweep()
 
     def recoveries(self) -> list[RecoveryAudit]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph import reads
-from omnigraph.graph.access import CHANGE, READ, Access
+from omnigraph.graph.access import Access
 from omnigraph.manifest.commit_graph import CommitName
+from omnigraph.policy.actions import CHANGE, INVOKE_QUERY, READ
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class Queries:
         found = registry.compiled(snapshot.catalog).validation
         if self._access.seen(snapshot) is not snapshot:
             return QueryValidation()  # its messages could name what this handle may not see
-        seen = [b for b in found.breakages if self._access.may_invoke(b.query)]
+        access = self._access
+        seen = [b for b in found.breakages if access.allows(INVOKE_QUERY, query=b.query)]
         return replace(found, breakages=tuple(seen))
 
     def _find(self, name: str, branch: str) -> tuple[StoredQuery, SourceText]:
@@ -151,7 +153,7 @@ def stored_queries(access: Access, branch: str) -> list[StoredQuery]:
     return [
         query
         for query in queries
-        if access.may_invoke(query.name)
+        if access.allows(INVOKE_QUERY, query=query.name)
         and registry.find(query.name, visible[query.mutation]) is not None
     ]
 

@@ -11,7 +11,7 @@ import datetime as dt
 import heapq
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -68,8 +68,12 @@ def name_text(name: CommitName | None) -> str | None:
 class CommitGraph:
     """Commits of live branches, newest first, and the snapshots they made visible."""
 
-    def __init__(self, reader: ManifestReader) -> None:
+    def __init__(
+        self, reader: ManifestReader, is_visible: Callable[[str], bool] | None = None
+    ) -> None:
+        """`is_visible` says of a branch whether commits that were made on it may be found."""
         self._reader = reader
+        self._is_visible = is_visible
 
     def walk(self, state: BranchState) -> Iterator[StoredCommit]:
         """Every commit of a branch along first parents, newest first."""
@@ -87,10 +91,19 @@ class CommitGraph:
                 continue
             if found is not None:
                 return found
-        merged = Lineage(self._reader, ()).find(commit_id)
+        merged = self._merged(commit_id)
         if merged is None:
             raise NotFound(f"no commit {commit_id!r} on any branch", commit=commit_id)
         return merged.commit
+
+    def _merged(self, commit_id: str) -> StoredCommit | None:
+        """A commit that only a merge brought in."""
+        found = Lineage(self._reader, ()).find(commit_id)
+        return found if found is not None and self.is_visible(found.commit) else None
+
+    def is_visible(self, commit: Commit) -> bool:
+        """Whether a commit that only a merge brought in may be found."""
+        return self._is_visible is None or self._is_visible(commit.graph_branch)
 
     def find_in(self, state: BranchState, commit_id: str) -> Commit | None:
         """A commit of a branch along first parents.
@@ -179,6 +192,22 @@ class CommitGraph:
                     seen.add(parent)
                     heapq.heappush(waiting, (-above.commit.created_at, parent))
 
+    def without_hidden(
+        self, state: BranchState, commits: Iterable[StoredCommit]
+    ) -> Iterator[StoredCommit]:
+        """Of the commits of a branch, those of its own history and those of visible branches."""
+        if self._is_visible is None:
+            yield from commits
+            return
+        own: set[str] | None = None
+        for stored in commits:
+            if not self.is_visible(stored.commit):
+                if own is None:
+                    own = {each.commit_id for each in self.walk(state)}
+                if stored.commit_id not in own:
+                    continue
+            yield stored
+
     def resolve(self, name: CommitName, branch: str = MAIN) -> str:
         """The id of the commit with this name; moments and `HEAD` are those of `branch`."""
         return self.place(name, branch).commit_id
@@ -249,8 +278,7 @@ class CommitGraph:
         located = self._locate(commit_id, prefer)
         if located is not None:
             return located
-        merged = Lineage(self._reader, ()).find(commit_id)
-        return CommitPlace(commit_id) if merged is not None else None
+        return CommitPlace(commit_id) if self._merged(commit_id) is not None else None
 
     def _locate(self, commit_id: str, prefer: str) -> CommitPlace | None:
         names = self._reader.branch_refs.names()
@@ -299,7 +327,8 @@ class CommitGraph:
             for page in history.pages(state.history, lambda s: s.last_created_at >= not_before):
                 look_in(page.commits)
         while merged:
-            look_in(history.page(merged.pop()).commits)
+            brought = history.page(merged.pop()).commits
+            look_in([stored for stored in brought if self.is_visible(stored.commit)])
         return found
 
     def _above(self, place: CommitPlace, steps: int, name: str) -> CommitPlace:

@@ -15,6 +15,9 @@ ADMIN = "admin"
 GRAPH_LIST = "graph_list"
 CONFIG_MANAGE = "config_manage"
 
+ANYWHERE = "*"
+"""In place of a branch: some branch, whichever; no branch has this name."""
+
 DATA_ACTIONS = (READ, EXPORT, CHANGE)
 """Actions with rules about types, properties and rows."""
 

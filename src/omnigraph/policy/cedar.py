@@ -19,9 +19,6 @@ from omnigraph.policy.bundle import Bundle, Effect, PolicyRule, invalid_policy
 from omnigraph.syntax.diagnostics import Severity
 from omnigraph.syntax.strict_yaml import FileFinding
 
-ANYWHERE = "*"
-"""In place of a branch: some branch, whichever; no branch has this name."""
-
 _NAMESPACE = "Omnigraph"
 _CONTEXT = """{
     anywhere: Bool, has_branch: Bool, branch: String, branch_is_protected: Bool,
@@ -149,9 +146,9 @@ class CedarPolicies:
         return allowed, tuple(sorted(result.diagnostics.reasons))
 
     def _context(self, branch: str | None, target: str | None, query: str | None) -> dict[str, Any]:
-        named = None if branch == ANYWHERE else branch
+        named = None if branch == act.ANYWHERE else branch
         return {
-            "anywhere": branch == ANYWHERE,
+            "anywhere": branch == act.ANYWHERE,
             "has_branch": named is not None,
             "branch": named or "",
             "branch_is_protected": named is not None and self.is_protected(named),

@@ -28,7 +28,7 @@ from omnigraph.policy.bundle import (
     read_bundle,
     rule_problem,
 )
-from omnigraph.policy.cedar import ANYWHERE, CedarPolicies, cedar_ids, matches
+from omnigraph.policy.cedar import CedarPolicies, cedar_ids, matches
 from omnigraph.policy.row_rules import data_scope, uses_actor
 from omnigraph.syntax.diagnostics import Severity
 from omnigraph.syntax.strict_yaml import FileFinding
@@ -172,7 +172,7 @@ _EVERYTHING = PolicyRule("", Effect.ALLOW, RuleActors(), ())
 def _decision(key: _Key, allowed: bool, rules: tuple[str, ...], why: str) -> PolicyDecision:
     actor, action, branch, target, query = key
     verb = "may" if allowed else "may not"
-    shown = None if branch == ANYWHERE else branch
+    shown = None if branch == act.ANYWHERE else branch
     places = {"branch": shown, "target branch": target, "query": query}
     named = ", ".join(f"{word} {name!r}" for word, name in places.items() if name is not None)
     place = f" ({named})" if named else ""
@@ -230,14 +230,17 @@ class Policy:
         query: str | None = None,
     ) -> PolicyDecision:
         """Whether the actor may do it. The branch `*` asks whether it may on some branch."""
+        found = self._decided((actor, action, branch, target, query))
+        if logger.isEnabledFor(logging.INFO):
+            _log(found, query)
+        return found
+
+    def _decided(self, key: _Key) -> PolicyDecision:
         rules = self._rules
-        key = (actor, action, branch, target, query)
         found = rules.decisions.get(key)
         if found is None:
             found = rules.decide(key)
             rules.decisions.put(key, found)
-        if logger.isEnabledFor(logging.INFO):
-            _log(found, query)
         return found
 
     def require(
@@ -269,7 +272,8 @@ class Policy:
         target: str | None = None,
         query: str | None = None,
     ) -> bool:
-        return self.decide(actor, action, branch, target, query).allowed
+        """The same, to choose what a listing shows; such decisions are not logged."""
+        return self._decided((actor, action, branch, target, query)).allowed
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog
@@ -340,7 +344,7 @@ class Policy:
             return f"it is about {rule.actors.actor}"
         if rule.queries is not None and query not in rule.queries:
             return "it is about other queries"
-        if branch != ANYWHERE:
+        if branch != act.ANYWHERE:
             why = self._unmet_branch(rule.branch_scope, rule.branches, branch, "branch")
             if why is not None:
                 return why

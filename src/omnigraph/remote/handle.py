@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from omnigraph.errors import GraphClosed, InvalidArgument, OmnigraphError
+from omnigraph.graph.access import Access
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.handle import Graph
@@ -166,6 +167,11 @@ class RemoteGraph(Graph):
     @property
     def read_only(self) -> bool:
         return self._served.read_only
+
+    @property
+    def access(self) -> Access:
+        """A server decides by itself what a caller may do."""
+        raise not_served("Graph.access")
 
     @property
     def engine(self) -> Engine:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, PolicyDenied
-from omnigraph.graph.access import READ
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.ir.data_scope import DataScope
+from omnigraph.policy.actions import ANYWHERE, READ, SCHEMA_READ
 from omnigraph.server.configuration import RequestLimits
 from omnigraph.server.replies import Refusal
 from omnigraph.settings.models import Settings
@@ -33,21 +33,36 @@ _MOST_HANDLES = 4096
 
 
 class ReadsOnly:
-    """The gate of a server with tokens and without a policy: everyone may read, and only read."""
+    """The gate of a graph without a policy on a server with tokens: all may read, and only read."""
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
-        if action == READ:
+        if self.allows(actor, action, branch):
             return
         raise PolicyDenied(
-            f"{actor or 'an unnamed actor'} may not {action}: this server has tokens and no "
-            "policy, so it only lets actors read",
+            f"{actor or 'an unnamed actor'} may not {action}: this graph has no policy, so actors "
+            "may only read it; give it one with --policy",
             action=action,
-            branch=branch,
+            branch=None if branch == ANYWHERE else branch,
             target_branch=target,
             actor_id=actor,
         )
+
+    def allows(
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> bool:
+        return action in (READ, SCHEMA_READ)
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog

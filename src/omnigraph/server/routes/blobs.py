@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from omnigraph.graph import access as actions
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
+from omnigraph.policy import actions
 from omnigraph.server.byte_ranges import (
     ByteRange,
     is_that_tag,

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from omnigraph.graph import access as actions
 from omnigraph.merge.conflicts import MergePreview
+from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call, noted
 from omnigraph.server.replies import Reply, encode

@@ -15,11 +15,11 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.execute.answer_formats import ipc_chunks
 from omnigraph.export.sorted_rows import sorted_rows
 from omnigraph.feed import FeedRequest, cursor_behind
-from omnigraph.graph import access as actions
 from omnigraph.graph import reads
-from omnigraph.graph.access import EXPORT, READ
 from omnigraph.graph.export_streams import held_chunks, ndjson_stream
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.policy import actions
+from omnigraph.policy.actions import EXPORT, READ
 from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.server.calls import Call
 from omnigraph.server.negotiation import choose_encoding
@@ -161,7 +161,6 @@ def _arrow(tables: Iterator[pa.Table]) -> Iterator[bytes]:
 
 
 def _snapshot(call: Call, action: str, branch: str, at: str | None) -> Snapshot:
-    call.graph.require(action, branch)
     snapshot = call.graph.state(action, branch, at=at)
     call.notes["graph_commit_id"] = snapshot.graph_commit_id
     return snapshot

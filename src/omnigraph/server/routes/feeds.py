@@ -10,12 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from omnigraph.diff.change import ChangeFilter
-from omnigraph.errors import AdmissionRefused, NotFound, OmnigraphError, PolicyDenied
+from omnigraph.errors import AdmissionRefused, OmnigraphError
 from omnigraph.feed import NOW, FeedPage
-from omnigraph.graph import access as actions
 from omnigraph.graph import commit_history
-from omnigraph.graph.access import READ
 from omnigraph.manifest.records import Commit
+from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call, in_thread
 from omnigraph.server.negotiation import choose_media
@@ -264,18 +263,13 @@ def commit_changes(call: Call) -> Any:
     asked: CommitChangesQuery = call.query
     _require_limit(asked.limit)
     name = call.path["commit_id"]
-    engine = call.graph.engine
-    snapshot = engine.commits.snapshot_at(name, asked.branch)
-    try:
-        call.graph.require(READ, snapshot.graph_branch)
-    except PolicyDenied:
-        raise NotFound(f"no commit, tag or branch {name!r}", commit=name) from None
+    commit = call.graph.commits.show(name, asked.branch)
     wanted = ChangeFilter.of(asked.type, asked.kind, asked.op)
-    commit = engine.commits.find(snapshot.graph_commit_id)
     if commit.parent_commit_id is None:
         raise _parentless(commit)
     page = commit_history.commit_changes(
-        engine,
+        call.graph.engine,
+        call.graph.access.commits(),
         commit.graph_commit_id,
         asked.branch,
         wanted,

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.graph import access as actions
+from omnigraph.policy import actions
 from omnigraph.server.answers import OptimizeOutput, WriteOutput
 from omnigraph.server.calls import Call, noted
 from omnigraph.server.request_bodies import CommitQuery

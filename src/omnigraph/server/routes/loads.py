@@ -22,11 +22,11 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from omnigraph.errors import InvalidArgument, OmnigraphError, PolicyDenied, ReadOnlyGraph
-from omnigraph.graph import access as actions
-from omnigraph.graph.access import CHANGE
 from omnigraph.load.input_files import KeptCopy
 from omnigraph.load.sources import Source, copied_file, find_sources
 from omnigraph.manifest.records import StreamBatch
+from omnigraph.policy import actions
+from omnigraph.policy.actions import CHANGE
 from omnigraph.server import answers as tell
 from omnigraph.server.bodies_in import BodyStream, KeptBody
 from omnigraph.server.calls import Call, in_thread, noted

@@ -15,8 +15,8 @@ from omnigraph.commit.operation_log import (
     RunningOperation,
 )
 from omnigraph.errors import NotFound, OmnigraphError, ResourceLimit
-from omnigraph.graph import access as actions
-from omnigraph.graph.access import ADMIN
+from omnigraph.policy import actions
+from omnigraph.policy.actions import ADMIN
 from omnigraph.progress import ProgressStep, heard_by
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call, in_thread

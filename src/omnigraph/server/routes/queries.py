@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from omnigraph.execute.query_types import QueryResult
-from omnigraph.graph import access as actions
 from omnigraph.graph.reads import NAMES_THEN
+from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call
 from omnigraph.server.query_answers import ANSWER_MEDIA, answer_media, json_object, query_reply

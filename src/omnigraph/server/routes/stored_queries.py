@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.graph import access as actions
 from omnigraph.mutate.mutation import MutationReceipt
+from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call
 from omnigraph.server.query_answers import ANSWER_MEDIA, answer_media, query_reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.graph import access as actions
+from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call
 from omnigraph.server.request_bodies import CleanupRequest, OptimizeRequest
