@@ -23,9 +23,24 @@ class ScopedGate:
         self.rules = {name: (tuple(hidden), rows) for name, (hidden, rows) in rules.items()}
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
         """Nothing is refused."""
+
+    def allows(
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> bool:
+        return True
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog

@@ -156,10 +156,25 @@ class SomeQueries:
     names: tuple[str, ...]
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
-        if action == "invoke_query" and target not in self.names:
+        if not self.allows(actor, action, branch, target, query):
             raise PolicyDenied("no", action=action, actor_id=actor)
+
+    def allows(
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None = None,
+        query: str | None = None,
+    ) -> bool:
+        return action != "invoke_query" or query in self.names
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: Catalog
