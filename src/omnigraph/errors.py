@@ -44,6 +44,7 @@ OmnigraphError
 │   └── ExpectationFailed        more rows than allowed fail an expectation
 ├── PolicyInvalid              rules of a policy are wrong, or do not fit the schema
 ├── PipelineBusy               another run of the pipeline is under way (retryable)
+├── ClusterRefused             a cluster cannot be planned, applied or served as it is
 ├── PackageMissing             a package that only this call needs is not installed
 ├── ResourceLimit              memory, time or depth of a query
 ├── AdmissionRefused           too many calls of this actor, or of all, at once (retryable)
@@ -598,6 +599,18 @@ class PolicyInvalid(OmnigraphError):
 
     diagnostics: Sequence[Mapping[str, Any]]
     file: str | None = None
+
+
+class ClusterRefused(OmnigraphError):
+    """A cluster cannot be planned, applied or served as it is; `reason` is the diagnostic's code.
+
+    `path` is the resource, the key of the config or the object that is wrong.
+    """
+
+    code = "cluster_refused"
+
+    reason: str
+    path: str = ""
 
 
 class PackageMissing(OmnigraphError):

@@ -75,6 +75,17 @@ SCHEMA_POINTS = (
 SPARK_POINTS = ("spark.task_written",)
 PIPELINE_POINTS = ("pipeline.before_commit", "pipeline.after_load", "pipeline.after_publish")
 MIGRATION_POINTS = ("migration.after_branch",)
+CLUSTER_POINTS = (
+    "cluster_apply.before_graph_create",
+    "cluster_apply.after_graph_create",
+    "cluster_apply.before_schema_apply",
+    "cluster_apply.after_schema_apply",
+    "cluster_apply.before_graph_delete",
+    "cluster_apply.after_graph_delete",
+    "cluster_apply.after_payload_phase",
+    "cluster_apply.before_state_write",
+    "cluster_apply.after_state_write",
+)
 
 ALL_POINTS = (
     COMMIT_POINTS
@@ -92,6 +103,7 @@ ALL_POINTS = (
     + SPARK_POINTS
     + PIPELINE_POINTS
     + MIGRATION_POINTS
+    + CLUSTER_POINTS
 )
 
 

@@ -16,6 +16,12 @@ REQUESTS = "__requests"
 OPERATIONS = "__operations"
 RECOVERY_AUDIT = "_graph_commit_recoveries.lance"
 
+CLUSTER = "__cluster"
+"""Beside the graphs of a cluster: its ledger and what belongs to it."""
+CLUSTER_STATE = "state.json"
+CLUSTER_GRAPHS = "graphs"
+GRAPH_SUFFIX = ".omni"
+
 _FOLDERS = {EntityKind.NODE: "nodes", EntityKind.EDGE: "edges"}
 TABLE_FOLDERS = tuple(f"{folder}/" for folder in _FOLDERS.values())
 

@@ -15,6 +15,7 @@ from omnigraph.syntax.diagnostics import Severity
 from omnigraph.values.known_names import did_you_mean
 
 SYNTAX = "syntax"
+DUPLICATE_KEY = "duplicate_key"
 UNKNOWN_KEY = "unknown_key"
 MISSING_KEY = "missing_key"
 WRONG_VALUE = "wrong_value"
@@ -56,6 +57,7 @@ class FileFindings(list[FileFinding]):
 
 def read_yaml(text: str, findings: FileFindings) -> YamlNode | None:
     """The root of a text; None after a mistake of syntax, which is among the findings."""
+    code = SYNTAX
     # Imported here, because most processes read no file of this kind.
     from ruamel.yaml import YAML  # noqa: PLC0415
     from ruamel.yaml.constructor import DuplicateKeyError  # noqa: PLC0415
@@ -68,13 +70,14 @@ def read_yaml(text: str, findings: FileFindings) -> YamlNode | None:
         mark = error.problem_mark
         key = re.search(r'duplicate key "(.*?)"', str(error.problem or ""))
         problem = f"the key `{key[1]}` is there twice" if key else "a key is there twice"
+        code = DUPLICATE_KEY
     except (YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "this is not YAML"
     else:
         return YamlNode(findings, value, "", 1, 1)
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-    findings.append(FileFinding(SYNTAX, Severity.ERROR, "", line, column, problem))
+    findings.append(FileFinding(code, Severity.ERROR, "", line, column, problem))
     return None
 
 

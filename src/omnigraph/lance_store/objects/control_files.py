@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store
 
 from omnigraph.errors import StorageUnsafe
@@ -69,6 +69,12 @@ class ControlFiles(Protocol):
 
     def delete_exactly(self, key: str, data: bytes) -> None:
         """Remove the object if it holds these bytes; an object that replaced it stays."""
+
+    def replace_exactly(self, key: str, old: bytes, new: bytes) -> bool:
+        """Put `new` in the place of `old`; False when the object is gone or holds other bytes.
+
+        Only the few objects that one writer at a time changes are replaced: a ledger, a lease.
+        """
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         """Every object at any depth below `prefix/`, without those that vanish during the walk."""
@@ -190,6 +196,43 @@ class LocalFiles:
                 return
             finally:
                 os.close(fd)
+
+    def replace_exactly(self, key: str, old: bytes, new: bytes) -> bool:
+        """Locks the old file, as `delete_exactly` does, and renames the new one over it."""
+        path = self._root / key
+        with storage_errors(f"replacing {key}"):
+            try:
+                fd = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return False
+            try:
+                _lock_in_time(fd)
+                still_named = os.path.samestat(os.fstat(fd), path.stat())
+                if not still_named or path.read_bytes() != old:
+                    return False
+                self._rename_over(path, new)
+            except FileNotFoundError:
+                return False
+            finally:
+                os.close(fd)
+            return True
+
+    def _rename_over(self, path: Path, data: bytes) -> None:
+        fd, name = tempfile.mkstemp(suffix=_UNFINISHED, dir=path.parent)
+        try:
+            try:
+                os.fchmod(fd, 0o644)
+                _write_all(fd, data)
+                if self._sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        if self._sync:
+            _sync_directory(path.parent)
 
     def walk(self, prefix: str) -> tuple[StoredFile, ...]:
         # Plain strings, because with ten thousands of files `Path` takes longer than the disk.
@@ -361,6 +404,18 @@ class ObjectFiles:
             raise OSError(
                 "the store refuses to delete it as changed, although its bytes are the same"
             )
+
+    def replace_exactly(self, key: str, old: bytes, new: bytes) -> bool:
+        with storage_errors(f"replacing {key}"):
+            e_tag = self._e_tag_of(key, old)
+            if e_tag is None:
+                return False
+            try:
+                obstore.put(self._store, key, new, mode={"e_tag": e_tag})
+            except (PreconditionError, FileNotFoundError):
+                # As in `put`: the answer to our own request may have been lost.
+                return self.get(key) == new
+            return True
 
     def _e_tag_of(self, key: str, data: bytes) -> str | None:
         """None when the object is gone or holds other bytes."""
