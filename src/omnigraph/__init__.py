@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.errors import (
         AdmissionRefused,
         AlreadyExists,
+        ClusterRefused,
         CommitRejected,
         Contention,
         CorruptIntent,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         NotServed,
         OmnigraphError,
         OutcomeUnknown,
-        ClusterRefused,
         PackageMissing,
         ParseError,
         PipelineBusy,

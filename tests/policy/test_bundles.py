@@ -128,7 +128,7 @@ def rule(parts: str = "", actions: str = "[read]", actors: str = "{group: devs}"
         ("groups: {}", "missing_key", "`version`"),
         ("version: 2", "wrong_value", "must be 1"),
         ("version: true", "wrong_value", "must be 1"),
-        ("version: 1\nversion: 1", "syntax", "twice"),
+        ("version: 1\nversion: 1", "duplicate_key", "twice"),
         ("version: 1\n  x: [", "syntax", ""),
         ("", "wrong_value", "pairs"),
         ("[]", "wrong_value", "pairs"),

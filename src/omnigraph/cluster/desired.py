@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cluster.config_reader import RESOURCE_ID, read_config_directory
+from omnigraph.cluster.config_reader import CLUSTER_SCOPE, RESOURCE_ID, read_config_directory
 from omnigraph.cluster.declarations import (
     ERROR,
     WARNING,
@@ -30,7 +30,8 @@ from omnigraph.cluster.resources import (
     sha256,
     with_graph_digests,
 )
-from omnigraph.errors import LanguageError, OmnigraphError, ParseError
+from omnigraph.errors import LanguageError, OmnigraphError, ParseError, PolicyInvalid
+from omnigraph.policy.bundle import Bundle, BundleKind, read_bundle
 from omnigraph.query import ast
 from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import check_query
@@ -83,9 +84,7 @@ class ReadCluster:
     diagnostics: tuple[ClusterDiagnostic, ...]
 
 
-def read_cluster(
-    directory: str | os.PathLike[str], environment: Mapping[str, str]
-) -> ReadCluster:
+def read_cluster(directory: str | os.PathLike[str], environment: Mapping[str, str]) -> ReadCluster:
     """Read, parse and type-check everything that a directory declares; opens no graph."""
     found = read_config_directory(directory, environment)
     if found.config is None:
@@ -93,9 +92,7 @@ def read_cluster(
     resolving = _Resolving(found.config)
     desired = resolving.resolve()
     diagnostics = (*found.diagnostics, *resolving.diagnostics)
-    return ReadCluster(
-        None if has_errors(diagnostics) else desired, found.config, diagnostics
-    )
+    return ReadCluster(None if has_errors(diagnostics) else desired, found.config, diagnostics)
 
 
 @dataclass
@@ -110,6 +107,8 @@ class _Resolving:
     schemas: dict[str, SourceText] = field(default_factory=dict)
     _catalogs: dict[str, Catalog] = field(default_factory=dict)
     """By the text of the schema, because graphs often share one."""
+    _rules: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By scope: the ids of the rules that bind it, and their files."""
 
     def resolve(self) -> DesiredCluster:
         for provider in self.config.providers.values():
@@ -315,6 +314,31 @@ class _Resolving:
         self.entries[address] = ResourceEntry(sha256(data), applies_to=applies_to)
         self.files[address] = source.file
         self.payloads[address] = data
+        kind = BundleKind.SERVER if applies_to == (CLUSTER_SCOPE,) else BundleKind.GRAPH
+        try:
+            bundle = read_bundle(source.text, source.file, kind)
+        except PolicyInvalid as error:
+            for each in error.diagnostics:
+                place = (source.file, each["line"], each["column"])
+                self.diagnostics.append(
+                    ClusterDiagnostic("policy_invalid", each["message"], path, ERROR, *place)
+                )
+            return
+        self._bundle_rules(path, bundle, applies_to)
+
+    def _bundle_rules(self, path: str, bundle: Bundle, applies_to: tuple[str, ...]) -> None:
+        """Several bundles of one scope are merged, so the ids of their rules must differ."""
+        for scope in applies_to:
+            taken = self._rules.setdefault(scope, {})
+            for rule in bundle.rules:
+                other = taken.setdefault(rule.id, bundle.file)
+                if other == bundle.file:
+                    continue
+                message = f"rule {rule.id!r} also binds {scope} in {other}: rename one of them"
+                place = (bundle.file, rule.line, rule.column)
+                self.diagnostics.append(
+                    ClusterDiagnostic("duplicate_policy_binding", message, path, ERROR, *place)
+                )
 
 
 def _has_blobs(catalog: Catalog) -> bool:

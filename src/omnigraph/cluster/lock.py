@@ -64,13 +64,15 @@ def read_lock(files: ControlFiles) -> tuple[LockFile, bytes] | None:
 
 def parse_lock(data: bytes) -> LockFile:
     try:
-        body = json.loads(data)
+        body: Any = json.loads(data)
+        version = body.get("version")
+        texts = [body[name] for name in ("lock_id", "operation", "created_at")]
         found = LockFile(**body)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _invalid(f"is no lock: {error}") from None
-    if found.version != 1:
-        raise _invalid(f"has version {found.version!r}, which this program does not know")
-    if not isinstance(found.lock_id, str) or not isinstance(found.created_at, str):
+    if version != 1:
+        raise _invalid(f"has version {version!r}, which this program does not know")
+    if not all(isinstance(text, str) for text in texts):
         raise _invalid("is no lock")
     return found
 
@@ -102,7 +104,7 @@ class ClusterLock:
         while (busy := self._acquire()) is not None:
             if self.clock.monotonic() >= deadline:
                 raise _held(busy, self.clock.now_micros())
-            self.clock.sleep(_LOOK_SECONDS)
+            self.clock.sleep(min(_LOOK_SECONDS, max(0.0, deadline - self.clock.monotonic())))
         self._thread = threading.Thread(target=self._renew, name="cluster-lock", daemon=True)
         self._thread.start()
         return self
@@ -139,7 +141,7 @@ class ClusterLock:
             return None
         found = read_lock(self.files)
         if found is None:
-            return mine if not self.files.put(LOCK, mine.to_bytes()) else self._keep(mine)
+            return mine  # it was just released: look again
         other, data = found
         if not other.is_expired(self.clock.now_micros()):
             return other
@@ -150,10 +152,8 @@ class ClusterLock:
             f"{other.pid}: it expired at {other.expires_at}"
         )
         self.diagnostics.append(warning("state_lock_expired", message, LOCK))
-        return self._keep(mine)
-
-    def _keep(self, lock: LockFile) -> None:
-        self.held = lock
+        self.held = mine
+        return None
 
     def _fresh(self, lock_id: str, created_at: str) -> LockFile:
         expires = self.clock.now_micros() + int(LEASE_SECONDS * 1_000_000)
@@ -177,9 +177,7 @@ class ClusterLock:
                 return
             longer = self._fresh(self.held.lock_id, self.held.created_at)
             try:
-                renewed = self.files.replace_exactly(
-                    LOCK, self.held.to_bytes(), longer.to_bytes()
-                )
+                renewed = self.files.replace_exactly(LOCK, self.held.to_bytes(), longer.to_bytes())
             except OmnigraphError:
                 return  # the lease still runs; the next attempt may succeed
             self.held = longer if renewed else None

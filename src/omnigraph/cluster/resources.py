@@ -1,7 +1,7 @@
 """Addresses, digests and ledger entries of resources; pure.
 
-A digest is the SHA-256 of a file's bytes, or of canonical JSON for what has no file. The digest of a
-graph is made of the digests of its parts, so an entry that was edited by hand does not fit it.
+A digest is the SHA-256 of a file's bytes, or of canonical JSON for what has no file. The digest of
+a graph is made of the digests of its parts, so an entry that was edited by hand does not fit it.
 """
 
 from __future__ import annotations

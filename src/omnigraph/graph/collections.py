@@ -367,6 +367,7 @@ class Schema:
         """
         from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.keyed_writes import details_of, keyed
+        from omnigraph.graph.managed import refuse_managed
         from omnigraph.graph.schema_changes import apply_schema
         from omnigraph.schema.changes import Granted, read_severity
 
@@ -378,6 +379,7 @@ class Schema:
         require_engine(engine, "schema apply", (AUTO, LOCAL, SPARK))
         with self._access.writing(SCHEMA_APPLY, None, branch) as parts:
             self._access.require_all_seen(SCHEMA_APPLY, branch)
+            refuse_managed(parts.store, "schema apply")
             return apply_schema(parts, schema, granted, terms, plan, engine)
 
     def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:

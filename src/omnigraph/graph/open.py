@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import AlreadyExists, NotFound, NotServed
 from omnigraph.graph.engine import build_engine, open_store
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.managed import refuse_managed
 from omnigraph.lance_store.objects.control_files import prove_put_if_absent
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import check_readable, read_stamp
@@ -16,6 +17,7 @@ from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.model import Catalog
     from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.stored_queries.registry import QueryPlace, QueryRegistry
@@ -38,7 +40,6 @@ def init(
     `schema` is schema text, the path of a `.pg` file, or a catalog. A directory that holds other
     files is refused unless `allow_non_empty` is true.
     """
-    from omnigraph.commit.creation import create_graph
     from omnigraph.graph.schema_changes import read_schema
 
     if str(uri).lower().startswith(("http://", "https://")):
@@ -50,11 +51,33 @@ def init(
     catalog, source = read_schema(schema)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
+    refuse_managed(store, "init")
     if not allow_non_empty:
         _refuse_other_files(store)
+    return _created(store, catalog, source, actor, chosen)
+
+
+def create_managed(
+    uri: Uri, schema: SchemaSource, *, actor: str | None = None, settings: Settings | None = None
+) -> Graph:
+    """As `init`, for the control plane of the cluster that the graph belongs to."""
+    from omnigraph.graph.schema_changes import read_schema
+
+    catalog, source = read_schema(schema)
+    chosen = settings or Settings()
+    store = open_store(uri, chosen)
+    _refuse_other_files(store)
+    return _created(store, catalog, source, actor, chosen)
+
+
+def _created(
+    store: Store, catalog: Catalog, source: str, actor: str | None, settings: Settings
+) -> Graph:
+    from omnigraph.commit.creation import create_graph
+
     prove_put_if_absent(store.files, SYSTEM_CLOCK)
     create_graph(store, catalog, source, actor, SYSTEM_CLOCK)
-    return Graph(build_engine(store, chosen, SYSTEM_CLOCK), actor, read_only=False)
+    return Graph(build_engine(store, settings, SYSTEM_CLOCK), actor, read_only=False)
 
 
 def open_graph(
