@@ -15,6 +15,7 @@ from omnigraph.cli.commands import (
     backup,
     blobs,
     branches,
+    cluster,
     commits,
     console,
     data,
@@ -54,6 +55,7 @@ FAMILIES = (
     backup,
     serve,
     console,
+    cluster,
 )
 
 
@@ -73,7 +75,7 @@ class Omnigraph(RootGroup):
             "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("Server and console", ("serve", "console")),
+        ("Server, cluster and console", ("serve", "cluster", "console")),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.

@@ -17,7 +17,7 @@ from omnigraph.cluster.changes import (
     CREATE,
     DELETE,
     UPDATE,
-    Gate,
+    ApprovalGate,
     ResourceChange,
     classify,
     next_ledger,
@@ -55,7 +55,7 @@ class Applied:
 
     stored: StoredLedger
     changes: Sequence[ResourceChange]
-    gates: Sequence[Gate]
+    gates: Sequence[ApprovalGate]
     diagnostics: Sequence[ClusterDiagnostic]
     state_written: bool
     lock: ClusterLock | None
@@ -86,7 +86,7 @@ def apply_cluster(
         check_targets(cluster, stored, terms.targets)
         proposal = prepare(cluster, stored, terms, lambda intent: finish_creation(cluster, intent))
         require_plan(proposal)
-        run = _Run(cluster, proposal)
+        run = _ApplyRun(cluster, proposal)
         run.act()
         if lock is not None:
             lock.require()
@@ -117,7 +117,7 @@ def finish_creation(cluster: OpenCluster, intent: ClusterIntent) -> None:
 
 
 @dataclass
-class _Run:
+class _ApplyRun:
     """One apply: the changes that it may make, and what became of them."""
 
     cluster: OpenCluster
@@ -338,7 +338,11 @@ class _Run:
         if changed:
             stored = root.write_ledger(after, stored)
         failpoints.hit("cluster_apply.after_state_write")
-        for operation_id in (*self.proposal.swept.retire, *(i.operation_id for i in self.intents)):
+        swept = self.proposal.swept
+        done = [each.operation_id for each in self.intents]
+        created = {each.graph_id for each in self.intents}
+        repeated = [old for graph_id, old in swept.repeat.items() if graph_id in created]
+        for operation_id in (*swept.retire, *repeated, *done):
             root.retire_intent(operation_id)
         mark_consumed(root, self.proposal.approvals, stored.ledger)
         return stored, changed

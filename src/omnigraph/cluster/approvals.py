@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from omnigraph.cluster.changes import Gate
+from omnigraph.cluster.changes import ApprovalGate
 from omnigraph.cluster.declarations import ApprovalRule, ClusterDiagnostic, warning
 from omnigraph.cluster.ledger import Ledger
 from omnigraph.cluster.root import Approval
@@ -18,7 +18,7 @@ def is_consumed(approval: Approval, ledger: Ledger) -> bool:
     return approval.consumed_at is not None or approval.approval_id in ledger.approvals
 
 
-def is_bound(approval: Approval, gate: Gate, config_digest: str) -> bool:
+def is_bound(approval: Approval, gate: ApprovalGate, config_digest: str) -> bool:
     return (
         approval.bound_config_digest == config_digest
         and approval.bound_before_digest == gate.before_digest
@@ -27,7 +27,7 @@ def is_bound(approval: Approval, gate: Gate, config_digest: str) -> bool:
 
 
 def valid_approvals(
-    gate: Gate, approvals: Iterable[Approval], ledger: Ledger, config_digest: str
+    gate: ApprovalGate, approvals: Iterable[Approval], ledger: Ledger, config_digest: str
 ) -> list[Approval]:
     return [
         each
@@ -49,7 +49,7 @@ def are_enough(
 
 
 def stale_warnings(
-    gates: Iterable[Gate], approvals: Iterable[Approval], ledger: Ledger, config_digest: str
+    gates: Iterable[ApprovalGate], approvals: Iterable[Approval], ledger: Ledger, config_digest: str
 ) -> list[ClusterDiagnostic]:
     """One for each unused approval that something moved under."""
     found = []

@@ -199,13 +199,15 @@ class ApplyFacts:
     """(resource, operation) of gated changes that have enough valid approvals."""
     kept: frozenset[str] = frozenset()
     """Graphs with an intent that recovery could not settle."""
+    repeatable: frozenset[str] = frozenset()
+    """Graphs whose creation was interrupted and may be repeated."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By graph: why its work failed or was left out in this run."""
     targets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ApprovalGate:
     """A change that needs an approval, and the digests that an approval of it is bound to."""
 
     resource: str
@@ -219,7 +221,7 @@ class Gate:
         return {"resource": self.resource, "reason": self.reason, "satisfied": self.satisfied}
 
 
-def gates(changes: Iterable[ResourceChange], facts: ApplyFacts) -> list[Gate]:
+def gates(changes: Iterable[ResourceChange], facts: ApplyFacts) -> list[ApprovalGate]:
     """The changes that need an approval."""
     found = []
     for change in changes:
@@ -227,7 +229,7 @@ def gates(changes: Iterable[ResourceChange], facts: ApplyFacts) -> list[Gate]:
         if reason is not None:
             approved = (change.resource, change.operation) in facts.approved
             found.append(
-                Gate(
+                ApprovalGate(
                     change.resource,
                     change.operation,
                     reason,
@@ -293,8 +295,9 @@ def _obstacle(change: ResourceChange, facts: ApplyFacts) -> str | None:
     obstacle = None
     match kind_of(change.resource), change.operation:
         case "graph", "create" if change.before is None and live is not None:
-            taken = (RootState.INCOMPLETE, RootState.UNREADABLE)
-            obstacle = f"graph_{live.state.value}" if live.state in taken else None
+            taken = live.state in (RootState.INCOMPLETE, RootState.UNREADABLE)
+            if taken and graph_id not in facts.repeatable:
+                obstacle = f"graph_{live.state.value}"
         case "schema", "update":
             obstacle = _schema_obstacle(change, live, graph_id, facts)
         case _:

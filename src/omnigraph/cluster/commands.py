@@ -14,7 +14,7 @@ from omnigraph.cluster.apply import (
     lock_of,
     mark_consumed,
 )
-from omnigraph.cluster.changes import Gate, ResourceChange
+from omnigraph.cluster.changes import ApprovalGate, ResourceChange
 from omnigraph.cluster.declarations import ClusterDiagnostic, has_errors, warning
 from omnigraph.cluster.desired import DesiredCluster, read_cluster
 from omnigraph.cluster.ledger import (
@@ -64,7 +64,7 @@ class ClusterReport:
     diagnostics: list[ClusterDiagnostic] = field(default_factory=list)
     body: dict[str, Any] = field(default_factory=dict)
     changes: Sequence[ResourceChange] = ()
-    gates: Sequence[Gate] = ()
+    gates: Sequence[ApprovalGate] = ()
 
     @property
     def ok(self) -> bool:
@@ -99,7 +99,6 @@ def _observations(
     root: ClusterRoot, stored: StoredLedger, call: ClusterCall, lock: ClusterLock | None = None
 ) -> dict[str, Any]:
     """The block `state_observations`."""
-    held = None if lock is None else lock.held
     found = {
         "state_path": f"{root.uri}/{STATE}",
         "lock_path": f"{root.uri}/{LOCK}",
@@ -110,7 +109,7 @@ def _observations(
         "resource_count": len(stored.ledger.resources),
         **lock_fields(root.files, call.clock.now_micros()),
         "lock_acquired": lock is not None,
-        "acquired_lock_id": None if held is None else held.lock_id,
+        "acquired_lock_id": None if lock is None else lock.lock_id,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -107,7 +107,7 @@ def read_config_text(text: str, file: Path, environment: Mapping[str, str]) -> R
         code = "duplicate_yaml_key" if first.code == DUPLICATE_KEY else _INVALID
         place = (str(file), first.line, first.column)
         return ReadConfig(None, (ClusterDiagnostic(code, first.message, "", ERROR, *place),))
-    reading = _Reading(file, root.value, environment)
+    reading = _ConfigReading(file, root.value, environment)
     config = reading.config()
     usable = None if has_errors(reading.diagnostics) else config
     ordered = sorted(reading.diagnostics, key=lambda each: (each.line or 0, each.column or 0))
@@ -115,7 +115,7 @@ def read_config_text(text: str, file: Path, environment: Mapping[str, str]) -> R
 
 
 @dataclass
-class _Reading:
+class _ConfigReading:
     """The file that is read, and the mistakes that were found so far."""
 
     file: Path
@@ -244,7 +244,7 @@ class _Reading:
         text = self.text_of(top["storage"], path, code)
         if not text:
             return str(self.file.parent)
-        found = self.expanded(text, path, code).rstrip("/")
+        found = self.expanded(text, path, code)
         if "://" not in found:
             return str(self.file.parent / Path(found).expanduser())
         parts = urlsplit(found)
@@ -252,7 +252,7 @@ class _Reading:
             self.add(code, path, "must be a directory, file:///path or s3://bucket/prefix")
         if parts.scheme == "s3" and not parts.netloc:
             self.add(code, path, "names no bucket: write s3://bucket/prefix")
-        return found
+        return found.rstrip("/")
 
     def _approvals(self, value: Any) -> ApprovalRule:
         path = ("approvals",)

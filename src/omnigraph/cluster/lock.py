@@ -95,6 +95,8 @@ class ClusterLock:
     wait_seconds: float = 0.0
     diagnostics: list[ClusterDiagnostic] = field(default_factory=list)
     held: LockFile | None = None
+    lock_id: str | None = None
+    """The id of the lock that was acquired, also after its release."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -105,6 +107,8 @@ class ClusterLock:
             if self.clock.monotonic() >= deadline:
                 raise _held(busy, self.clock.now_micros())
             self.clock.sleep(min(_LOOK_SECONDS, max(0.0, deadline - self.clock.monotonic())))
+        assert self.held is not None
+        self.lock_id = self.held.lock_id
         self._thread = threading.Thread(target=self._renew, name="cluster-lock", daemon=True)
         self._thread.start()
         return self

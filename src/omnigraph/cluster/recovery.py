@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from omnigraph.cluster.changes import RECOVER, RECOVERY_PENDING, Gate
+from omnigraph.cluster.changes import RECOVER, RECOVERY_PENDING, ApprovalGate
 from omnigraph.cluster.declarations import ClusterDiagnostic, warning
 from omnigraph.cluster.ledger import DRIFTED, FAILED, Ledger
 from omnigraph.cluster.observe import LiveGraph, RootState
@@ -89,13 +89,15 @@ class Swept:
     """Intents to remove once the ledger is written."""
     kept: dict[str, ClusterIntent] = field(default_factory=dict)
     """By graph."""
+    repeat: dict[str, str] = field(default_factory=dict)
+    """By graph: the intent of a creation that may be repeated over its own leftovers."""
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
-    gates: list[Gate] = field(default_factory=list)
+    gates: list[ApprovalGate] = field(default_factory=list)
 
 
-def release_gate(intent: ClusterIntent, live: LiveGraph, *, satisfied: bool) -> Gate:
+def release_gate(intent: ClusterIntent, live: LiveGraph, *, satisfied: bool) -> ApprovalGate:
     """The approval by which a person lets go of a kept intent."""
-    return Gate(
+    return ApprovalGate(
         graph_address(intent.graph_id),
         RECOVER,
         RECOVERY_PENDING,
@@ -111,7 +113,7 @@ def sweep(
     live: Mapping[str, LiveGraph],
     *,
     approvals: Sequence[Approval],
-    is_released: Callable[[Gate], bool],
+    is_released: Callable[[ApprovalGate], bool],
     finish_creation: Callable[[ClusterIntent], None],
     now: str,
     actor: str | None,
@@ -129,6 +131,9 @@ def sweep(
         if end is IntentEnd.KEEP:
             _keep(found, intent, graph, state, gate)
             continue
+        if intent.kind == CREATE and graph.state is RootState.INCOMPLETE:
+            found.repeat[intent.graph_id] = intent.operation_id
+            continue
         found.retire.append(intent.operation_id)
         if state in (IntentState.DONE, IntentState.RECORDED) and intent.kind == CREATE:
             finish_creation(intent)
@@ -142,7 +147,7 @@ def sweep(
 
 
 def _keep(
-    found: Swept, intent: ClusterIntent, live: LiveGraph, state: IntentState, gate: Gate
+    found: Swept, intent: ClusterIntent, live: LiveGraph, state: IntentState, gate: ApprovalGate
 ) -> None:
     address = graph_address(intent.graph_id)
     found.kept[intent.graph_id] = intent

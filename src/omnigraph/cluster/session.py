@@ -10,7 +10,7 @@ from pathlib import Path
 from omnigraph.cluster.approvals import are_enough, stale_warnings, valid_approvals
 from omnigraph.cluster.changes import (
     ApplyFacts,
-    Gate,
+    ApprovalGate,
     ResourceChange,
     classify,
     gates,
@@ -119,11 +119,11 @@ class Proposal:
     proposed: list[ResourceChange]
     facts: ApplyFacts
     changes: list[ResourceChange]
-    gates: list[Gate]
+    gates: list[ApprovalGate]
     approvals: Sequence[Approval]
     diagnostics: list[ClusterDiagnostic]
 
-    def used_approvals(self, gate: Gate, config_digest: str) -> list[Approval]:
+    def used_approvals(self, gate: ApprovalGate, config_digest: str) -> list[Approval]:
         return valid_approvals(gate, self.approvals, self.swept.ledger, config_digest)
 
 
@@ -145,7 +145,7 @@ def prepare(
         live = {**_recorded(cluster, stored), **live}
     approvals = cluster.root.approvals()
 
-    def is_enough(gate: Gate) -> bool:
+    def is_enough(gate: ApprovalGate) -> bool:
         valid = valid_approvals(gate, approvals, stored.ledger, desired.config_digest)
         return are_enough(valid, desired.config.approvals, terms.min_approvals, call.actor)
 
@@ -169,6 +169,7 @@ def prepare(
             name for name, each in desired.config.graphs.items() if each.allow_data_loss == "never"
         ),
         kept=frozenset(swept.kept),
+        repeatable=frozenset(swept.repeat),
         targets=frozenset(terms.targets),
     )
     gated = gates(proposed, facts)

@@ -176,3 +176,24 @@ def test_a_stopped_remover_is_not_waited_for_for_ever(
     with pytest.raises(StorageFailure, match="a stopped process"):
         files.delete_exactly("x", b"data")
     os.close(fd)
+
+
+def test_only_the_bytes_that_were_read_are_replaced(files: ControlFiles) -> None:
+    assert not files.replace_exactly("a/state", b"1", b"2")
+    assert files.get("a/state") is None
+    files.put("a/state", b"1")
+    assert not files.replace_exactly("a/state", b"0", b"2")
+    assert files.get("a/state") == b"1"
+    assert files.replace_exactly("a/state", b"1", b"2")
+    assert files.get("a/state") == b"2"
+    assert files.list("a") == ["state"], "nothing else is left"
+
+
+def test_of_racing_replacers_one_wins(files: ControlFiles) -> None:
+    files.put("state", b"start")
+    with ThreadPoolExecutor(8) as pool:
+        won = list(
+            pool.map(lambda n: files.replace_exactly("state", b"start", b"%d" % n), range(8))
+        )
+    assert won.count(True) == 1
+    assert files.get("state") == b"%d" % won.index(True)
