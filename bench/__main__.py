@@ -27,6 +27,7 @@ FAMILIES = {
     "mutation": "one statement against a bare commit",
     "group_commit": "64 small writers against one",
     "server": "HTTP against embedded calls and an empty handler",
+    "console": "pages of a large graph in a browser",
     "load": "files against a raw write",
     "merge": "diffs, merges, round trips",
     "evolve": "schema changes: steps, checks, rewrites",

@@ -36,6 +36,7 @@ _ICONS = {
     "review": "rate_review",
     "data": "upload_file",
 }
+_TELLS_OF_COMMITS = ("explore", "query", "review")
 _LIVE_SECONDS = 2.0
 _COMMITS_OFFERED = 200
 
@@ -133,6 +134,14 @@ def framed(
     async def begin() -> None:
         with body:
             await fill(page)
+        if name in _TELLS_OF_COMMITS:
+            watch_head(page, tell)
+
+    async def tell() -> None:
+        with body:
+            ui.notify(
+                f"{page.place.branch} has a new commit. Reload the page to see it.", type="info"
+            )
 
     ui.timer(0.01, begin, once=True)
 

@@ -1,4 +1,4 @@
-"""Change the graph: upload files to a branch, edit one entity, change the schema."""
+"""Change the graph: upload files to a branch, edit one entity, change the schema, ask a policy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from omnigraph.console import editor as editing
 from omnigraph.console import facts
 from omnigraph.console.facts import EntityName
 from omnigraph.console.frame import Page, show_error
+from omnigraph.console.pages.access import AccessPanel
 from omnigraph.errors import LanguageError, OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.load.options import LoadReceipt
@@ -31,7 +32,9 @@ async def data(page: Page, type_name: str | None, entity_id: str | None) -> None
     if schema is None:
         return
     with ui.tabs() as tabs:
-        upload, edit, change = (ui.tab(name) for name in ("Upload", "Edit", "Schema"))
+        upload, edit, change, access = (
+            ui.tab(name) for name in ("Upload", "Edit", "Schema", "Access")
+        )
     with ui.tab_panels(tabs, value=edit if type_name else upload).classes("w-full"):
         with ui.tab_panel(upload):
             UploadPanel(page, schema.catalog)
@@ -39,6 +42,8 @@ async def data(page: Page, type_name: str | None, entity_id: str | None) -> None
             form = EntityForm(page, schema.catalog)
         with ui.tab_panel(change):
             SchemaPanel(page, schema.source)
+        with ui.tab_panel(access):
+            AccessPanel(page, schema.catalog)
     if type_name in schema.catalog.node_types and entity_id:
         await form.open(EntityName(type_name, entity_id))
 

@@ -26,6 +26,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.plan.plan_text import QueryPlan
 from omnigraph.query.compiler import CompiledQuery, ResultField, compile_query
 from omnigraph.query.params import ParameterDecl
+from omnigraph.stored_queries.entries import StoredQuery
 from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
@@ -344,6 +345,52 @@ class QueryPage:
                         ui.label(op.reason).classes("text-sm opacity-70")
         self.tabs.set_value(self.plan_tab)
 
+    async def show_stored(self) -> None:
+        """The stored queries of the graph. A click writes a call of one into the editor."""
+        page = self.page
+        try:
+            found = await page.attempt(lambda g: g.queries.list(page.place.branch))
+        except OmnigraphError:
+            return  # stored queries are an offer; the page works without them
+        if not found:
+            return
+        with self.stored:
+            ui.label("Stored queries").classes("font-bold")
+            for entry in found:
+                button = ui.button(entry.name, on_click=lambda _, e=entry: self.ask_stored(e))
+                button.props("flat no-caps dense align=left size=sm").classes("w-full")
+                button.tooltip(shortened(entry.description or entry.name, 200))
+
+    def ask_stored(self, entry: StoredQuery) -> None:
+        """A dialog with the parameters of a stored query."""
+        with ui.dialog() as dialog, ui.card().classes("w-96"):
+            ui.label(entry.name).classes("text-lg font-bold")
+            ui.label(entry.description or "").classes("value")
+            fields = {p: ui.input(label=f"{p.name}: {p.type}") for p in entry.params}
+
+            async def run() -> None:
+                dialog.close()
+                params = {
+                    p.name: field_value(field.value, is_text=p.type == ScalarKind.STRING.value)
+                    for p, field in fields.items()
+                    if field.value not in ("", None)
+                }
+                await self.run_stored(entry, params)
+
+            ui.button("Run", on_click=run)
+        dialog.open()
+
+    async def run_stored(self, entry: StoredQuery, params: dict[str, Any]) -> None:
+        page, began = self.page, time.monotonic()
+        found = await page.call(lambda g: g.queries.run(entry.name, params, page.place.branch))
+        if isinstance(found, QueryResult):
+            self.shown_fields = ()
+            self.show(found, time.monotonic() - began)
+        elif found is not None:
+            self.told.set_text(
+                f"{found.affected_nodes} nodes, {found.affected_edges} edges changed"
+            )
+
     def show_runs(self) -> None:
         self.past.clear()
         with self.past:
@@ -356,11 +403,19 @@ class QueryPage:
 
 
 def parameter_value(parameter: ParameterDecl, text: str) -> Any:
-    """What a field says; text of a String stays text, everything else is JSON or text."""
-    if isinstance(parameter.type, ScalarType) and parameter.type.kind is ScalarKind.STRING:
-        return text
-    if text == "":
+    if text == "" and not _is_text(parameter):
         raise ValueError(f"give a value for ${parameter.name}")
+    return field_value(text, is_text=_is_text(parameter))
+
+
+def _is_text(parameter: ParameterDecl) -> bool:
+    return isinstance(parameter.type, ScalarType) and parameter.type.kind is ScalarKind.STRING
+
+
+def field_value(text: str, *, is_text: bool) -> Any:
+    """What a field says: text of a String stays text, everything else is JSON or text."""
+    if is_text:
+        return text
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -434,4 +489,5 @@ async def query(page: Page, text: str | None) -> None:
     if text is None:
         first = catalog.nodes[0].name if catalog.nodes else "Type"
         text = f"match {{ $x: {first} }}\nreturn {{ $x }}\nlimit 20\n"
-    QueryPage(page, catalog, text)
+    shown = QueryPage(page, catalog, text)
+    await shown.show_stored()
