@@ -121,7 +121,13 @@ def framed(
     if viewers.source.asks_for_token and viewer.token is None:
         ui.navigate.to("/sign-in")
         return
-    page = Page(viewers, viewer, name, graph or "default", ShownState(branch or "main", at or None))
+    page = Page(
+        viewers,
+        viewer,
+        name,
+        graph or viewers.source.default_graph,
+        ShownState(branch or "main", at or None),
+    )
     ui.dark_mode(viewer.dark)
     ui.colors(primary="#3b5bdb")
     ui.add_css(_STYLE)

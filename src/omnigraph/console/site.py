@@ -113,7 +113,7 @@ def _sign_in(viewers: Viewers, why: str | None) -> None:
         viewers.sign_in(viewer, token)
         try:
             ids = source.graph_ids(token)
-            chosen = wanted or (ids[0] if ids else "default")
+            chosen = wanted or (ids[0] if ids else source.default_graph)
             viewers.graph(viewer, chosen)
         except OmnigraphError as error:
             viewers.sign_in(viewer, None)

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, Unauthenticated
 from omnigraph.graph.handle import Graph
 from omnigraph.opening import open_graph
 from omnigraph.remote.server_graphs import list_graphs
@@ -27,6 +27,8 @@ class GraphSource(Protocol):
 
     asks_for_token: bool
     title: str
+    default_graph: str
+    """The graph of a page whose address names none."""
 
     def graph_ids(self, token: str | None) -> list[str]:
         """The graphs to choose from; empty when they cannot be listed."""
@@ -38,16 +40,17 @@ class StoreSource:
     """One graph in a store."""
 
     asks_for_token = False
+    default_graph = "default"
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self.title = graph.uri
 
     def graph_ids(self, token: str | None) -> list[str]:
-        return ["default"]
+        return [self.default_graph]
 
     def open(self, graph_id: str, token: str | None) -> Graph:
-        if graph_id != "default":
+        if graph_id != self.default_graph:
             raise NotFound(f"this console shows one graph, {self.title}")
         return self._graph
 
@@ -55,12 +58,33 @@ class StoreSource:
 class ServerSource:
     """The graphs of a server; each viewer has a token, unless the server is open."""
 
-    def __init__(self, url: str, settings: Settings, *, token: str | None, asks: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        *,
+        token: str | None,
+        asks: bool,
+        graph: str | None = None,
+    ) -> None:
         self.title = url
         self.asks_for_token = asks
+        self.default_graph = graph or "default"
         self._url = url.rstrip("/")
         self._settings = settings
         self._token = token
+
+    @staticmethod
+    def found(url: str, settings: Settings, token: str | None, graph: str | None) -> ServerSource:
+        """The server, asked whether it needs a token and which graphs it has."""
+        try:
+            ids = list_graphs(url, token, settings.client)
+        except Unauthenticated:
+            if token is not None:
+                raise
+            return ServerSource(url, settings, token=None, asks=True, graph=graph)
+        first = graph or next(iter(ids), None)
+        return ServerSource(url, settings, token=token, asks=False, graph=first)
 
     def graph_ids(self, token: str | None) -> list[str]:
         return list_graphs(self._url, token or self._token, self._settings.client)

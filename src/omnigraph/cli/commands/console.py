@@ -9,6 +9,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
+from omnigraph.cli.scopes import ScopeKind
 from omnigraph.cli.session import Session, address, open_to_write
 from omnigraph.errors import PackageMissing
 
@@ -29,8 +30,8 @@ def console(
 ) -> None:
     """Show a graph in the browser: explore it, ask it, review branches.
 
-    With a store you act under the name of --as. With --server the viewer signs in with a token,
-    or the token of this command is used.
+    With a store you act under the name of --as. With --server the token of this command is used;
+    without one every viewer signs in.
 
     For example:
 
@@ -41,6 +42,7 @@ def console(
     try:
         from omnigraph.console.site import serve
         from omnigraph.console.viewers import GraphSource, ServerSource, StoreSource
+        from omnigraph.remote.address import parse_graph_server
         from omnigraph.server.configuration import parse_bind
         from omnigraph.server.serving import bind as listen
     except ModuleNotFoundError as error:
@@ -51,10 +53,12 @@ def console(
             package=error.name,
             extra="console",
         ) from None
+    scope = session.scope(uri, store)
     source: GraphSource
-    if session.server is not None:
-        source = ServerSource(
-            session.server, session.settings(), token=session.token, asks=session.token is None
+    if scope.kind is ScopeKind.SERVER:
+        server = parse_graph_server(scope.target)
+        source = ServerSource.found(
+            server, session.settings(), session.server_token(server), scope.graph
         )
     else:
         source = StoreSource(open_to_write(session, address(session, uri, store)))
