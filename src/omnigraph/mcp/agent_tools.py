@@ -1,0 +1,132 @@
+"""`AgentTools`: the tools and resources of one graph, as one actor sees them.
+
+A call never raises for something that the caller did: its answer is then an error that says what to
+do next. This module does not know the MCP SDK.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from omnigraph.errors import NotFound, NotServed, OmnigraphError, PolicyDenied
+from omnigraph.graph.handle import Graph
+from omnigraph.mcp.arguments import Json, check_arguments
+from omnigraph.mcp.changing_tools import CHANGING_TOOLS
+from omnigraph.mcp.exploring_tools import EXPLORING_TOOLS
+from omnigraph.mcp.failures import failure_answer, refusal_answer, unexpected_answer
+from omnigraph.mcp.reading_tools import READING_TOOLS
+from omnigraph.mcp.resources import RESOURCES, AgentResource
+from omnigraph.mcp.stored_query_tools import stored_query_tools
+from omnigraph.mcp.tool_answers import ToolAnswer
+from omnigraph.mcp.tool_calls import AgentTool, ToolCall
+from omnigraph.values.identifiers import MAIN
+from omnigraph.values.known_names import did_you_mean, nearest_name
+
+BUILT_IN = {tool.name: tool for tool in (*READING_TOOLS, *EXPLORING_TOOLS, *CHANGING_TOOLS)}
+"""The tools that every graph has, by name."""
+_DECLARED = {name: tool.declaration() for name, tool in BUILT_IN.items()}
+
+
+class AgentTools:
+    """What a model can do with a graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        graph_id: str | None = None,
+        default_branch: str = MAIN,
+        timeout: float | None = None,
+    ) -> None:
+        self.graph = graph
+        self.graph_id = graph_id
+        self.default_branch = default_branch
+        self._timeout = timeout
+
+    def declarations(self) -> list[Json]:
+        """The tools that this actor could use on some branch, as `tools/list` shows them."""
+        shown = [_DECLARED[name] for name, tool in BUILT_IN.items() if self._may_use(tool)]
+        return [*shown, *(tool.declaration() for tool in self._stored())]
+
+    def _may_use(self, tool: AgentTool) -> bool:
+        if tool.writes and self.graph.read_only:
+            return False
+        try:
+            return self.graph.may(tool.action)
+        except NotServed:
+            return True  # the server decides in every call
+
+    def _stored(self) -> list[AgentTool]:
+        """The tools of stored queries. A tool that is built in keeps its name."""
+        try:
+            queries = self.graph.queries.list()
+        except PolicyDenied:
+            return []
+        return [tool for tool in stored_query_tools(queries) if tool.name not in BUILT_IN]
+
+    def find(self, name: str) -> AgentTool | None:
+        built_in = BUILT_IN.get(name)
+        if built_in is not None:
+            return built_in if self._may_use(built_in) else None
+        return next((tool for tool in self._stored() if tool.name == name), None)
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> ToolAnswer:
+        """Run a tool; wrong arguments, refusals and failures are answers, too."""
+        try:
+            tool = self.find(name)
+            if tool is None:
+                return self._unknown(name)
+            given = check_arguments(name, tool.arguments, arguments)
+            return tool.run(self._call(given, cancel))
+        except OmnigraphError as error:
+            return self._failed(error, arguments)
+        except Exception as error:
+            return unexpected_answer(name, error)
+
+    def _call(self, given: Mapping[str, Any], cancel: threading.Event | None = None) -> ToolCall:
+        return ToolCall(
+            self.graph,
+            given,
+            self.graph_id,
+            self.default_branch,
+            cancel or threading.Event(),
+            self._timeout,
+        )
+
+    def _failed(self, error: OmnigraphError, arguments: Mapping[str, Any] | None) -> ToolAnswer:
+        given = arguments if isinstance(arguments, Mapping) else {}
+        query = given.get("query")
+        if not isinstance(query, str):
+            return failure_answer(error)
+        try:
+            branch = given.get("branch") or self.default_branch
+            catalog = self.graph.snapshot(str(branch)).catalog
+        except OmnigraphError:
+            return failure_answer(error)
+        return failure_answer(error, query=query, catalog=catalog)
+
+    def _unknown(self, name: str) -> ToolAnswer:
+        known = [str(tool["name"]) for tool in self.declarations()]
+        near = nearest_name(name, known)
+        hint = f"; did you mean '{near}'?" if near else ""
+        advice = [f"call {near}"] if near else ["call one of the tools that the list shows"]
+        return refusal_answer(f"there is no tool '{name}'{hint}", advice)
+
+    def resources(self) -> list[Json]:
+        return [resource.declaration() for resource in RESOURCES.values()]
+
+    def read(self, uri: str) -> tuple[AgentResource, str]:
+        """A resource and its text; raises `OmnigraphError`."""
+        found = RESOURCES.get(uri)
+        if found is None:
+            hint = did_you_mean(uri, RESOURCES) or ""
+            raise NotFound(f"there is no resource {uri}; {hint}", uri=uri)
+        given = {"type": None, "branch": None, "snapshot": None}
+        return found, found.read(self._call(given))
