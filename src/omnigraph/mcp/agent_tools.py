@@ -39,11 +39,14 @@ class AgentTools:
         graph_id: str | None = None,
         default_branch: str = MAIN,
         timeout: float | None = None,
+        cancel: threading.Event | None = None,
     ) -> None:
         self.graph = graph
         self.graph_id = graph_id
         self.default_branch = default_branch
         self._timeout = timeout
+        self.cancel = cancel
+        """Set when the caller goes away; None: each call has its own event."""
 
     def declarations(self) -> list[Json]:
         """The tools that this actor could use on some branch, as `tools/list` shows them."""
@@ -54,9 +57,12 @@ class AgentTools:
         if tool.writes and self.graph.read_only:
             return False
         try:
-            return self.graph.may(tool.action)
+            self.graph.require(tool.action)
+        except PolicyDenied:
+            return False
         except NotServed:
             return True  # the server decides in every call
+        return True
 
     def _stored(self) -> list[AgentTool]:
         """The tools of stored queries. A tool that is built in keeps its name."""
@@ -87,7 +93,7 @@ class AgentTools:
             return tool.run(self._call(given, cancel))
         except OmnigraphError as error:
             return self._failed(error, arguments)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - its text must not reach the caller
             return unexpected_answer(name, error)
 
     def _call(self, given: Mapping[str, Any], cancel: threading.Event | None = None) -> ToolCall:

@@ -130,7 +130,7 @@ def _problem(value: Any, schema: Json) -> str | None:
         if (least is not None and value < least) or (most is not None and value > most):
             return f"{value} is not between {least} and {most}"
     if kind == "array" and "items" in schema:
-        for place, item in enumerate(value):
+        for place, item in enumerate(list(value)):
             problem = _problem(item, schema["items"])
             if problem is not None:
                 return f"item {place}: {problem}"

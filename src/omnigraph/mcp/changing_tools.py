@@ -181,7 +181,9 @@ def finish_task(call: ToolCall) -> ToolAnswer:
         "merge": None,
     }
     lines = [f"{counted(len(commits), 'commit')} on {branch}"]
-    lines += [f"- {c.graph_commit_id} {c.actor_id or ''} {c.message or c.operation}" for c in commits]
+    lines += [
+        f"- {c.graph_commit_id} {c.actor_id or ''} {c.message or c.operation}" for c in commits
+    ]
     lines += _previewed(preview)
     if given["merge"] and not preview.conflict_count:
         merged = graph.merge(

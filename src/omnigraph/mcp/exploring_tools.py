@@ -56,8 +56,8 @@ def type_sample(call: ToolCall) -> ToolAnswer:
     lines = [table_text(columns, found.rows)]
     if total["entities"] > len(found.rows):
         lines.append(
-            f"{len(found.rows)} of {total['entities']:,}. For others use graph_find, or graph_query "
-            f"with `match {{ $x: {name} … }}`."
+            f"{len(found.rows)} of {total['entities']:,}. For others use graph_find, or "
+            f"graph_query with `match {{ $x: {name} … }}`."
         )
     return ToolAnswer(body, "\n".join(lines))
 
@@ -109,14 +109,14 @@ def _chosen(catalog: Catalog, names: list[str] | None) -> list[NodeType]:
 
 def _by_id(call: ToolCall, nodes: list[NodeType], text: str, found: _Found) -> None:
     for node in nodes:
-        query = f"query q($id: String) {{ match {{ $x: {node.name}  $x.id = $id }} return {{ $x }} }}"
+        query = (
+            f"query q($id: String) {{ match {{ $x: {node.name}  $x.id = $id }} return {{ $x }} }}"
+        )
         for row in _run(call, query, {"id": text.strip()}):
             found.add(node, "id", None, _plain(row["x"]))
 
 
-def _by_words(
-    call: ToolCall, nodes: list[NodeType], text: str, limit: int, found: _Found
-) -> None:
+def _by_words(call: ToolCall, nodes: list[NodeType], text: str, limit: int, found: _Found) -> None:
     places = [(node, name) for node in nodes for name in text_properties(node)]
     places.sort(key=lambda place: not _is_indexed(*place))
     hits = []
@@ -126,7 +126,9 @@ def _by_words(
             f"return {{ $x as entity, bm25($x.{name}, $q) as score }} "
             f"order {{ score desc }} limit {limit} }}"
         )
-        hits += [(row["score"], node, _plain(row["entity"])) for row in _run(call, query, {"q": text})]
+        hits += [
+            (row["score"], node, _plain(row["entity"])) for row in _run(call, query, {"q": text})
+        ]
     for score, node, entity in sorted(hits, key=lambda hit: -hit[0]):
         found.add(node, WORDS, round(score, 4), entity)
     if len(places) > _MOST_SEARCHES:

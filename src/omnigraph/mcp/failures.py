@@ -15,7 +15,7 @@ from omnigraph.wire.envelopes import answer_of
 
 logger = logging.getLogger(__name__)
 
-_MUTATES = "use mutate"
+_CHANGES = "changes the graph"
 _READS = "only reads"
 _SHOWN_CONFLICTS = 10
 
@@ -57,49 +57,58 @@ def refusal_answer(message: str, advice: Sequence[str] = (), status: int = 404) 
     return ToolAnswer(body, "\n".join(lines), is_error=True)
 
 
+_SAME_KEY = "call again with the same idempotency_key: the change is made once"
+_ADVICE: dict[type[OmnigraphError], tuple[str, ...]] = {
+    er.LanguageError: (
+        "correct the query with the schema above and call again",
+        "read omnigraph://best-practices/queries for the language",
+    ),
+    er.PreconditionFailed: (
+        "read the newest state, decide again, and repeat with its graph_commit_id",
+    ),
+    er.IdempotencyConflict: ("use a new idempotency_key: this one was used for another request",),
+    er.OutcomeUnknown: (_SAME_KEY,),
+    er.RequestInFlight: (_SAME_KEY,),
+    er.MergeConflicts: (
+        "decide all conflicts with `strategy`: ours (the target) or theirs (the source)",
+        "or decide each one with `resolutions`: [{type_name, entity_id, property, take}]",
+    ),
+    er.ReadOnlyGraph: ("this graph is served for reading: no tool can change it",),
+    er.KeyConflict: ("an entity with this id exists: use update, or load with mode merge",),
+    er.ValidationFailed: ("correct the values that the message names; nothing was changed",),
+    er.ResourceLimit: ("ask for less: a narrower match, fewer hops, or `limit` in the query",),
+}
+"""By class; a class without an entry has that of the class above it."""
+
+
 def _advice(error: OmnigraphError) -> list[str]:
-    message = error.message
-    match error:
-        case er.LanguageError():
-            return [
-                "correct the query with the schema above and call again",
-                "read omnigraph://best-practices/queries for the language",
-            ]
-        case er.PreconditionFailed():
-            return ["read the newest state, decide again, and repeat with its graph_commit_id"]
-        case er.IdempotencyConflict():
-            return ["use a new idempotency_key: this one was used for another request"]
-        case er.OutcomeUnknown() | er.RequestInFlight():
-            return ["call again with the same idempotency_key: the change is made once"]
-        case er.MergeConflicts():
-            return [
-                "decide all conflicts with `strategy`: ours (the target) or theirs (the source)",
-                "or decide each one with `resolutions`: [{type_name, entity_id, property, take}]",
-            ]
-        case er.PolicyDenied():
-            return [_denied(error)]
-        case er.ReadOnlyGraph():
-            return ["this graph is served for reading: no tool can change it"]
-        case er.KeyConflict():
-            return ["an entity with this id exists: use update, or load with mode merge"]
-        case er.ValidationFailed():
-            return ["correct the values that the message names; nothing was changed"]
-        case er.ResourceLimit():
-            return ["ask for less: a narrower match, fewer hops, or `limit` in the query"]
-        case er.NotFound() if error.branch is not None:
-            return ["call branch_list for the branches, or branch_create to make this one"]
-        case er.NotFound() if error.commit is not None or error.at is not None:
-            return ["call commit_list for the commits of a branch"]
-        case er.NotFound() if error.type is not None:
-            return ["call schema_get for the types"]
-        case er.InvalidArgument() if _MUTATES in message or "with `mutate`" in message:
-            return ["this text changes the graph: call graph_mutate with it, on a task branch"]
-        case er.InvalidArgument() if _READS in message:
-            return ["this text only reads: call graph_query with it"]
-        case _ if error.retryable:
-            return ["call again in a moment; for a change use the same idempotency_key"]
-        case _:
-            return []
+    if isinstance(error, er.PolicyDenied):
+        return [_denied(error)]
+    if isinstance(error, er.NotFound):
+        return _missing(error)
+    if isinstance(error, er.InvalidArgument):
+        return _wrong(error)
+    for kind in type(error).__mro__:
+        if kind in _ADVICE:
+            return list(_ADVICE[kind])
+    again = "call again in a moment; for a change use the same idempotency_key"
+    return [again] if error.retryable else []
+
+
+def _missing(error: er.NotFound) -> list[str]:
+    if error.branch is not None:
+        return ["call branch_list for the branches, or branch_create to make this one"]
+    if error.commit is not None or error.at is not None:
+        return ["call commit_list for the commits of a branch"]
+    return ["call schema_get for the types"] if error.type is not None else []
+
+
+def _wrong(error: er.InvalidArgument) -> list[str]:
+    if _CHANGES in error.message:
+        return ["this text changes the graph: call graph_mutate with it, on a task branch"]
+    if _READS in error.message:
+        return ["this text only reads: call graph_query with it"]
+    return []
 
 
 def _denied(error: er.PolicyDenied) -> str:

@@ -26,7 +26,7 @@ from omnigraph.wire.records import record_to_json
 QUERY_TEXT = ToolArgument(
     "query",
     TEXT,
-    'The text in the query language, for example: query q($name: String) { match { $p: Person {'
+    "The text in the query language, for example: query q($name: String) { match { $p: Person {"
     " name: $name } } return { $p.name as name } }.",
     required=True,
 )
@@ -34,7 +34,9 @@ QUERY_NAME = ToolArgument("name", TEXT, "Which query, if the text declares sever
 PARAMS = ToolArgument("params", OBJECT, "Values of the parameters by name, without the $.")
 MAX_ROWS = ToolArgument("max_rows", count(MOST_ROWS), "Rows of the answer.", default=ROWS)
 TIMEOUT = ToolArgument("timeout_ms", count(600_000), "Stop a slow query after this time.")
-PAGE = ToolArgument("page_token", TEXT, "`next_page_token` of the answer before, for the next page.")
+PAGE = ToolArgument(
+    "page_token", TEXT, "`next_page_token` of the answer before, for the next page."
+)
 _MORE_ROWS = (
     "For the rest put `offset {shown}` with an `order` into the query, narrow the match, or raise "
     f"max_rows (at most {MOST_ROWS})."
@@ -50,7 +52,7 @@ def query_source(text: str) -> SourceText:
 
 def seconds(call: ToolCall) -> float | None:
     """How long a read may take: the limit of the server, or less if asked for."""
-    asked = call.given.get("timeout_ms")
+    asked: int | None = call.given.get("timeout_ms")
     if asked is None:
         return call.timeout
     return asked / 1000 if call.timeout is None else min(asked / 1000, call.timeout)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from omnigraph.mcp.guides import BEST_PRACTICES
+from omnigraph.mcp.guide_texts import BEST_PRACTICES, guide
 from omnigraph.mcp.reading_tools import branch_list, schema_get
 from omnigraph.mcp.tool_calls import ToolCall
 
@@ -47,9 +47,9 @@ def _graphs(call: ToolCall) -> str:
 
 
 def _guide(name: str) -> AgentResource:
-    text = BEST_PRACTICES[name]
-    title = text.partition("\n")[0].removeprefix("# ")
-    return AgentResource(f"{_GUIDES}{name}", title, f"{title}, for models", MARKDOWN, lambda _: text)
+    title = guide(name).partition("\n")[0].removeprefix("# ")
+    told = f"{title}, for models"
+    return AgentResource(f"{_GUIDES}{name}", title, told, MARKDOWN, lambda _: guide(name))
 
 
 RESOURCES = {
@@ -57,7 +57,9 @@ RESOURCES = {
     for found in (
         AgentResource("omnigraph://schema", "Schema", "The schema in force", PLAIN, _schema),
         AgentResource("omnigraph://branches", "Branches", "All branches", JSON, _branches),
-        AgentResource("omnigraph://graphs", "Graphs", "The graph behind these tools", JSON, _graphs),
+        AgentResource(
+            "omnigraph://graphs", "Graphs", "The graph behind these tools", JSON, _graphs
+        ),
         *(_guide(name) for name in BEST_PRACTICES),
     )
 }

@@ -83,6 +83,9 @@ class ServerSettings:
     """How long the server still accepts connections after SIGTERM, with `/readyz` at 503."""
 
     cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which agents call this server (`--allowed-host`), for the check of `Host`."""
+
     metrics_auth: bool = False
     console: bool = False
     """Whether the pages of the console are at `/console`."""

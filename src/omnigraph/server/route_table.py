@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.server.route_entry import RouteEntry
+from omnigraph.server.routes.agents import AGENT_ROUTES
 from omnigraph.server.routes.blobs import BLOB_ROUTES
 from omnigraph.server.routes.branches import BRANCH_ROUTES
 from omnigraph.server.routes.exports import EXPORT_ROUTES
@@ -32,5 +33,6 @@ ROUTES: tuple[RouteEntry, ...] = (
     *EXPORT_ROUTES,
     *FEED_ROUTES,
     *BLOB_ROUTES,
+    *AGENT_ROUTES,
     *SERVER_ROUTES,
 )

@@ -161,6 +161,7 @@ class Worker(uvicorn.Server):
         await super().shutdown(sockets)
         if self._console is not None:
             await self._console.stop()
+        await self.state.agents.stop()
 
 
 def run_worker(

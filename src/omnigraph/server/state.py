@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from omnigraph.graph.admission import Admission
+from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.head_watch import HeadWatch
 from omnigraph.server.metrics import Metrics
@@ -37,6 +38,9 @@ class ServerState:
     reload_lock: threading.Lock = field(default_factory=threading.Lock)
     heads: HeadWatch = field(default_factory=HeadWatch)
     """Wakes requests that wait for the next commit of a branch."""
+
+    agents: AgentEndpoint = field(default_factory=AgentEndpoint)
+    """Answers the requests of agents with the MCP SDK."""
 
     make_document: Callable[[], bytes] = lambda: b"{}"
     _document: bytes = b""

@@ -43,6 +43,14 @@ CorsOrigin = Annotated[
     list[str] | None,
     typer.Option("--cors-origin", metavar="ORIGIN", help="A web origin that may call; repeatable."),
 ]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="NAME",
+        help="A name of this server that agents may call; repeatable.",
+    ),
+]
 MetricsAuth = Annotated[
     bool, typer.Option("--metrics-auth", help="Let /metrics need a token and the action admin.")
 ]
@@ -85,6 +93,7 @@ def serve(
     require_all_graphs: RequireAll = False,
     shutdown_grace_seconds: Grace = None,
     cors_origin: CorsOrigin = None,
+    allowed_host: AllowedHost = None,
     metrics_auth: MetricsAuth = False,
     console: Console = False,
     max_load_bytes: MaxLoad = None,
@@ -141,6 +150,7 @@ def serve(
         require_all_graphs=require_all_graphs or found.require_all_graphs,
         shutdown_grace_seconds=grace if shutdown_grace_seconds is None else shutdown_grace_seconds,
         cors_origins=tuple(cors_origin or ()),
+        allowed_hosts=tuple(allowed_host or ()),
         metrics_auth=metrics_auth,
         console=console,
         load_sources=tuple(load_source or ()),

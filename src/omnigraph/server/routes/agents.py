@@ -1,0 +1,109 @@
+"""POST `/mcp`: the tools of a graph for agents, as stateless Streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+from omnigraph.graph.access import READ
+from omnigraph.mcp.agent_tools import AgentTools
+from omnigraph.server.agent_endpoint import TOOLS
+from omnigraph.server.bodies_in import read_body
+from omnigraph.server.calls import Call
+from omnigraph.server.replies import Message, Receive, Refusal, Scope, Send
+from omnigraph.server.route_entry import WRITE_STATUSES, RouteEntry
+from omnigraph.values.identifiers import MAIN
+
+DEFAULT_BRANCH = b"omnigraph-branch"
+"""The branch of tools that name none, for all requests of a configured client."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_ANYWHERE = frozenset({"0.0.0.0", "::"})
+
+
+async def agents(call: Call) -> Any:
+    """One JSON-RPC message; the SDK answers with one JSON body."""
+    _check_host(call)
+    call.raw = await read_body(call, call.state.settings.limits.body_bytes)
+    call.scope["exchange"].bytes_in = len(call.raw)
+    tools = AgentTools(
+        call.graph,
+        graph_id=call.graph_id,
+        default_branch=call.header(DEFAULT_BRANCH) or MAIN,
+        timeout=call.timeout(),
+        cancel=call.cancel,
+    )
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[TOOLS] = tools
+        watch = asyncio.ensure_future(_watch(call, receive))
+        try:
+            body = _Body(call.raw)
+            await call.state.agents.handle(scope, body.receive, send, call.state.writes)
+        finally:
+            watch.cancel()
+
+    return answer
+
+
+class _Body:
+    """The body that was read, as the SDK receives it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content: bytes | None = content
+
+    async def receive(self) -> Message:
+        content, self._content = self._content, None
+        if content is None:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": content, "more_body": False}
+
+
+async def _watch(call: Call, receive: Receive) -> None:
+    """A read stops when its client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    call.cancel.set()
+
+
+def _check_host(call: Call) -> None:
+    """Refuse requests that a web page of another host sends through a browser."""
+    settings = call.state.settings
+    bound = settings.host.lower()
+    host = _host_of(f"//{call.header(b'host') or ''}")
+    known = {name.lower() for name in settings.allowed_hosts}
+    if bound in _LOOPBACK:
+        known |= _LOOPBACK
+    elif bound not in _ANYWHERE:
+        known.add(bound)
+    # A server for other machines has names that it does not know, unless it is told them.
+    checked = bool(settings.allowed_hosts) or bound in _LOOPBACK
+    if checked and host not in known:
+        raise Refusal(403, f"the host {host!r} is not served here: start with --allowed-host")
+    origin = call.header(b"origin")
+    if origin is None or origin in settings.cors_origins:
+        return
+    if _host_of(origin) not in (known if checked else {host, *known}):
+        raise Refusal(403, f"pages of {origin} may not call: start with --cors-origin")
+
+
+def _host_of(text: str) -> str:
+    try:
+        return (urlsplit(text).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+AGENT_ROUTES = (
+    RouteEntry(
+        "POST",
+        "/mcp",
+        "mcp",
+        "agents",
+        agents,
+        "The Model Context Protocol: one JSON-RPC message in, one out.",
+        action=READ,
+        statuses=(*WRITE_STATUSES, 202),
+    ),
+)
