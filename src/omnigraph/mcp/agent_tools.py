@@ -7,7 +7,7 @@ do next. This module does not know the MCP SDK.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors import NotFound, NotServed, OmnigraphError, PolicyDenied
@@ -18,12 +18,14 @@ from omnigraph.mcp.exploring_tools import EXPLORING_TOOLS
 from omnigraph.mcp.failures import failure_answer, refusal_answer, unexpected_answer
 from omnigraph.mcp.reading_tools import READING_TOOLS
 from omnigraph.mcp.resources import RESOURCES, AgentResource
-from omnigraph.mcp.stored_query_tools import stored_query_tools
+from omnigraph.mcp.stored_query_tools import find_stored_tool, stored_query_tools
 from omnigraph.mcp.tool_answers import ToolAnswer
 from omnigraph.mcp.tool_calls import AgentTool, ToolCall
+from omnigraph.stored_queries.entries import StoredQuery
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean, nearest_name
 
+SERVER_NAME = "omnigraph"
 BUILT_IN = {tool.name: tool for tool in (*READING_TOOLS, *EXPLORING_TOOLS, *CHANGING_TOOLS)}
 """The tools that every graph has, by name."""
 _DECLARED = {name: tool.declaration() for name, tool in BUILT_IN.items()}
@@ -66,17 +68,25 @@ class AgentTools:
 
     def _stored(self) -> list[AgentTool]:
         """The tools of stored queries. A tool that is built in keeps its name."""
+        found = stored_query_tools(self._queries())
+        return [tool for tool in found if tool.name not in BUILT_IN]
+
+    def _queries(self) -> Sequence[StoredQuery]:
         try:
-            queries = self.graph.queries.list()
+            return self.graph.queries.list()
         except PolicyDenied:
             return []
-        return [tool for tool in stored_query_tools(queries) if tool.name not in BUILT_IN]
 
     def find(self, name: str) -> AgentTool | None:
         built_in = BUILT_IN.get(name)
         if built_in is not None:
             return built_in if self._may_use(built_in) else None
-        return next((tool for tool in self._stored() if tool.name == name), None)
+        return find_stored_tool(self._queries(), name)
+
+    def may_write(self, name: str) -> bool:
+        """Whether a call of the tool may change the graph; of a stored query this is not known."""
+        built_in = BUILT_IN.get(name)
+        return built_in is None or built_in.writes
 
     def call(
         self,

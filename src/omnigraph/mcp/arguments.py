@@ -117,8 +117,8 @@ def _problem(value: Any, schema: Json) -> str | None:
     kind = schema.get("type")
     if kind is None:
         return None
-    is_flag = isinstance(value, bool)
-    if not isinstance(value, _KINDS[kind]) or (is_flag and kind != "boolean"):
+    fits = isinstance(value, _KINDS[kind]) and isinstance(value, bool) == (kind == "boolean")
+    if not fits:
         return f"{_shown(value)} is not {_article(kind)}"
     if "enum" in schema and value not in schema["enum"]:
         hint = did_you_mean(str(value), schema["enum"]) or ""
@@ -130,7 +130,7 @@ def _problem(value: Any, schema: Json) -> str | None:
         if (least is not None and value < least) or (most is not None and value > most):
             return f"{value} is not between {least} and {most}"
     if kind == "array" and "items" in schema:
-        for place, item in enumerate(list(value)):
+        for place, item in enumerate(value):
             problem = _problem(item, schema["items"])
             if problem is not None:
                 return f"item {place}: {problem}"

@@ -16,7 +16,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.mcp.agent_tools import AgentTools
+from omnigraph.mcp.agent_tools import SERVER_NAME, AgentTools
 from omnigraph.mcp.guide_texts import instructions
 from omnigraph.mcp.tool_answers import Json, ToolAnswer
 from omnigraph.values.json_values import json_form
@@ -24,8 +24,6 @@ from omnigraph.values.json_values import json_form
 Context = ServerRequestContext[Any, Any]
 ToolsOf = Callable[[Context], AgentTools]
 """The tools of the graph and the actor of one request."""
-
-SERVER_NAME = "omnigraph"
 
 
 def installed_version() -> str:

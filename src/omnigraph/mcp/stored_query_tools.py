@@ -6,7 +6,7 @@ A query with `@mcp(expose: false)`, and a query that the policy hides, is no too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from omnigraph.errors import NotFound
@@ -61,6 +61,16 @@ def stored_query_tools(queries: Sequence[StoredQuery]) -> list[AgentTool]:
     return [_LIST, _RUN]
 
 
+def find_stored_tool(queries: Sequence[StoredQuery], name: str) -> AgentTool | None:
+    """The tool of that name among those of the queries."""
+    shown = [query for query in queries if query.mcp_expose]
+    if len(shown) < MOST_TOOLS:
+        found = next((query for query in shown if query.tool_name == name), None)
+        return None if found is None else stored_query_tool(found)
+    return {STORED_QUERY_LIST: _LIST, STORED_QUERY_RUN: _RUN}.get(name)
+
+
+@lru_cache(maxsize=4096)
 def stored_query_tool(query: StoredQuery) -> AgentTool:
     names = {parameter.name for parameter in query.params}
     own = [

@@ -104,7 +104,9 @@ class Call:
         return key
 
 
-async def in_thread(call: Call, work: Callable[[], Any]) -> Any:
+async def in_thread(
+    call: Call, work: Callable[[], Any], pool: ThreadPoolExecutor | None = None
+) -> Any:
     """Run in a thread of the pool for this kind of request.
 
     When the client goes away, `call.cancel` is set for a read, which then stops. An admitted write
@@ -112,7 +114,7 @@ async def in_thread(call: Call, work: Callable[[], Any]) -> Any:
     """
     if tracing.is_on():
         work = partial(copy_context().run, work)
-    running = asyncio.get_running_loop().run_in_executor(pool_of(call), work)
+    running = asyncio.get_running_loop().run_in_executor(pool or pool_of(call), work)
     done, _ = await asyncio.wait({running}, timeout=_WATCH_AFTER_SECONDS)
     if done:
         return running.result()

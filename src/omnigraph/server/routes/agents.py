@@ -7,10 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from omnigraph.graph.access import READ
-from omnigraph.mcp.agent_tools import AgentTools
+from omnigraph.mcp.agent_tools import SERVER_NAME, AgentTools
 from omnigraph.server.agent_endpoint import TOOLS
 from omnigraph.server.bodies_in import read_body
-from omnigraph.server.calls import Call
+from omnigraph.server.calls import Call, in_thread
+from omnigraph.server.quick_calls import quick_call
 from omnigraph.server.replies import Message, Receive, Refusal, Scope, Send
 from omnigraph.server.route_entry import WRITE_STATUSES, RouteEntry
 from omnigraph.values.identifiers import MAIN
@@ -34,6 +35,15 @@ async def agents(call: Call) -> Any:
         timeout=call.timeout(),
         cancel=call.cancel,
     )
+
+    quick = quick_call(call)
+    if quick is not None:
+        call.notes["tool"] = quick.name
+        pool = call.state.writes if tools.may_write(quick.name) else call.state.reads
+        told = await in_thread(
+            call, lambda: tools.call(quick.name, quick.arguments, call.cancel), pool
+        )
+        return quick.message(told, {"name": SERVER_NAME, "version": call.state.version})
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         scope[TOOLS] = tools
