@@ -8,7 +8,6 @@ import re
 import secrets
 from itertools import takewhile
 
-from omnigraph.graph.access import BRANCH_CREATE, BRANCH_DELETE, BRANCH_MERGE, CHANGE
 from omnigraph.manifest.records import Commit
 from omnigraph.mcp.arguments import FLAG, OBJECTS, TEXT, Json, ToolArgument, choice, count
 from omnigraph.mcp.reading_tools import (
@@ -23,6 +22,7 @@ from omnigraph.mcp.tool_answers import ToolAnswer, cut_text
 from omnigraph.mcp.tool_calls import BRANCH, KEY, MESSAGE, AgentTool, ToolCall
 from omnigraph.merge.conflicts import MergePreview, MergeResult
 from omnigraph.mutate.mutation import MutationReceipt
+from omnigraph.policy.actions import BRANCH_CREATE, BRANCH_DELETE, BRANCH_MERGE, CHANGE
 from omnigraph.values.plurals import counted
 from omnigraph.wire.records import record_to_json
 

@@ -10,13 +10,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from omnigraph.errors import NotFound
-from omnigraph.graph.access import INVOKE_QUERY
 from omnigraph.mcp.arguments import OBJECT, TEXT, Json, ToolArgument
 from omnigraph.mcp.changing_tools import mutation_answer
 from omnigraph.mcp.reading_tools import MAX_ROWS, TIMEOUT, seconds
 from omnigraph.mcp.tool_answers import ToolAnswer, cut_text, rows_answer
 from omnigraph.mcp.tool_calls import BRANCH, KEY, MESSAGE, SNAPSHOT, AgentTool, ToolCall
 from omnigraph.mutate.mutation import MutationReceipt
+from omnigraph.policy.actions import INVOKE_QUERY
 from omnigraph.stored_queries.entries import StoredParameter, StoredQuery
 from omnigraph.values.known_names import did_you_mean
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.graph.access import READ
 from omnigraph.graph.handle import Graph
 from omnigraph.mcp.arguments import TEXT, Json, ToolArgument, check_key, input_schema
 from omnigraph.mcp.tool_answers import ToolAnswer
+from omnigraph.policy.actions import READ
 from omnigraph.values.identifiers import MAIN
 
 BRANCH = ToolArgument("branch", TEXT, "The branch. By default that of this session, or main.")

@@ -225,11 +225,11 @@ def _conditions(rule: PolicyRule, effect: str) -> list[dict[str, Any]]:
         *_globs(rule.target_branches, "target_branch_patterns"),
     ]
     anywhere = _asked("anywhere")
-    if effect == "permit":
-        branch = [{"||": {"left": anywhere, "right": body}} for body in branch]
-    elif branch:
-        branch.append({"!": {"arg": anywhere}})
     found = [*branch, *target]
+    if effect == "permit":
+        found = [{"||": {"left": anywhere, "right": body}} for body in found]
+    elif found:
+        found.append({"!": {"arg": anywhere}})
     if rule.queries is not None:
         names = {"Set": [{"Value": name} for name in rule.queries]}
         found.append({"contains": {"left": names, "right": _asked("query")}})

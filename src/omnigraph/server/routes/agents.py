@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 from urllib.parse import urlsplit
 
-from omnigraph.graph.access import READ
 from omnigraph.mcp.agent_tools import SERVER_NAME, AgentTools
+from omnigraph.policy.actions import READ
 from omnigraph.server.agent_endpoint import TOOLS
 from omnigraph.server.bodies_in import read_body
 from omnigraph.server.calls import Call, in_thread
