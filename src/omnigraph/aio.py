@@ -25,6 +25,7 @@ from omnigraph.graph.reads import QuerySource
 from omnigraph.graph.stored_queries import Queries
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.opening import open_graph
+from omnigraph.policy.policy import PolicySource
 from omnigraph.remote.address import RemoteAddress, is_remote, parse_address
 from omnigraph.remote.async_client import AsyncClient
 from omnigraph.remote.client import Client
@@ -358,6 +359,7 @@ async def open(
     token: str | None = None,
     threads: int = THREADS,
     queries: QueryPlace | None = None,
+    policy: PolicySource | None = None,
 ) -> AsyncGraph:
     """Open an existing graph for asyncio; the parameters are those of `omnigraph.open`.
 
@@ -378,10 +380,13 @@ async def open(
             settings=settings,
             token=token,
             queries=queries,
+            policy=policy,
         )
         return AsyncGraph(_StoreBackend(opened, threads))
     if queries is not None:
         raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
+    if policy is not None:
+        raise InvalidArgument(f"{uri} is a server, which has its own policy")
     address, chosen = parse_address(str(uri)), settings or Settings()
     graph = AsyncGraph(_ServerBackend(address, token, chosen, read_only=read_only))
     try:

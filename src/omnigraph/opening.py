@@ -11,6 +11,7 @@ from omnigraph.remote.address import is_remote, parse_address
 from omnigraph.settings.models import Settings
 
 if TYPE_CHECKING:
+    from omnigraph.policy.policy import PolicySource
     from omnigraph.stored_queries.registry import QueryPlace
 
 
@@ -22,13 +23,16 @@ def open_graph(
     settings: Settings | None = None,
     token: str | None = None,
     queries: QueryPlace | None = None,
+    policy: PolicySource | None = None,
 ) -> Graph:
     """Open an existing graph: a directory, `s3://bucket/prefix` or `http://host/graphs/id`.
 
     Opening a store for writing first migrates an old format and recovers what dead writers left.
     A graph on a server has the same methods (`RemoteGraph`). `token` is its bearer token, and the
     server knows the actor by it, so `actor` is for stores only. `queries` are stored queries for
-    `graph.queries`: a directory of `.gq` files, or one of them. A server has its own.
+    `graph.queries`: a directory of `.gq` files, or one of them. A server has its own. With a
+    `policy`, a file of rules or a `Policy`, the handle does and sees only what the rules allow the
+    actor. Code that can read the files of the store is not bound by it.
 
     Example:
         >>> graph = omnigraph.open("people.omni", actor="ada")
@@ -37,12 +41,16 @@ def open_graph(
     if is_remote(uri):
         if queries is not None:
             raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
+        if policy is not None:
+            raise InvalidArgument(f"{uri} is a server, which has its own policy")
         return _open_remote(str(uri), read_only, settings or Settings(), token)
     if token is not None:
         raise InvalidArgument("a token is for a server, and this is a store: leave it out")
     from omnigraph.graph.open import open_graph as open_store
 
-    return open_store(uri, actor=actor, read_only=read_only, settings=settings, queries=queries)
+    return open_store(
+        uri, actor=actor, read_only=read_only, settings=settings, queries=queries, policy=policy
+    )
 
 
 def _open_remote(url: str, read_only: bool, settings: Settings, token: str | None) -> Graph:

@@ -72,6 +72,15 @@ Token = Annotated[
     ),
 ]
 
+PolicyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="Rules that bind --as on a store; default: OMNIGRAPH_POLICY.",
+    ),
+]
+
 Handler = Callable[..., None]
 
 
@@ -95,7 +104,8 @@ def command(
         @functools.wraps(handler)
         def run(ctx: typer.Context, **given: Any) -> None:
             session = _session(ctx, given, chosen)
-            if session.as_actor is not None and reach is not None and not writes:
+            bound = session.policy() is not None
+            if session.as_actor is not None and reach is not None and not (writes or bound):
                 raise WrongUsage(
                     f"--as names the author of a change, and `{session.command}` makes none in a "
                     "store: leave it out"
@@ -168,6 +178,7 @@ _SCOPE_PARAMETERS = {
     "graph_id": (_parameter("graph_id", GraphId, None), {ScopeKind.SERVER, ScopeKind.CLUSTER}),
     "profile": (_parameter("profile", Profile, None), set(ScopeKind)),
     "server_token": (_parameter("server_token", Token, None), {ScopeKind.SERVER}),
+    "policy_file": (_parameter("policy_file", PolicyFile, None), {ScopeKind.STORE}),
 }
 """The flags that name a scope, and the kinds of scopes for which a command has them."""
 
@@ -192,6 +203,7 @@ def _session(ctx: typer.Context, given: dict[str, Any], reach: Reach) -> Session
             profile=given.pop("profile", None),
         ),
         token=given.pop("server_token", None),
+        policy_file=given.pop("policy_file", None),
         command=command_words(ctx),
         reach=reach,
     )

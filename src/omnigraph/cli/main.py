@@ -24,6 +24,7 @@ from omnigraph.cli.commands import (
     graphs,
     lint,
     pipeline,
+    policy,
     query,
     schema,
     serve,
@@ -50,6 +51,7 @@ FAMILIES = (
     schema,
     lint,
     pipeline,
+    policy,
     upkeep,
     verify,
     backup,
@@ -75,7 +77,7 @@ class Omnigraph(RootGroup):
             "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("Server, cluster and console", ("serve", "cluster", "console")),
+        ("Server, cluster and console", ("serve", "policy", "cluster", "console")),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
 HOME_VARIABLE = "OMNIGRAPH_HOME"
+POLICY_VARIABLE = "OMNIGRAPH_POLICY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Session:
     flags: AddressFlags = field(default_factory=AddressFlags)
     """The flags that name a server, a cluster or a profile."""
     token: str | None = field(default=None, repr=False)
+    policy_file: str | None = None
     command: str = "omnigraph"
     """The command, as users write it: `branch create`."""
     reach: Reach = UPKEEP
@@ -62,6 +64,10 @@ class Session:
     def actor(self) -> str | None:
         """The value of `--as`, or the actor of the config file."""
         return self.as_actor if self.as_actor is not None else self.config().actor
+
+    def policy(self) -> str | None:
+        """The file of `--policy`, or of the environment: rules for stores."""
+        return self.policy_file or os.environ.get(POLICY_VARIABLE) or None
 
     def settings(self) -> Settings:
         """The settings of the config file."""
@@ -203,12 +209,26 @@ def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
         if session.token is not None:
             raise WrongUsage(f"--token is for a server, and {uri} is a store")
         return omnigraph.open(
-            uri, actor=session.actor(), read_only=read_only, settings=session.settings()
+            uri,
+            actor=_bound_actor(session),
+            read_only=read_only,
+            settings=session.settings(),
+            policy=session.policy(),
         )
+    if session.policy_file is not None:
+        raise WrongUsage("--policy is for a store: a server has its own policy")
     if session.as_actor is not None:
         raise WrongUsage("--as is for a store: a server knows you by your token")
     token = session.server_token(uri)
     return omnigraph.open(uri, token=token, read_only=read_only, settings=session.settings())
+
+
+def _bound_actor(session: Session) -> str | None:
+    """The actor; rules need one."""
+    actor = session.actor()
+    if actor is None and session.policy() is not None:
+        raise WrongUsage(f"the rules of {session.policy()} are about actors: add --as ACTOR")
+    return actor
 
 
 def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:

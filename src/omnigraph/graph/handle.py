@@ -74,8 +74,9 @@ class Graph:
         *,
         read_only: bool,
         queries: QueryRegistry | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        self._use(Access(engine, actor, read_only=read_only, queries=queries))
+        self._use(Access(engine, actor, read_only=read_only, gate=gate, queries=queries))
 
     def _use(self, access: Access) -> None:
         self._access = access

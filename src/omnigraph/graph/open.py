@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
     from omnigraph.graph.schema_changes import SchemaSource
     from omnigraph.maintain.backup import BackupReport
+    from omnigraph.policy.policy import Policy, PolicySource
     from omnigraph.stored_queries.registry import QueryPlace, QueryRegistry
 
 Uri = str | os.PathLike[str]
@@ -87,13 +88,15 @@ def open_graph(
     read_only: bool = False,
     settings: Settings | None = None,
     queries: QueryPlace | None = None,
+    policy: PolicySource | None = None,
 ) -> Graph:
     """Open an existing graph.
 
     Opening for writing first migrates an old format and recovers what dead writers left. `queries`
-    are its stored queries: a directory of `.gq` files, one such file, or sources.
+    are its stored queries: a directory of `.gq` files, one such file, or sources. With a `policy`
+    the handle does and sees what its rules allow the actor.
     """
-    registry = _registry(queries)
+    registry, gate = _registry(queries), _gate(policy)
     chosen = settings or Settings()
     store = open_store(uri, chosen)
     check_readable(_stamp(store))
@@ -103,10 +106,17 @@ def open_graph(
         prove_put_if_absent(store.files, SYSTEM_CLOCK)
         migrate(store, lambda: _stamp(store))
     engine = build_engine(store, chosen, SYSTEM_CLOCK)
-    graph = Graph(engine, actor, read_only=read_only, queries=registry)
     if not read_only:
-        graph.refresh()
-    return graph
+        engine.recovery.sweep()
+    return Graph(engine, actor, read_only=read_only, queries=registry, gate=gate)
+
+
+def _gate(policy: PolicySource | None) -> Policy | None:
+    if policy is None:
+        return None
+    from omnigraph.policy.policy import Policy
+
+    return policy if isinstance(policy, Policy) else Policy.load(policy)
 
 
 def _registry(queries: QueryPlace | None) -> QueryRegistry | None:

@@ -369,6 +369,9 @@ class Policy:
         return None
 
 
+PolicySource = Policy | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A policy, or the files that it is in."""
+
 _STRANGER = "\N{NULL}"
 """An actor that no policy names."""
 

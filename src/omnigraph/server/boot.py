@@ -12,6 +12,7 @@ from omnigraph.graph.admission import Admission, AdmissionLimits, WriteSlots
 from omnigraph.server.access_log import log_event
 from omnigraph.server.configuration import RequestLimits, ServerSettings
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.policies import PolicyFiles, ServerPolicies
 from omnigraph.server.served_graphs import ReadsOnly, ServedGraphs
 from omnigraph.server.shared_slots import SharedSlots
 from omnigraph.server.state import SERVING, ServerState
@@ -44,11 +45,20 @@ def build_state(
     settings: ServerSettings,
     environment: Mapping[str, str],
     engine: Settings | None = None,
+    policies: ServerPolicies | None = None,
 ) -> ServerState:
     """The state of a worker whose graphs are not open yet."""
     if any(name.startswith(_TRACING) for name in environment):
         tracing.turn_on()
     tokens = Tokens(environment)
+    files = PolicyFiles(settings.policies, settings.server_policies)
+    policies = policies or ServerPolicies(files.read, files.stamp)
+    policies.require_graphs(list(addresses))
+    if policies and not len(tokens):
+        raise InvalidArgument(
+            "there is a policy and there are no bearer tokens, so every request would be refused: "
+            "set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
+        )
     if not len(tokens) and not settings.unauthenticated:
         raise InvalidArgument(
             "there are no bearer tokens: set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE, or let everyone "
@@ -65,12 +75,12 @@ def build_state(
         engine or Settings(),
         settings.limits,
         admission,
-        ReadsOnly() if len(tokens) else None,
+        lambda name: policies.of_graph(name) or (ReadsOnly() if len(tokens) else None),
         read_only=settings.read_only,
         queries=dict(settings.queries),
     )
     metrics = Metrics(environment.get(METRICS_DIRECTORY))
-    return ServerState(settings, tokens, graphs, admission, metrics, installed_version())
+    return ServerState(settings, tokens, policies, graphs, admission, metrics, installed_version())
 
 
 def open_graphs(state: ServerState) -> None:

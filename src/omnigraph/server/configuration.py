@@ -96,6 +96,12 @@ class ServerSettings:
     queries: tuple[tuple[str, str], ...] = ()
     """The directory of stored queries of each graph id that has one (`--queries`)."""
 
+    policies: tuple[tuple[str, str], ...] = ()
+    """Graph ids and files with rules about them (`--policy`)."""
+
+    server_policies: tuple[str, ...] = ()
+    """Files with rules about the server itself (`--server-policy`)."""
+
     log_format: str = "text"
     log_level: str = "INFO"
     limits: RequestLimits = field(default_factory=RequestLimits)

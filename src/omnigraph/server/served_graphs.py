@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, PolicyDenied
+from omnigraph.graph.access import Gate
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
@@ -116,7 +117,7 @@ class ServedGraphs:
         settings: Settings,
         limits: RequestLimits,
         admission: Admission,
-        gate: ReadsOnly | None,
+        gates: Callable[[str], Gate | None],
         *,
         read_only: bool,
         queries: Mapping[str, QueryPlace] | None = None,
@@ -124,7 +125,7 @@ class ServedGraphs:
         self.addresses = {check_graph_id(name): uri for name, uri in addresses.items()}
         self._settings = settings_for(settings, limits)
         self._admission = admission
-        self._gate = gate
+        self._gates = gates
         self._read_only = read_only
         self._queries = dict(queries or {})
         self._open: dict[str, ServedGraph] = {}
@@ -166,7 +167,7 @@ class ServedGraphs:
                 return QuarantinedGraph(name, uri, "query_typecheck_error", str(broken[0]))
         except OmnigraphError as error:
             return QuarantinedGraph(name, uri, error.code, error.message)
-        bounded = graph.as_actor(None, gate=self._gate, admission=self._admission)
+        bounded = graph.as_actor(None, gate=self._gates(name), admission=self._admission)
         return ServedGraph(name, uri, bounded)
 
     def find(self, graph_id: str) -> ServedGraph:

@@ -79,7 +79,7 @@ class Worker(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT begin the end; SIGHUP reads tokens and graphs again."""
+        """SIGTERM and SIGINT begin the end; SIGHUP reads tokens, rules and graphs again."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -145,6 +145,7 @@ class Worker(uvicorn.Server):
 
     def _poll_tokens(self) -> None:
         self.state.tokens.reload_if_changed()
+        self.state.policies.reload_if_changed()
 
     def _cancellations(self) -> None:
         for served in self.state.graphs:

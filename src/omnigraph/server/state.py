@@ -12,6 +12,7 @@ from omnigraph.server.agent_endpoint import AgentEndpoint
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.head_watch import HeadWatch
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.policies import ServerPolicies
 from omnigraph.server.served_graphs import ServedGraphs
 from omnigraph.server.tokens import Tokens
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -27,6 +28,7 @@ class ServerState:
 
     settings: ServerSettings
     tokens: Tokens
+    policies: ServerPolicies
     graphs: ServedGraphs
     admission: Admission
     metrics: Metrics
@@ -60,6 +62,13 @@ class ServerState:
         if not self._document:
             self._document = self.make_document()
         return self._document
+
+    @property
+    def mode(self) -> str:
+        """What happens to a request that no rule is about: `open`, `default-deny` or `policy`."""
+        if not len(self.tokens):
+            return "open"
+        return "policy" if self.policies else "default-deny"
 
     @property
     def needs_token(self) -> bool:

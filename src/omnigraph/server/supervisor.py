@@ -28,7 +28,6 @@ from omnigraph.server.boot import METRICS_DIRECTORY, RUN_DIRECTORY, build_state,
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.served_graphs import check_graph_id
 from omnigraph.server.serving import EXIT_DEADLINE, EXIT_REFUSED, announce, bind, run_worker
-from omnigraph.server.tokens import Tokens
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import SYSTEM_CLOCK
 
@@ -49,8 +48,9 @@ def serve(
     require_graphs(addresses)
     for graph_id in addresses:
         check_graph_id(graph_id)
+    state = build_state(addresses, settings, os.environ, engine)  # refuses before anything starts
     mode = {
-        "mode": "open" if not len(Tokens(os.environ)) else "default-deny",
+        "mode": state.mode,
         "graph_count": len(addresses),
         "workers": settings.workers,
     }
@@ -60,9 +60,7 @@ def serve(
         place = f"{settings.host}:{settings.port}"
         raise InvalidArgument(f"cannot listen on {place}: {error.strerror}") from None
     if settings.workers == 1:
-        state = build_state(addresses, settings, os.environ, engine)
         return run_worker(state, bound, lambda: announce(bound, mode), ends_process=True)
-    build_state(addresses, settings, os.environ, engine)  # refuses before any worker starts
     return _Supervisor(addresses, settings, engine or Settings(), bound, mode).run()
 
 

@@ -358,6 +358,8 @@ def _load(session: Session, place: PipelinePlace, master: str | None = None) -> 
     """The pipeline of a file, with the graph and the actor of the command line."""
     from omnigraph.spark.pipelines import load
 
+    if session.policy() is not None:
+        raise WrongUsage("a pipeline works on storage itself, where no policy holds: leave it out")
     named = place.store is not None or session.flags.names_a_scope
     store = address(session, None, place.store) if named else None
     loaded = load(place.file, _pairs(place.var), store=store, master=master)

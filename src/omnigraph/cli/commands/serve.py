@@ -69,6 +69,20 @@ LoadSource = Annotated[
 ]
 
 
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="[GRAPH=]FILE",
+        help="Rules about a graph, in YAML or Cedar; repeatable. They need tokens.",
+    ),
+]
+ServerPolicies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server-policy", metavar="FILE", help="Rules about the server itself; repeatable."
+    ),
+]
 Queries = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,6 +113,8 @@ def serve(
     max_load_bytes: MaxLoad = None,
     load_source: LoadSource = None,
     queries: Queries = None,
+    policy: Policies = None,
+    server_policy: ServerPolicies = None,
 ) -> None:
     """Serve graphs over HTTP until SIGTERM.
 
@@ -112,6 +128,7 @@ def serve(
       omnigraph serve people.omni --unauthenticated
       omnigraph serve people=s3://bucket/people.omni docs=docs.omni --workers 4
       omnigraph serve people.omni --queries queries --unauthenticated
+      omnigraph serve people.omni --policy people-policy.yaml
     """
     if console and workers > 1:
         raise WrongUsage(
@@ -155,6 +172,8 @@ def serve(
         console=console,
         load_sources=tuple(load_source or ()),
         queries=tuple(_queries(queries or [], addresses).items()),
+        policies=tuple(_policies(policy or [], addresses)),
+        server_policies=tuple(server_policy or ()),
         limits=limits,
     )
     code = run(addresses, chosen, session.settings())
@@ -193,6 +212,20 @@ def _queries(given: list[str], addresses: dict[str, str]) -> dict[str, str]:
         if not Path(directory).is_dir():
             raise WrongUsage(f"--queries {text}: there is no directory {directory}")
         found[name] = directory
+    return found
+
+
+def _policies(given: list[str], addresses: dict[str, str]) -> list[tuple[str, str]]:
+    """Pairs of a graph id and a file with rules about it; a graph may have several files."""
+    found = []
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals or name not in addresses:
+            name, file = "", text
+        if not name and len(addresses) > 1:
+            known = ", ".join(addresses)
+            raise WrongUsage(f"--policy {text}: name the graph, as GRAPH=FILE; graphs: {known}")
+        found.append((name or next(iter(addresses)), file))
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from omnigraph.errors import OmnigraphError, PolicyDenied
+from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.branch_state import CURRENT_FORMAT
+from omnigraph.policy.actions import ADMIN, GRAPH_LIST
 from omnigraph.server import answers as tell
 from omnigraph.server.access_log import log_event
 from omnigraph.server.calls import Call
@@ -17,17 +18,10 @@ from omnigraph.server.state import SERVING, ServerState
 
 logger = logging.getLogger(__name__)
 
-GRAPH_LIST = "graph_list"
-ADMIN = "admin"
-
 
 def require_server(call: Call, action: str) -> None:
     """Actions on the server itself need a policy that grants them."""
-    raise PolicyDenied(
-        f"{action} on the server needs a policy that grants it, and this server has none",
-        action=action,
-        actor_id=call.actor,
-    )
+    call.state.policies.require(call.actor, action)
 
 
 async def health(call: Call) -> dict[str, Any]:
@@ -73,13 +67,22 @@ async def openapi(call: Call) -> Reply:
 def list_graphs(call: Call) -> dict[str, Any]:
     require_server(call, GRAPH_LIST)
     graphs = call.state.graphs
+    # Addresses of storage and reasons of failures are for those who run the server.
+    is_admin = call.state.policies.allows(call.actor, ADMIN)
     return {
         "graphs": sorted(
-            ({"graph_id": served.graph_id, "uri": served.uri} for served in graphs),
+            (
+                {"graph_id": served.graph_id, **({"uri": served.uri} if is_admin else {})}
+                for served in graphs
+            ),
             key=lambda found: found["graph_id"],
         ),
         "quarantined": [
-            {"graph_id": found.graph_id, "code": found.code, "message": found.message}
+            {
+                "graph_id": found.graph_id,
+                "code": found.code,
+                "message": found.message if is_admin else "the graph could not be opened",
+            }
             for found in sorted(graphs.quarantined.values(), key=lambda found: found.graph_id)
         ],
     }
@@ -91,9 +94,9 @@ def reload(call: Call) -> dict[str, Any]:
 
 
 def reload_state(state: ServerState) -> dict[str, Any]:
-    """Read the tokens again, and open graphs that were quarantined.
+    """Read tokens and rules again, and open graphs that were quarantined.
 
-    Tokens that cannot be read leave those in force.
+    Tokens and rules that cannot be read leave those in force.
     """
     with state.reload_lock:
         before = set(state.graphs.quarantined)
@@ -103,6 +106,11 @@ def reload_state(state: ServerState) -> dict[str, Any]:
         except OmnigraphError as error:
             logger.warning("tokens not reloaded, the old ones stay: %s", error.message)
             reloaded, tokens = False, len(state.tokens)
+        try:
+            state.policies.reload()
+        except OmnigraphError as error:
+            logger.warning("policy not reloaded, the old rules stay: %s", error.message)
+            reloaded = False
         state.graphs.open_all()
         after = set(state.graphs.quarantined)
     log_event(logger, "reloaded", tokens=tokens, reloaded=reloaded)
@@ -185,7 +193,7 @@ SERVER_ROUTES = (
         "reload",
         "management",
         reload,
-        "Read tokens and graphs again.",
+        "Read tokens, rules and graphs again.",
         action="admin",
         place=SERVER,
         answer=tell.ReloadOutput,
