@@ -7,13 +7,17 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
 
 from omnigraph import failpoints
 from omnigraph.errors import AdmissionRefused
+from omnigraph.graph.access import Access, AdmittedRead
 from omnigraph.graph.admission import Admission, AdmissionLimits, ProcessSlots
+from omnigraph.graph.engine import Engine
 from omnigraph.server.shared_slots import SharedSlots
 from omnigraph_testing.http_server import ThreadServer, wait_until
 
@@ -55,8 +59,12 @@ def test_a_single_write_may_be_larger_than_the_sum(tmp_path: Path) -> None:
 
 def test_reads_and_streams() -> None:
     admission = Admission(limits())
-    with admission.read(), admission.read():
-        with pytest.raises(AdmissionRefused) as refused, admission.read():
+
+    def reading() -> AdmittedRead:
+        return AdmittedRead(cast("Access", SimpleNamespace(admission=admission)), cast("Engine", None))
+
+    with reading(), reading():
+        with pytest.raises(AdmissionRefused) as refused, reading():
             pass
         assert (refused.value.reason, refused.value.limit) == ("read_inflight", 2)
         with admission.stream():

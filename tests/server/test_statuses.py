@@ -219,6 +219,7 @@ def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatc
             raise failure
 
         monkeypatch.setattr(Graph, "query", fail)
+        monkeypatch.setattr(Graph, "kept_answer", fail)
         answer = http.post("/query", json={"query": READ})
         check(answer, status, code, *details)
         assert "secret" not in answer.text
@@ -231,6 +232,7 @@ def test_an_unexpected_failure_says_nothing(
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(Graph, "query", fail)
+    monkeypatch.setattr(Graph, "kept_answer", fail)
     answer = http.post("/query", json={"query": READ})
     check(answer, 500, "internal")
     assert "secret" not in answer.text

@@ -18,6 +18,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import row_rules
+from omnigraph.execute.kept_answers import KeptAnswers
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
@@ -27,7 +28,9 @@ from omnigraph.execute.query_types import LateRows, QueryResult
 from omnigraph.execute.views.frame import ONE_ROW, Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.ir import reads
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.reads import Project, ReadOp
+from omnigraph.ir.walk import reads_clock
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.analysis import may_fail
 from omnigraph.plan.estimates import Statistics, rounded
@@ -54,6 +57,8 @@ class _Head:
     statistics: Statistics
     executor: LocalExecutor
     bound: dict[int, _Bound]
+    answers: object | None
+    """Belongs to this state in this scope alone; None when its answers depend on the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +98,40 @@ class QueryRunner:
         self._plans: BoundedCache[tuple[int, int], _Planned] = BoundedCache(_PLANS)
         self._heads: BoundedCache[str | None, _Head] = BoundedCache(_HEADS)
         """The latest state by the key of its scope."""
+        self._answers = KeptAnswers(settings.answer_bytes)
         self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
 
     @property
     def memory_bytes(self) -> int:
         """The memory that is kept between queries."""
-        return self._cache.memory.used_bytes
+        return self._cache.memory.used_bytes + self.kept_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory of the answers that are kept."""
+        return self._answers.used_bytes
 
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
         compiled = compile_read(snapshot, text)
         head = self._at(snapshot)
+        key = self._answers.key(head.answers, snapshot, compiled, text)
+        kept = self._answers.find(key) if key is not None else None
+        if kept is not None:
+            return kept
         bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
         if self._settings.max_rows is not None:
             require_rows(rows, self._settings.max_rows)
-        return _result(compiled, snapshot, rows, text)
+        result = _result(compiled, snapshot, rows, text)
+        if key is not None:
+            self._answers.keep(key, compiled, result)
+        return result
+
+    def kept(self, snapshot: Snapshot, text: QueryText) -> QueryResult | None:
+        """The answer of `run`, if it is kept."""
+        compiled = compile_read(snapshot, text)
+        key = self._answers.key(self._at(snapshot).answers, snapshot, compiled, text)
+        return self._answers.find(key) if key is not None else None
 
     def run_planned(
         self, snapshot: Snapshot, text: QueryText, plan: Callable[[ReadOp, Statistics], PhysicalOp]
@@ -173,7 +197,8 @@ class QueryRunner:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache, row_rules(snapshot.scope))
             executor = LocalExecutor(views, self._provider, self._space)
-            latest = _Head(snapshot.tables, statistics, executor, {})
+            state = None if _depends_on_time(snapshot.scope) else object()
+            latest = _Head(snapshot.tables, statistics, executor, {}, state)
             self._heads.put(scope, latest)
         return latest
 
@@ -193,6 +218,12 @@ class QueryRunner:
             found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
             self._plans.put(key, found)
         return found.plan
+
+
+def _depends_on_time(scope: DataScope | None) -> bool:
+    """Whether a rule about rows calls `now()`."""
+    rules = [found.rows for found in scope.types.values()] if scope is not None else []
+    return any(reads_clock(rule) for rule in rules if rule is not None)
 
 
 def require_rows(rows: pa.RecordBatch | LateRows, most: int) -> None:

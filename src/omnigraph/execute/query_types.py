@@ -23,6 +23,14 @@ _ITERATED_ROWS = 4 * 1024
 _TABLE_ROWS = 1024 * 1024
 
 
+class KeptForms(Protocol):
+    """Encoded forms of one answer by media type."""
+
+    def get(self, media: str) -> bytes | None: ...
+
+    def put(self, media: str, content: bytes) -> None: ...
+
+
 class LateRows(Protocol):
     """Rows by position. Their values are made when they are read."""
 
@@ -60,6 +68,8 @@ class QueryResult:
     """The state that was asked for, as the caller named it; None is the head of `graph_branch`."""
     frame_of: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
     """Makes a Spark `DataFrame` of a table."""
+    forms: KeptForms | None = field(default=None, compare=False)
+    """Encoded forms, of an answer that is kept for the next equal query."""
     _table: pa.Table | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

@@ -72,6 +72,29 @@ class Gate(Protocol):
         """
 
 
+class AdmittedRead:
+    """A read that the policy allows, while it runs. A generator would cost every read more."""
+
+    __slots__ = ("_access", "_engine")
+
+    def __init__(self, access: Access, engine: Engine) -> None:
+        self._access = access
+        self._engine = engine
+
+    def __enter__(self) -> Engine:
+        admission = self._access.admission
+        if admission is not None:
+            admission.enter("read", admission.limits.reads)
+        return self._engine
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        admission = self._access.admission
+        if admission is not None:
+            admission.add("read", -1)
+        if isinstance(error, NotFound):
+            self._access.tell(error)
+
+
 class Access:
     """Under which name a handle uses an engine, what it may do, and until `close`."""
 
@@ -191,12 +214,17 @@ class Access:
         try:
             yield
         except NotFound as error:
-            if self.gate is None or error.branch is None or type(error) is not NotFound:
-                raise
-            names = self.engine.reader.branch_refs.names()
-            hint = did_you_mean(error.branch, (name for name in names if self.allows(READ, name)))
-            told = f"no branch {error.branch!r}" + (f"; {hint}" if hint else "")
-            raise NotFound(told, branch=error.branch) from None
+            self.tell(error)
+            raise
+
+    def tell(self, error: NotFound) -> None:
+        """Raise the error again without names of branches that this actor may not read."""
+        if self.gate is None or error.branch is None or type(error) is not NotFound:
+            return
+        names = self.engine.reader.branch_refs.names()
+        hint = did_you_mean(error.branch, (name for name in names if self.allows(READ, name)))
+        told = f"no branch {error.branch!r}" + (f"; {hint}" if hint else "")
+        raise NotFound(told, branch=error.branch) from None
 
     def seen(self, snapshot: Snapshot, action: str = READ) -> Snapshot:
         """The snapshot as this handle may see it; without rules, the snapshot itself.
@@ -355,26 +383,14 @@ class Access:
             return WriteScopes(change, change)
         return WriteScopes(change, self._scope(READ, named, catalog))
 
-    @contextmanager
-    def reading(self, action: str = READ, branch: str | None = None) -> Iterator[Engine]:
+    def reading(self, action: str = READ, branch: str | None = None) -> AdmittedRead:
         """A read: the policy allows it, and not too many run already."""
-        engine = self.engine
         self.require(action, branch)
-        with self.slot():
-            yield engine
+        return self.slot()
 
-    @contextmanager
-    def slot(self) -> Iterator[None]:
+    def slot(self) -> AdmittedRead:
         """A read that the policy allowed: not too many run already."""
-        if self.admission is None and self.gate is None:
-            yield
-            return
-        with self.telling():
-            if self.admission is None:
-                yield
-                return
-            with self.admission.read():
-                yield
+        return AdmittedRead(self, self.engine)
 
     @contextmanager
     def writing(

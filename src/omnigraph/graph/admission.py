@@ -78,15 +78,13 @@ class Admission:
         """Number of refused calls by the name of the limit."""
 
     @contextmanager
-    def read(self) -> Iterator[None]:
-        with self._counted("read", self.limits.reads):
-            yield
-
-    @contextmanager
     def stream(self) -> Iterator[None]:
         """A read whose rows are sent for as long as the client takes them."""
-        with self._counted("stream", self.limits.streams):
+        self.enter("stream", self.limits.streams)
+        try:
             yield
+        finally:
+            self.add("stream", -1)
 
     @contextmanager
     def write(self, actor: str | None, estimate: int) -> Iterator[None]:
@@ -99,28 +97,23 @@ class Admission:
             if not self._turns.acquire(timeout=waited):
                 raise self._refusal("write_queue", max(1.0, waited))
             try:
-                self._add("write", 1)
+                self.add("write", 1)
                 yield
             finally:
-                self._add("write", -1)
+                self.add("write", -1)
                 self._turns.release()
         finally:
             release()
 
-    @contextmanager
-    def _counted(self, kind: str, most: int) -> Iterator[None]:
+    def enter(self, kind: str, most: int) -> None:
+        """Count one more call of this kind, or refuse it."""
         with self._lock:
-            full = self.inflight[kind] >= most
-            if not full:
+            if self.inflight[kind] < most:
                 self.inflight[kind] += 1
-        if full:
-            raise self._refusal(f"{kind}_inflight", _READ_RETRY_SECONDS)
-        try:
-            yield
-        finally:
-            self._add(kind, -1)
+                return
+        raise self._refusal(f"{kind}_inflight", _READ_RETRY_SECONDS)
 
-    def _add(self, kind: str, count: int) -> None:
+    def add(self, kind: str, count: int) -> None:
         with self._lock:
             self.inflight[kind] += count
 

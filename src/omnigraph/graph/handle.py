@@ -279,6 +279,25 @@ class Graph:
         result.frame_of = opened.spark_frame_of
         return result
 
+    def kept_answer(
+        self,
+        source: QuerySource,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        branch: str = MAIN,
+    ) -> QueryResult | None:
+        """The answer of `query`, if the setting `answer_bytes` has kept it since the last commit.
+
+        Nothing is computed. On an object store it is always None, because to look at the head is
+        a request there.
+        """
+        opened = self.engine
+        if opened.store.location.path is None:
+            return None
+        snapshot = self._access.snapshot(branch, None)
+        with self._access.slot():
+            return opened.queries.kept(snapshot, reads.query_text(source, name, params))
+
     def explain(
         self,
         source: QuerySource,

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
-from omnigraph.ir.expressions import And, CaseWhen, Expression, PropertyOf, TypeName, Whole
+from omnigraph.ir.expressions import (
+    And,
+    CaseWhen,
+    Expression,
+    Function,
+    PropertyOf,
+    TypeName,
+    Whole,
+)
 from omnigraph.ir.reads import (
     AntiJoin,
     Column,
@@ -50,6 +58,11 @@ def walk(node: Node) -> Iterator[Node]:
         current = stack.pop()
         yield current
         stack += reversed(list(children(current)))
+
+
+def reads_clock(node: Node) -> bool:
+    """Whether the value depends on the time: it calls `now()`."""
+    return any(isinstance(part, Function) and part.name == "now" for part in walk(node))
 
 
 def variables_in(expressions: Iterable[Expression]) -> frozenset[int]:

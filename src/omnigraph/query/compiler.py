@@ -17,7 +17,7 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads, writes
 from omnigraph.ir.ir_text import plan_text, statements_text
 from omnigraph.ir.reads import ReadOp
-from omnigraph.ir.walk import Node, walk
+from omnigraph.ir.walk import Node, reads_clock, walk
 from omnigraph.ir.writes import WriteOp
 from omnigraph.query import ast
 from omnigraph.query.current_names import names_then
@@ -59,6 +59,8 @@ class CompiledQuery:
     statements: tuple[WriteOp, ...] = ()
     patterns: frozenset[str] = frozenset()
     """Parameters whose values are regular expressions."""
+    is_repeatable: bool = True
+    """The same state and parameters give the same answer: the query does not call `now()`."""
 
     @property
     def is_read(self) -> bool:
@@ -196,7 +198,12 @@ def _finish(checked: CheckedQuery, catalog: Catalog) -> CompiledQuery:
                 **notes,
             )
             return CompiledQuery(
-                name, checked.parameters, operation, plan, patterns=pattern_parameters([plan])
+                name,
+                checked.parameters,
+                operation,
+                plan,
+                patterns=pattern_parameters([plan]),
+                is_repeatable=not reads_clock(plan),
             )
         case CheckedMutation(statements):
             operation = OperationDescriptor(

@@ -7,7 +7,6 @@ which asks the policy and takes a slot.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 import time
 from collections.abc import Sequence
@@ -29,7 +28,16 @@ from omnigraph.server.bodies_in import decode_body, decode_query, read_body
 from omnigraph.server.calls import Call, in_thread
 from omnigraph.server.exchange import Cors, Exchange, log_request, new_request_id
 from omnigraph.server.openapi import document
-from omnigraph.server.replies import Receive, Refusal, Reply, Scope, Send, encode, reply_of
+from omnigraph.server.replies import (
+    Receive,
+    Refusal,
+    Reply,
+    Scope,
+    Send,
+    encode,
+    has_tag,
+    reply_of,
+)
 from omnigraph.server.route_entry import GRAPH, RouteEntry
 from omnigraph.server.state import STARTING, ServerState
 
@@ -50,7 +58,8 @@ class HttpApplication:
         state.make_document = lambda: encode(
             document(entries, state.version, secured=state.needs_token)
         )
-        self._cors = Cors(state.settings.cors_origins)
+        origins = state.settings.cors_origins
+        self._cors = Cors(origins) if origins else None
         paths = _paths(self, entries)
         # Most requests name a path without further parameters, which a dict finds at once.
         self._known = {path: found for path, found in paths.items() if "{" not in path}
@@ -86,8 +95,13 @@ class HttpApplication:
 
     async def _exchange(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
         try:
-            if not await self._cors.handled(exchange):
-                await self._route(scope)(scope, receive, exchange.sending)
+            if self._cors is not None and await self._cors.handled(exchange):
+                return
+            found = self._route(scope)
+            if isinstance(found, _Path):
+                await self.handle(found.entry(scope), scope, receive)
+            else:
+                await found(scope, receive, exchange.sending)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -175,45 +189,50 @@ class HttpApplication:
         return found
 
     async def _run(self, call: Call) -> Any:
-        handler = call.route.handler
-        if inspect.iscoroutinefunction(handler):
-            return await handler(call)
-        key = call.route.inline_key
-        if key is None:
-            return await in_thread(call, lambda: handler(call))
-        return await self._paced(call, key(call))
+        entry = call.route
+        if entry.is_coroutine:
+            return await entry.handler(call)
+        if entry.inline_key is None:
+            return await in_thread(call, lambda: entry.handler(call))
+        return await self._paced(call, entry.inline_key(call))
 
     async def _paced(self, call: Call, key: Any) -> Any:
         """Run a read on the event loop if it was fast the last time, else in a thread.
 
         A thread costs more than a fast read, and a slow read on the loop would stop all others.
         """
-        handler, pace = call.route.handler, self._pace
+        last = self._pace.get(key)
+        if last is None:
+            return await in_thread(call, lambda: self._timed(call, key, _SLOW_SECONDS))
+        if last < _INLINE_SECONDS:
+            call.is_inline = True
+            return self._timed(call, key, last)
+        kept = call.route.kept
+        found = kept(call) if kept is not None else None
+        if found is not None:
+            return found
+        return await in_thread(call, lambda: self._timed(call, key, last))
 
-        def timed() -> Any:
-            began = time.perf_counter()
-            try:
-                return handler(call)
-            finally:
-                if len(pace) >= _MOST_INLINE:
-                    pace.clear()
+    def _timed(self, call: Call, key: Any, last: float) -> Any:
+        began, found = time.perf_counter(), None
+        try:
+            found = call.route.handler(call)
+            return found
+        finally:
+            # An answer that was kept says nothing about the time of computing the next one.
+            if not (isinstance(found, Reply) and found.is_kept):
+                if len(self._pace) >= _MOST_INLINE:
+                    self._pace.clear()
                 # One slow run among fast ones, on a busy machine, does not count at once.
-                last = pace.get(key, _SLOW_SECONDS)
-                pace[key] = min(time.perf_counter() - began, 2 * last)
-
-        if pace.get(key, _SLOW_SECONDS) < _INLINE_SECONDS:
-            return timed()
-        return await in_thread(call, timed)
+                self._pace[key] = min(time.perf_counter() - began, 2 * last)
 
 
 def _with_tag(call: Call, reply: Reply) -> Reply:
-    tag = f'W/"{reply.etag}"'
-    given = call.header(b"if-none-match")
-    held = {part.strip() for part in given.split(",")} if given is not None else set()
-    headers = [*reply.headers, (b"etag", tag.encode())]
-    if tag in held or "*" in held or tag.removeprefix("W/") in held:
-        return Reply(b"", 304, headers)
-    return Reply(reply.body, reply.status, headers, reply.media_type)
+    assert reply.etag is not None
+    reply.headers.append((b"etag", f'W/"{reply.etag}"'.encode()))
+    if has_tag(call.header(b"if-none-match"), reply.etag):
+        return Reply(b"", 304, reply.headers)
+    return reply
 
 
 def _request_id(scope: Scope) -> str:
@@ -231,6 +250,10 @@ class _Path:
         self.methods: dict[str, RouteEntry] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._application.handle(self.entry(scope), scope, receive)
+
+    def entry(self, scope: Scope) -> RouteEntry:
+        """The entry of the method; refuses others with 405."""
         entry = self.methods.get(scope["method"])
         if entry is None:
             allowed = ", ".join(sorted(self.methods)).encode()
@@ -239,7 +262,7 @@ class _Path:
                 f"{scope['method']} is not a method of {scope['path']}",
                 [(b"allow", allowed)],
             )
-        await self._application.handle(entry, scope, receive)
+        return entry
 
 
 def _paths(application: HttpApplication, entries: Sequence[RouteEntry]) -> dict[str, _Path]:

@@ -63,12 +63,14 @@ async def _received(call: Call, limit: int) -> bytes:
         message = await call.receive()
         if message["type"] == "http.disconnect":
             raise Refusal(400, "the client went away before the end of its body")
-        part = message.get("body", b"")
+        part: bytes = message.get("body", b"")
         size += len(part)
         _require_size(size, limit)
-        parts.append(part)
         more = message.get("more_body", False)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not more and not parts:
+            return part
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _require_size(size: int, limit: int) -> None:

@@ -44,6 +44,8 @@ class Call:
     """Further headers of the answer."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Fields of the access line: `query_name`, `graph_commit_id`."""
+    is_inline: bool = False
+    """Runs on the event loop, where nothing can cancel it."""
     operation_key: str | None = None
     """The key that an operation made up, when the client gave none."""
     _cancel: threading.Event | None = None

@@ -45,6 +45,10 @@ class RequestLimits:
     query_memory_bytes: int = 0
     """Memory of one query; 0 is the setting of the engine (`OMNIGRAPH_QUERY_MEMORY_BYTES`)."""
 
+    answer_bytes: int = 32 * _MIB
+    """Memory of one process and graph for small answers, which an equal query gets again until the
+    next commit; 0 keeps none (`OMNIGRAPH_ANSWER_CACHE_BYTES`)."""
+
     body_bytes: int = _MIB
     """Size of a request body, decoded, where no other limit is named."""
 
@@ -62,6 +66,7 @@ _LIMIT_VARIABLES = {
     "OMNIGRAPH_QUERY_TIMEOUT_MS": "query_timeout_ms",
     "OMNIGRAPH_QUERY_MAX_ROWS": "query_rows",
     "OMNIGRAPH_QUERY_MEMORY_BYTES": "query_memory_bytes",
+    "OMNIGRAPH_ANSWER_CACHE_BYTES": "answer_bytes",
 }
 _AT_LEAST_ONE = frozenset({"actor_inflight", "actor_bytes", "reads", "streams", "writes"})
 

@@ -20,8 +20,9 @@ _TRACEPARENT_LENGTH = 55
 _PACKED_ON_LOOP = 64 * 1024
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
-_random = random.SystemRandom()
 _PAIR_BITS = 10
+_TIME_SHIFTS = range(40, -1, -_PAIR_BITS)
+_CHANCE_SHIFTS = range(70, -1, -_PAIR_BITS)
 _EXPOSED = (
     b"ETag, Retry-After, X-Request-Id, Omnigraph-Snapshot-Id, Content-Range, Deprecation, Link"
 )
@@ -133,10 +134,22 @@ def log_request(exchange: Exchange) -> None:
     access.info("request", extra={"fields": fields})
 
 
+_time_part = (0, "")
+
+
 def new_request_id() -> str:
-    """48 bits of milliseconds and 80 random bits, in the base 32 of ULIDs."""
-    number = (time.time_ns() // 1_000_000) << 80 | _random.getrandbits(80)
-    return "".join(_PAIRS[number >> shift & 1023] for shift in range(120, -1, -_PAIR_BITS))
+    """A ULID: 48 bits of milliseconds and 80 bits by chance. It names a request, and is no secret.
+
+    It is made ten times as fast as the ids of commits, which must also increase.
+    """
+    global _time_part
+    millis = time.time_ns() // 1_000_000
+    known, text = _time_part
+    if known != millis:
+        text = "".join([_PAIRS[millis >> shift & 1023] for shift in _TIME_SHIFTS])
+        _time_part = (millis, text)
+    number = random.getrandbits(80)
+    return text + "".join([_PAIRS[number >> shift & 1023] for shift in _CHANCE_SHIFTS])
 
 
 class Cors:

@@ -18,7 +18,7 @@ from omnigraph.execute.answer_formats import (
 from omnigraph.execute.query_types import QueryResult
 from omnigraph.server.calls import Call
 from omnigraph.server.negotiation import choose_encoding, choose_media
-from omnigraph.server.replies import Refusal, Reply
+from omnigraph.server.replies import Refusal, Reply, has_tag
 from omnigraph.server.streamed_replies import StreamedReply, gathered, stream_reply
 from omnigraph.values.json_values import json_value
 
@@ -57,8 +57,16 @@ def query_reply(call: Call, result: QueryResult, media: str) -> Reply | Streamed
     """A few rows as one body, more of them batch by batch while they are sent."""
     if len(result) > _WHOLE_ROWS:
         return _streamed(call, result, media)
-    content = json_body(result) if media == JSON else b"".join(_CHUNKS[media](result))
-    return Reply(content, media_type=_HEADERS[media], etag=result.graph_commit_id)
+    forms = result.forms
+    content = forms.get(media) if forms is not None else None
+    reply = Reply(content, media_type=_HEADERS[media], etag=result.graph_commit_id)
+    if content is not None:
+        reply.is_kept = True
+        return reply
+    reply.body = json_body(result) if media == JSON else b"".join(_CHUNKS[media](result))
+    if forms is not None:
+        forms.put(media, reply.body)
+    return reply
 
 
 def json_body(result: QueryResult) -> bytes:
@@ -93,14 +101,6 @@ def _streamed(call: Call, result: QueryResult, media: str) -> Reply | StreamedRe
         headers=[(b"etag", tag)],
         gone=call.cancel.set,
     )
-
-
-def has_tag(header: str | None, tag: str) -> bool:
-    """Whether `If-None-Match` names this tag; weak and strong spellings are alike."""
-    if header is None:
-        return False
-    held = {part.strip().removeprefix("W/") for part in header.split(",")}
-    return "*" in held or f'"{tag}"' in held
 
 
 def _arrow(result: QueryResult) -> Iterator[bytes]:

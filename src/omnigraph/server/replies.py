@@ -53,6 +53,8 @@ class Reply:
     media_type: bytes = JSON
     etag: str | None = None
     """The weak tag of the answer. A request that has it already gets 304."""
+    is_kept: bool = False
+    """The body was made for an earlier request."""
 
     def content(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else encode(self.body)
@@ -82,3 +84,11 @@ def reply_of(error: BaseException, request_id: str) -> Reply:
     logger.error("request %s failed", request_id, exc_info=error)
     message = "the server failed; its log says more under this request id"
     return Reply(refusal(_INTERNAL, message, request_id), _INTERNAL)
+
+
+def has_tag(header: str | None, tag: str) -> bool:
+    """Whether `If-None-Match` names this tag; weak and strong spellings are alike."""
+    if header is None:
+        return False
+    held = {part.strip().removeprefix("W/") for part in header.split(",")}
+    return "*" in held or f'"{tag}"' in held

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any
 
 Handler = Callable[[Any], Any]
@@ -68,7 +69,14 @@ class RouteEntry:
     """Is in the OpenAPI document."""
     inline_key: Callable[[Any], Any] | None = None
     """The identity of a read. A read that was fast before runs on the event loop."""
+    kept: Callable[[Any], Any] | None = None
+    """The answer of a slower read, if it was kept, without any computation; else None."""
 
-    @property
-    def full_path(self) -> str:
-        return f"/graphs/{{graph_id}}{self.path}" if self.place == GRAPH else self.path
+    is_coroutine: bool = field(init=False)
+    full_path: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for at every request.
+        object.__setattr__(self, "is_coroutine", iscoroutinefunction(self.handler))
+        nested = f"/graphs/{{graph_id}}{self.path}"
+        object.__setattr__(self, "full_path", nested if self.place == GRAPH else self.path)

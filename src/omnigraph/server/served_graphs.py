@@ -200,6 +200,7 @@ def settings_for(settings: Settings, limits: RequestLimits) -> Settings:
         read = replace(read, max_rows=limits.query_rows)
     if limits.query_timeout_ms:
         read = replace(read, timeout_seconds=limits.query_timeout_ms / 1000)
+    read = replace(read, answer_bytes=limits.answer_bytes)
     # Many loads run at once, so each checks its rows in little memory and the rest on disk.
     memory = min(settings.load.memory_bytes, _LOAD_MEMORY_BYTES)
     return replace(settings, read=read, load=replace(settings.load, memory_bytes=memory))

@@ -89,6 +89,10 @@ class ReadSettings:
     max_rows: int | None = None
     """The most rows that the answer of a query may have; None is no limit."""
 
+    answer_bytes: int = 0
+    """Memory for small answers, which an equal query on an unmoved head gets again; 0 keeps none.
+    A server keeps some."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:

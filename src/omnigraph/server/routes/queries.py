@@ -49,12 +49,16 @@ def run_query(call: Call) -> QueryResult:
         branch,
         at=at,
         timeout=call.timeout(body.timeout_ms),
-        cancel=call.cancel,
+        cancel=None if call.is_inline else call.cancel,
         names=names,
     )
+    _note(call, result)
+    return result
+
+
+def _note(call: Call, result: QueryResult) -> None:
     call.notes["query_name"] = result.query_name
     call.notes["graph_commit_id"] = result.graph_commit_id
-    return result
 
 
 def query_identity(call: Call) -> Any:
@@ -67,6 +71,19 @@ def query(call: Call) -> Reply | StreamedReply:
     """POST `/query`, in the form that the client accepts."""
     media = answer_media(call)
     return query_reply(call, run_query(call), media)
+
+
+def kept_query(call: Call) -> Reply | StreamedReply | None:
+    """The answer of POST `/query`, if an equal request had it since the last commit."""
+    body: QueryRequest = call.body
+    if body.snapshot is not None or body.names is not None:
+        return None
+    branch = body.branch if body.branch is not None else MAIN
+    result = call.graph.kept_answer(source_of(body.query), body.name, body.params, branch)
+    if result is None:
+        return None
+    _note(call, result)
+    return query_reply(call, result, answer_media(call))
 
 
 def read(call: Call) -> dict[str, Any]:
@@ -117,6 +134,7 @@ QUERY_ROUTES = (
         media=ANSWER_MEDIA,
         statuses=(*READ_STATUSES, 304, 406, 415),
         inline_key=query_identity,
+        kept=kept_query,
     ),
     RouteEntry(
         "POST",

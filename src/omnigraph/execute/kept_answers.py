@@ -1,0 +1,104 @@
+"""Small answers that are kept, so that a read which is repeated on an unmoved head costs a lookup.
+
+An answer is found by the state that it was computed on, the compiled query and the parameters. A
+state in a scope of rules is another state, so an answer never reaches an actor with other rules.
+A commit makes a new state, whose answers are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.execute.query_types import QueryResult
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.query.compiler import CompiledQuery
+from omnigraph.values.bounded_cache import BoundedCache
+from omnigraph.values.query_request import QueryText
+
+_MOST_ANSWERS = 16 * 1024
+_LARGEST_ANSWER = 64 * 1024
+_ENTRY_BYTES = 1024
+"""What an entry takes besides its rows: keys, parameters, objects."""
+
+
+class _Forms:
+    """The encoded forms of one kept answer, by media type."""
+
+    __slots__ = ("_forms", "_keep", "_weight")
+
+    def __init__(self, keep: Callable[[int], None], weight: int) -> None:
+        self._keep = keep
+        self._weight = weight
+        self._forms: dict[str, bytes] = {}
+
+    def get(self, media: str) -> bytes | None:
+        return self._forms.get(media)
+
+    def put(self, media: str, content: bytes) -> None:
+        """Keep this form, too. The answer then weighs so much more."""
+        if len(content) <= _LARGEST_ANSWER and media not in self._forms:
+            self._forms[media] = content
+            self._weight += len(content)
+            self._keep(self._weight)
+
+
+class KeptAnswers:
+    """The answers of one open graph, bounded in bytes; 0 keeps none."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._is_on = most_bytes > 0
+        self._answers: BoundedCache[Any, tuple[CompiledQuery, QueryResult]] = BoundedCache(
+            _MOST_ANSWERS, most_bytes
+        )
+
+    @property
+    def used_bytes(self) -> int:
+        return self._answers.weight
+
+    def key(
+        self, state: object | None, snapshot: Snapshot, compiled: CompiledQuery, text: QueryText
+    ) -> Any:
+        """What an answer depends on. `state` is an object that belongs to one state in one scope.
+
+        None: the answer cannot be kept. So is the answer of a `state` that is None.
+        """
+        if not self._is_on or state is None or not compiled.is_repeatable:
+            return None
+        given = _hashable(text.params)
+        if given is None:
+            return None
+        branch, commit = snapshot.graph_branch, snapshot.graph_commit_id
+        return state, id(compiled), given, branch, commit, text.at
+
+    def find(self, key: Any) -> QueryResult | None:
+        found = self._answers.get(key)
+        return None if found is None else found[1]
+
+    def keep(self, key: Any, compiled: CompiledQuery, result: QueryResult) -> None:
+        """Keep a small answer. The entry holds `compiled`, whose identity is in its key."""
+        rows = result.rows
+        if not isinstance(rows, pa.RecordBatch):
+            return
+        # A slice holds all of the memory that it was cut from, so that is what it weighs.
+        size = int(rows.get_total_buffer_size())
+        if size > _LARGEST_ANSWER:
+            return
+        entry = (compiled, result)
+        weight = size + _ENTRY_BYTES
+        result.forms = _Forms(lambda weight: self._answers.put(key, entry, weight), weight)
+        self._answers.put(key, entry, weight)
+
+
+def _hashable(params: Mapping[str, object] | None) -> tuple[Any, ...] | None:
+    """The parameters with their types, because `1`, `1.0` and `True` are equal in Python."""
+    if not params:
+        return ()
+    found = tuple((name, type(value), value) for name, value in params.items())
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
