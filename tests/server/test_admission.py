@@ -61,7 +61,9 @@ def test_reads_and_streams() -> None:
     admission = Admission(limits())
 
     def reading() -> AdmittedRead:
-        return AdmittedRead(cast("Access", SimpleNamespace(admission=admission)), cast("Engine", None))
+        return AdmittedRead(
+            cast("Access", SimpleNamespace(admission=admission)), cast("Engine", None)
+        )
 
     with reading(), reading():
         with pytest.raises(AdmissionRefused) as refused, reading():

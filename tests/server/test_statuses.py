@@ -252,8 +252,9 @@ def test_limits_of_a_request(tmp_path: Path) -> None:
         rows = check(http.post("/query", json={"query": READ}), 413, "bad_request",
                      "resource_limit")["resource_limit"]  # fmt: skip
         assert rows == {"resource": "rows", "limit": 1, "actual": 2}
-        with server.state.admission.read():
-            busy = http.post("/query", json={"query": READ})
+        server.state.admission.enter("read", 1)
+        busy = http.post("/query", json={"query": READ})
+        server.state.admission.add("read", -1)
         check(busy, 429, "too_many_requests")
         assert busy.headers["retry-after"] == "1"
         slow = "match { $a: Person $b: Person $c: Person } return { count($a) as n }"

@@ -220,6 +220,7 @@ class RemoteGraph(Graph):
     for_repair = unserved(Graph.for_repair)
     backup = unserved(Graph.backup)
     refresh = unserved(Graph.refresh)
+    kept_answer = unserved(Graph.kept_answer)
 
     def blob(
         self,
