@@ -103,9 +103,17 @@ class HidesAge:
     """A gate whose rules hide one property."""
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
         return
+
+    def allows(self, *_: object) -> bool:
+        return True
 
     def scope(
         self, actor: str | None, action: str, branch: str | None, catalog: object
@@ -117,7 +125,12 @@ class DeniesReads(HidesAge):
     """A gate that allows nothing."""
 
     def require(
-        self, actor: str | None, action: str, branch: str | None, target: str | None
+        self,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        query: str | None = None,
     ) -> None:
         raise omnigraph.PolicyDenied(f"{actor} may not {action}", action=action, actor_id=actor)
 
