@@ -23,8 +23,10 @@ from omnigraph.cli.commands import (
     feed,
     graphs,
     lint,
+    mcp,
     pipeline,
     policy,
+    queries,
     query,
     schema,
     serve,
@@ -49,6 +51,7 @@ FAMILIES = (
     commits,
     feed,
     schema,
+    queries,
     lint,
     pipeline,
     policy,
@@ -56,6 +59,7 @@ FAMILIES = (
     verify,
     backup,
     serve,
+    mcp,
     console,
     cluster,
 )
@@ -71,13 +75,13 @@ class Omnigraph(RootGroup):
             ("query", "mutate", "export", "blob", "explain", "profile", "snapshot"),
         ),
         ("Branches and history", ("branch", "tag", "commit", "changes")),
-        ("Schemas and query files", ("schema", "lint")),
+        ("Schemas and query files", ("schema", "queries", "lint")),
         ("Pipelines on Spark", ("pipeline",)),
         (
             "Upkeep",
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
-        ("Server, cluster and console", ("serve", "policy", "cluster", "console")),
+        ("Server, cluster and console", ("serve", "mcp", "policy", "cluster", "console")),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.

@@ -167,3 +167,13 @@ class Deciding:
             help="A YAML or JSON file that decides single conflicts.",
         ),
     ] = None
+
+
+QueriesPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--queries",
+        metavar="DIR",
+        help="Stored queries for a store: a directory of .gq files. A server has its own.",
+    ),
+]

@@ -14,11 +14,13 @@ import typer
 
 from omnigraph.cli.output import WrongUsage
 from omnigraph.cli.source_files import read_source
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.known_names import did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.catalog.model import Catalog
+    from omnigraph.graph.handle import Graph
     from omnigraph.query.compiler import CompiledQuery
     from omnigraph.query.params import ParameterDecl
 
@@ -28,7 +30,10 @@ class QueryCall:
     """The options that name a query and its parameters."""
 
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which query, if the text holds several.")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Which query of the text; without a text, a stored query."
+        ),
     ] = None
     expression: Annotated[
         str | None,
@@ -70,6 +75,11 @@ class QueryCall:
             raise WrongUsage("give --params or --params-file, not both")
         return f"@{self.params_file}"
 
+    @property
+    def is_stored(self) -> bool:
+        """No text is given, so the name is that of a stored query."""
+        return self.name is not None and self.expression is None and self.query is None
+
     def read(self) -> SourceText:
         if (self.expression is None) == (self.query is None):
             raise WrongUsage("give the query with -e TEXT or with --query FILE")
@@ -107,6 +117,21 @@ def prepare(
         compiled = compile_by_current_names(source.text, catalog, current, call.name, source.file)
     params = read_params(call.given_params, call.param, compiled.parameters)
     return ReadyQuery(source.text, compiled, params)
+
+
+def stored_params(call: QueryCall, graph: Graph, branch: str) -> dict[str, Any]:
+    """The parameters of a stored query; a name that does not exist is refused with a hint."""
+    queries = graph.queries.list(branch)
+    found = next((query for query in queries if query.name == call.name), None)
+    if found is None:
+        broken = [b for b in graph.queries.validate(branch).breakages if b.query == call.name]
+        if broken:
+            raise InvalidArgument(str(broken[0]), query=call.name)
+        hint = did_you_mean(call.name or "", [query.name for query in queries])
+        where = "give its text with -e TEXT or --query FILE, or its directory with --queries DIR"
+        raise NotFound(f"there is no stored query '{call.name}'; {hint or where}", query=call.name)
+    declared = [parameter.declaration for parameter in found.params]
+    return read_params(call.given_params, call.param, declared)
 
 
 def require_read(query: ReadyQuery) -> None:

@@ -202,7 +202,7 @@ def _address_in_cluster(scope: Scope) -> str:
     return graph_root(root, scope.graph)
 
 
-def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
+def _open(session: Session, uri: str, *, read_only: bool, queries: str | None = None) -> Graph:
     from omnigraph.remote.address import is_remote
 
     if not is_remote(uri):
@@ -214,9 +214,12 @@ def _open(session: Session, uri: str, *, read_only: bool) -> Graph:
             read_only=read_only,
             settings=session.settings(),
             policy=session.policy(),
+            queries=queries,
         )
     if session.policy_file is not None:
         raise WrongUsage("--policy is for a store: a server has its own policy")
+    if queries is not None:
+        raise WrongUsage("--queries is for a store: a server has its own stored queries")
     if session.as_actor is not None:
         raise WrongUsage("--as is for a store: a server knows you by your token")
     token = session.server_token(uri)
@@ -231,9 +234,11 @@ def _bound_actor(session: Session) -> str | None:
     return actor
 
 
-def open_to_read(session: Session, uri: str, *where: str | None) -> Graph:
+def open_to_read(
+    session: Session, uri: str, *where: str | None, queries: str | None = None
+) -> Graph:
     """Open read-only: nothing is written, so dead writers are not recovered either."""
-    graph = _open(session, uri, read_only=True)
+    graph = _open(session, uri, read_only=True, queries=queries)
     session.note("  ".join([f"graph {uri}", *(part for part in where if part)]))
     return graph
 
@@ -242,8 +247,10 @@ def read_branch(session: Session, place: BranchPlace) -> Graph:
     return open_to_read(session, address(session, place.uri, place.store), on_branch(place.branch))
 
 
-def open_to_write(session: Session, uri: str, *where: str | None) -> Graph:
-    graph = _open(session, uri, read_only=False)
+def open_to_write(
+    session: Session, uri: str, *where: str | None, queries: str | None = None
+) -> Graph:
+    graph = _open(session, uri, read_only=False, queries=queries)
     echo_target(session, uri, *where)
     return graph
 

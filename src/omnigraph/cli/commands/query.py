@@ -8,7 +8,7 @@ and `profile list`. The group passes everything that is not the name of a subcom
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,18 +23,28 @@ from omnigraph.cli.options import (
     IfCommit,
     Message,
     Metadata,
+    QueriesPlace,
     Store,
     Timeout,
     WorkEngine,
 )
-from omnigraph.cli.output import already_done, print_json, print_result
-from omnigraph.cli.query_text import QueryCall, prepare, require_mutation, require_read
+from omnigraph.cli.output import WrongUsage, already_done, print_json, print_result
+from omnigraph.cli.query_text import (
+    QueryCall,
+    prepare,
+    require_mutation,
+    require_read,
+    stored_params,
+)
 from omnigraph.cli.scopes import ANY, LOCAL
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
+    from omnigraph.execute.query_types import QueryResult
+    from omnigraph.graph.handle import Graph
+    from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.plan.plan_text import QueryPlan
 from omnigraph.values.plurals import counted
 
@@ -100,12 +110,14 @@ def run(
     format: Format = None,
     metadata: Metadata = False,
     timings: Timings = False,
+    queries: QueriesPlace = None,
     store: Store = None,
 ) -> None:
     """Run a query and print its rows.
 
     The word `run` may be left out. The query reads the head of a branch, or a past state with --at.
-    NULL is printed as NULL in tables, null in JSON and an empty field in CSV.
+    NULL is printed as NULL in tables, null in JSON and an empty field in CSV. Without a text NAME
+    is a stored query of the server, or of the directory --queries.
 
     For example:
 
@@ -120,6 +132,14 @@ def run(
         profile(session, call, branch, at, names, timeout, store)
         return
     how = choose_format(session, format, metadata)
+    if call.is_stored:
+        if engine is not WorkEngine.LOCAL or names is not QueryNames.THEN:
+            raise WrongUsage("--engine and --names are for a query that you give as text")
+        uri = address(session, None, store)
+        graph = open_to_read(session, uri, on_branch(branch, at), queries=queries)
+        found = run_stored(session, graph, call, branch, at=at, timeout=timeout)
+        write_result(session, found, how, metadata)
+        return
     source = call.read()
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     current = graph.snapshot(branch).catalog if names is QueryNames.CURRENT else None
@@ -160,6 +180,16 @@ def _format(source: SourceText) -> str:
     return format_queries(parse_queries(source), source)
 
 
+def run_stored(
+    session: Session, graph: Graph, call: QueryCall, branch: str, **terms: Any
+) -> QueryResult:
+    """Run a stored read."""
+    params = stored_params(call, graph, branch)
+    with session.working("searching"):
+        found = graph.queries.run(call.name or "", params, branch, expect_mutation=False, **terms)
+    return cast("QueryResult", found)
+
+
 def mutate(
     session: Session,
     call: QueryCall,
@@ -167,9 +197,12 @@ def mutate(
     message: Message = None,
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
+    queries: QueriesPlace = None,
     store: Store = None,
 ) -> None:
     """Run the inserts, updates or deletes of a query: all of them in one commit, or nothing.
+
+    Without a text NAME is a stored query of the server, or of the directory --queries.
 
     For example:
 
@@ -178,20 +211,30 @@ def mutate(
       omnigraph mutate promote -q people.gq -p name=Ada -m "spring round" --store people.omni
       omnigraph mutate forget -q people.gq -p name=Bob --if-commit 01M7H8QRSTGJB9M89XSVK2F5M5
     """
-    source = call.read()
-    graph = open_to_write(session, address(session, None, store), on_branch(branch))
+    terms: dict[str, Any] = {
+        "message": message,
+        "if_commit": if_commit,
+        "idempotency_key": idempotency_key,
+    }
+    source = None if call.is_stored else call.read()
+    uri = address(session, None, store)
+    graph = open_to_write(session, uri, on_branch(branch), queries=queries)
+    if source is None:
+        params = stored_params(call, graph, branch)
+        with session.working("changing"):
+            found = graph.queries.run(
+                call.name or "", params, branch, expect_mutation=True, **terms
+            )
+        _print_receipt(session, cast("MutationReceipt", found))
+        return
     ready = prepare(call, source, graph.snapshot(branch).catalog)
     require_mutation(ready)
     with session.working("changing"):
-        receipt = graph.mutate(
-            ready.source,
-            ready.name,
-            ready.params,
-            branch,
-            message=message,
-            if_commit=if_commit,
-            idempotency_key=idempotency_key,
-        )
+        receipt = graph.mutate(ready.source, ready.name, ready.params, branch, **terms)
+    _print_receipt(session, receipt)
+
+
+def _print_receipt(session: Session, receipt: MutationReceipt) -> None:
     if session.json:
         print_json(receipt.to_dict())
         return
