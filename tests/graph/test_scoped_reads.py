@@ -195,9 +195,11 @@ def test_equal_rules_share_states_and_others_do_not(graph: Graph) -> None:
 
 
 def test_many_scopes_are_bounded(graph: Graph) -> None:
-    for number in range(400):
+    for number in range(300):
         seen = seen_by(graph, {"Person": ((), f'name != "x{number}"')})
-        assert len(seen.query(NAMES)) == 5
+        assert len(seen.snapshot().tables) == 1
+        if number % 8 == 0:
+            assert len(seen.query(NAMES)) == 5
     engine = graph.engine
     assert len(engine.scoped_snapshots._states) <= 256
     assert len(engine.queries._heads) <= 32

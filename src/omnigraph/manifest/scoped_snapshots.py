@@ -33,6 +33,14 @@ class _ScopedState:
     uncounted: frozenset[TableKey]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scoped:
+    """It holds `whole`, whose identity is part of its key."""
+
+    whole: Snapshot
+    scoped: Snapshot
+
+
 class ScopedSnapshots:
     """Makes the scoped form of each state once."""
 
@@ -40,12 +48,20 @@ class ScopedSnapshots:
         self._clock = clock
         self._timed: BoundedCache[tuple[str, str], bool] = BoundedCache(_MOST)
         self._states: BoundedCache[tuple[int, str, str], _ScopedState] = BoundedCache(_MOST)
+        self._snapshots: BoundedCache[tuple[int, str], _Scoped] = BoundedCache(_MOST)
         self._catalogs: BoundedCache[tuple[str, str], Catalog] = BoundedCache(_MOST)
 
     def within(self, snapshot: Snapshot, scope: DataScope) -> Snapshot:
         """The snapshot without what is out of scope. Its catalog is the one of the scope."""
         print_of = fingerprint(snapshot.catalog)
         scope = self._now(print_of, scope)
+        known = self._snapshots.get((id(snapshot), scope.key))
+        if known is None:
+            known = _Scoped(snapshot, self._make(snapshot, scope, print_of))
+            self._snapshots.put((id(snapshot), scope.key), known)
+        return known.scoped
+
+    def _make(self, snapshot: Snapshot, scope: DataScope, print_of: str) -> Snapshot:
         key = (id(snapshot.tables), print_of, scope.key)
         found = self._states.get(key)
         if found is None:

@@ -1,11 +1,13 @@
 """One direction of an edge type: the neighbours of each node, as offsets into sorted entries.
 
-An entry is a neighbour and the edge that leads to it. `StoredNeighbours` has all arrays.
-`PatchedNeighbours` is a small layer of changes over the arrays of an older state.
+An entry is a neighbour and the edge that leads to it. `StoredNeighbours` has all arrays. A
+`NeighbourLayer` answers for a few nodes from other neighbours: `PatchedNeighbours` from the arrays
+of an older state and a few changes.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,20 +171,15 @@ class EntryChanges:
     new_edges: Ints
 
 
-class PatchedNeighbours(Held):
-    """A layer of changes over an older state; for many sources the arrays are copied once."""
+class NeighbourLayer(Held, ABC):
+    """A layer over other neighbours; for many sources, or many calls, the arrays are copied."""
 
-    def __init__(self, base: StoredNeighbours, changes: EntryChanges) -> None:
-        self._base = base
-        self._changes = changes
+    def __init__(self) -> None:
         self._calls = 0
 
     @counted
     def offsets(self) -> Offsets:
-        """Counting neighbours needs no copy of the entries."""
-        counts = np.diff(self._old_starts)
-        counts += np.bincount(self._changes.new_keys, minlength=len(counts))
-        return _starts(counts)
+        return self.whole.offsets
 
     @property
     def nodes(self) -> Ints:
@@ -194,15 +191,70 @@ class PatchedNeighbours(Held):
 
     @property
     def pairs(self) -> Neighbours:
-        return self.whole.pairs if self._is_whole else PatchedPairs(self)
+        return self.whole.pairs if self.is_whole else LayerPairs(self)
+
+    @property
+    @abstractmethod
+    def largest(self) -> int: ...
+
+    @abstractmethod
+    def follow_few(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
+        """`follow`, without a copy of the arrays."""
+
+    @abstractmethod
+    def make_whole(self) -> StoredNeighbours:
+        """The arrays that a new build would give."""
+
+    @counted
+    def whole(self) -> StoredNeighbours:
+        return self.make_whole()
+
+    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
+        if self._prefers_whole(len(sources)):
+            return self.whole.follow(sources)
+        return self.follow_few(sources)
+
+    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
+        if self._prefers_whole(len(sources)):
+            return self.whole.meet(sources, wanted)
+        rows, nodes, edges = self.follow(sources)
+        hit = nodes == wanted[rows]
+        return rows[hit], edges[hit]
+
+    def degrees(self, sources: Ints) -> Counts:
+        if self._prefers_whole(len(sources)):
+            return kernels.degrees(self.offsets, sources)
+        return np.bincount(self.follow(sources)[0], minlength=len(sources))
+
+    @property
+    def is_whole(self) -> bool:
+        return "whole" in self.__dict__
+
+    def _prefers_whole(self, sources: int) -> bool:
+        self._calls += 1
+        return self.is_whole or sources > _FEW_SOURCES or self._calls > _CALLS_BEFORE_COPY
+
+
+class PatchedNeighbours(NeighbourLayer):
+    """A layer of changes over an older state."""
+
+    def __init__(self, base: StoredNeighbours, changes: EntryChanges) -> None:
+        super().__init__()
+        self._base = base
+        self._changes = changes
+
+    @counted
+    def offsets(self) -> Offsets:
+        """Counting neighbours needs no copy of the entries."""
+        counts = np.diff(self._old_starts)
+        counts += np.bincount(self._changes.new_keys, minlength=len(counts))
+        return _starts(counts)
 
     @property
     def largest(self) -> int:
         return self._base.largest + len(self._changes.new_keys)
 
-    def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
-        if self._prefers_whole(len(sources)):
-            return self.whole.follow(sources)
+    def follow_few(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         changes = self._changes
         old = changes.keys.back(sources)
         known = np.flatnonzero(old != MISSING)
@@ -220,21 +272,7 @@ class PatchedNeighbours(Held):
         order = np.lexsort((edges, nodes, rows))
         return rows[order], nodes[order], edges[order]
 
-    def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
-        if self._prefers_whole(len(sources)):
-            return self.whole.meet(sources, wanted)
-        rows, nodes, edges = self.follow(sources)
-        hit = nodes == wanted[rows]
-        return rows[hit], edges[hit]
-
-    def degrees(self, sources: Ints) -> Counts:
-        if self._prefers_whole(len(sources)):
-            return kernels.degrees(self.offsets, sources)
-        return np.bincount(self.follow(sources)[0], minlength=len(sources))
-
-    @counted
-    def whole(self) -> StoredNeighbours:
-        """The arrays that a new build would give."""
+    def make_whole(self) -> StoredNeighbours:
         changes, base, gone = self._changes, self._base, self._gone
         nodes = np.delete(base.nodes, gone) if len(gone) else base.nodes
         edges = np.delete(base.edges, gone) if len(gone) else base.edges
@@ -270,15 +308,7 @@ class PatchedNeighbours(Held):
 
     @property
     def parts(self) -> Iterable[Held]:
-        return (self._base, self.whole) if self._is_whole else (self._base,)
-
-    @property
-    def _is_whole(self) -> bool:
-        return "whole" in self.__dict__
-
-    def _prefers_whole(self, sources: int) -> bool:
-        self._calls += 1
-        return self._is_whole or sources > _FEW_SOURCES or self._calls > _CALLS_BEFORE_COPY
+        return (self._base, self.whole) if self.is_whole else (self._base,)
 
     def _new_entries(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         changes = self._changes
@@ -290,10 +320,10 @@ class PatchedNeighbours(Held):
         return rows, changes.new_nodes[at], changes.new_edges[at]
 
 
-class PatchedPairs:
-    """`PatchedNeighbours` with each pair of ends once."""
+class LayerPairs:
+    """A layer with each pair of ends once."""
 
-    def __init__(self, every: PatchedNeighbours) -> None:
+    def __init__(self, every: NeighbourLayer) -> None:
         self._every = every
 
     @property

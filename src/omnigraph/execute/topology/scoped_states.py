@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,17 @@ import pyarrow as pa
 
 from omnigraph.execute.topology.adjacency import OUT, Adjacency, EdgeContents
 from omnigraph.execute.topology.id_changes import MISSING, Positions
+from omnigraph.execute.topology.kernels import Ints, RowNumbers
 from omnigraph.execute.topology.memory_cache import Held, counted
-from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours
+from omnigraph.execute.topology.neighbours import NeighbourLayer, Neighbours, StoredNeighbours
 from omnigraph.execute.topology.table_content import Addresses, TableContent
 from omnigraph.ir.expressions import Expression
 from omnigraph.lance_store.store import Dataset
 
 Mask = npt.NDArray[np.bool_]
+
+# The bytes of the objects of one direction, without arrays.
+_LAYER_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,8 @@ class ScopedContent(TableContent):
 
     def rank(self, wanted: str) -> tuple[int, bool]:
         before, there = self.base.rank(wanted)
-        rank = int(np.searchsorted(self.kept, before, side="left"))
+        # A number of the same type, because numpy would copy the positions otherwise.
+        rank = int(self.kept.searchsorted(np.int32(before)))
         return rank, there and rank < len(self.kept) and int(self.kept[rank]) == before
 
     def find_many(self, ids: pa.Array) -> Positions:
@@ -138,21 +144,11 @@ class ScopedAdjacency(Adjacency):
 
     def make(self, direction: str) -> Neighbours:
         edges, sources, targets = self.contents
-        near = self.base.out if direction == OUT else self.base.into
-        keys, nodes = (sources, targets) if direction == OUT else (targets, sources)
-        old_keys = np.repeat(
-            np.arange(len(near.offsets) - 1, dtype=np.int32), np.diff(near.offsets)
+        outward = direction == OUT
+        near = self.base.out if outward else self.base.into
+        return ScopedNeighbours(
+            near, *((sources, targets) if outward else (targets, sources)), edges
         )
-        new = [
-            _placed(content, positions)
-            for content, positions in ((keys, old_keys), (nodes, near.nodes), (edges, near.edges))
-        ]
-        whole = np.logical_and.reduce([positions != MISSING for positions in new])
-        # Positions here ascend as positions in the base do, so the entries stay sorted.
-        new_keys, new_nodes, new_edges = (positions[whole] for positions in new)
-        offsets = np.zeros(keys.count + 1, np.int64)
-        np.cumsum(np.bincount(new_keys, minlength=keys.count), out=offsets[1:])
-        return StoredNeighbours(offsets, new_nodes, new_edges)
 
     def moved(self, contents: EdgeContents) -> ScopedAdjacency:
         return self.on(contents, self.base)
@@ -164,8 +160,51 @@ class ScopedAdjacency(Adjacency):
         return found
 
 
-def _placed(content: TableContent, positions: Positions) -> Positions:
-    if not isinstance(content, ScopedContent):
-        return positions
-    placed: Positions = content.places[positions]
-    return placed
+class ScopedNeighbours(NeighbourLayer):
+    """The entries of other neighbours whose edge and ends are in scope.
+
+    Positions here ascend as positions in the base do, so entries stay sorted.
+    """
+
+    def __init__(
+        self, base: Neighbours, keys: TableContent, nodes: TableContent, edges: TableContent
+    ) -> None:
+        super().__init__()
+        self._base = base
+        self._keys, self._nodes, self._edges = keys, nodes, edges
+
+    @property
+    def largest(self) -> int:
+        return self._base.largest
+
+    def follow_few(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
+        keys = self._keys.kept[sources] if isinstance(self._keys, ScopedContent) else sources
+        return self._in_scope(*self._base.follow(keys))
+
+    def make_whole(self) -> StoredNeighbours:
+        near, count = self._base, self._keys.count
+        every = np.repeat(np.arange(len(near.offsets) - 1), np.diff(near.offsets))
+        rows, nodes, edges = self._in_scope(_placed(self._keys, every), near.nodes, near.edges)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
+        return StoredNeighbours(offsets, nodes, edges)
+
+    def _in_scope(
+        self, rows: RowNumbers, nodes: Ints, edges: Ints
+    ) -> tuple[RowNumbers, Ints, Ints]:
+        nodes, edges = _placed(self._nodes, nodes), _placed(self._edges, edges)
+        whole = (rows != MISSING) & (nodes != MISSING) & (edges != MISSING)
+        return rows[whole], nodes[whole], edges[whole]
+
+    @property
+    def own_bytes(self) -> int:
+        return _LAYER_BYTES
+
+    @property
+    def parts(self) -> Iterable[Held]:
+        below = (self._base,) if isinstance(self._base, Held) else ()
+        return (*below, self.whole) if self.is_whole else below
+
+
+def _placed(content: TableContent, positions: Any) -> Any:
+    return content.places[positions] if isinstance(content, ScopedContent) else positions
