@@ -126,3 +126,26 @@ def test_a_request_in_flight(
     assert busy.json()["code"] == "conflict"
     assert replayed(keyed(http, "POST", "/mutate", "slow-1", body))
     assert answers[0].status_code == 200
+
+
+def test_a_key_belongs_to_no_branch(http: httpx.Client) -> None:
+    """The same key on another branch is another request, whichever branch has the commit."""
+    http.post("/branches", json={"name": "before-key"})
+    body = {"query": ADD, "params": {"name": "on-main"}}
+    assert not replayed(keyed(http, "POST", "/mutate", "branch-1", body))
+    http.post("/branches", json={"name": "after-key"})  # its history has the commit of main
+    for branch in ("before-key", "after-key"):
+        other = keyed(http, "POST", "/mutate", "branch-1", {**body, "branch": branch})
+        assert other.status_code == 409, other.text
+        assert other.json()["idempotency_conflict"] == {"key": "branch-1"}
+        lines = b'{"type": "Person", "data": {"name": "loaded"}}\n'
+        head = {"Idempotency-Key": "branch-2", "Content-Type": "application/x-ndjson"}
+        http.post("/load/ndjson", content=lines, headers=head)
+        loaded = http.post(f"/load/ndjson?branch={branch}", content=lines, headers=head)
+        assert loaded.status_code == 409, loaded.text
+        assert loaded.json()["idempotency_conflict"] == {"key": "branch-2"}
+    nothing = {"query": 'delete Person where name = "never"'}
+    keyed(http, "POST", "/mutate", "branch-3", nothing)
+    other = keyed(http, "POST", "/mutate", "branch-3", {**nothing, "branch": "before-key"})
+    assert other.status_code == 409
+    assert replayed(keyed(http, "POST", "/mutate", "branch-1", body))

@@ -89,6 +89,7 @@ def test_several_workers_are_one_server(uri: str, tmp_path: Path) -> None:
             with server.graph_client() as graph:
                 rows = graph.post("/query", json={"query": COUNT}).json()["rows"]
                 assert rows == [{"people": 3 + number}]
+        _check_key_over_workers(server)
         os.kill(workers.pop(), signal.SIGKILL)
         wait_until(lambda: len(set(server.workers()) - workers) == 1)
         with server.client() as client:
@@ -96,8 +97,26 @@ def test_several_workers_are_one_server(uri: str, tmp_path: Path) -> None:
             text = client.get("/metrics").text
         counted = 'omnigraph_http_requests_total{graph="default",method="POST",'
         lines = [line for line in text.splitlines() if line.startswith(counted)]
-        assert sum(float(line.split()[-1]) for line in lines) == 8, text
+        assert sum(float(line.split()[-1]) for line in lines) == 8 + KEYED, text
         assert server.stop() == 0, server.log_text()
+
+
+KEYED = 6
+
+
+def _check_key_over_workers(server: ProcessServer) -> None:
+    """One commit for a key, whichever worker gets the request, and for no other branch."""
+    commits = set()
+    for number in range(KEYED):
+        with server.graph_client() as graph:
+            if number == KEYED - 1:
+                body = {"query": INSERT, "params": {"name": "keyed"}, "branch": "nowhere"}
+                other = graph.post("/mutate", json=body, headers={"Idempotency-Key": "one"})
+                assert other.status_code == 409, other.text
+                assert other.json()["idempotency_conflict"] == {"key": "one"}
+            else:
+                commits.add(insert(graph, "keyed", key="one").json()["commit"]["graph_commit_id"])
+    assert len(commits) == 1
 
 
 COUNT = "match { $p: Person } return { count($p) as people }"

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from omnigraph.errors import IdempotencyConflict, NotFound, OutcomeUnknown, RequestInFlight
+from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.layout import REQUESTS
 from omnigraph.manifest.publication import FINGERPRINT, REQUEST, require_same_request
@@ -22,6 +24,7 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.settings.models import HistorySettings
 from omnigraph.values.clock import Clock
+from omnigraph.values.identifiers import check_ref_name
 
 R = TypeVar("R")
 Json = dict[str, Any]
@@ -50,7 +53,7 @@ class KeyedRequest:
 
     @property
     def object_name(self) -> str:
-        scope = json.dumps([self.actor, self.operation, self.branch, self.key])
+        scope = json.dumps([self.actor, self.operation, self.key])
         return hashlib.sha256(scope.encode()).hexdigest()
 
     @property
@@ -136,26 +139,33 @@ class KeyedRequests:
         if body["at"] < self._oldest():
             self._files.delete(f"{place}.done")
             return None
-        if None not in (request.fingerprint, body[_STATED]) and (
-            request.fingerprint != body[_STATED]
-        ):
+        known = None not in (request.fingerprint, body[_STATED])
+        if body["branch"] != request.branch or (known and request.fingerprint != body[_STATED]):
             raise IdempotencyConflict(_other_request(request.key), key=request.key)
         return replay.of_json(body["result"])
 
     def _committed(self, request: KeyedRequest, replay: Replay[R]) -> R | None:
         if request.branch is None:
             return None
-        try:
-            _, state = self._reader.branch(request.branch)
-        except NotFound:
-            return None
-        commit = self._commits.find_by_key(
-            state, request.key, self._oldest(), request.actor, request.operation
-        )
-        if commit is None:
-            return None
-        require_same_request(commit, request.key, request.fingerprint)
-        return replay.of_commit(commit)
+        branch = check_ref_name(request.branch)
+        for state in self._heads(branch):
+            commit = self._commits.find_by_key(
+                state, request.key, self._oldest(), request.actor, request.operation
+            )
+            if commit is not None:
+                if commit.graph_branch != branch:
+                    raise IdempotencyConflict(_other_request(request.key), key=request.key)
+                require_same_request(commit, request.key, request.fingerprint)
+                return replay.of_commit(commit)
+        return None
+
+    def _heads(self, branch: str) -> Iterator[BranchState]:
+        """The head of the branch, then those of the others, because a key names no branch."""
+        with suppress(NotFound):
+            yield self._reader.branch(branch)[1]
+        for ref, state in self._reader.live_branches():
+            if ref.name != branch:
+                yield state
 
     def _begin(
         self, request: KeyedRequest, place: str
@@ -181,7 +191,12 @@ class KeyedRequests:
     def _store(self, request: KeyedRequest, place: str, result: Json | None) -> None:
         if result is None:
             return
-        body = {"at": self._clock.now_micros(), _STATED: request.fingerprint, "result": result}
+        body = {
+            "at": self._clock.now_micros(),
+            _STATED: request.fingerprint,
+            "branch": request.branch,
+            "result": result,
+        }
         self._files.put(f"{place}.done", json.dumps(body).encode())
 
     def _oldest(self) -> int:

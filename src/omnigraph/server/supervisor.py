@@ -9,6 +9,7 @@ import base64
 import logging
 import os
 import pickle
+import select
 import selectors
 import shutil
 import signal
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,9 +198,19 @@ def run_as_worker(socket_number: int, pipe: int) -> int:
     given = base64.b64decode(os.environ.pop(_CONFIGURATION))
     addresses, settings, engine = pickle.loads(given)
     configure_logging(settings.log_format, settings.log_level)
+    threading.Thread(target=_end_with_supervisor, args=(pipe,), daemon=True).start()
     state = build_state(addresses, settings, os.environ, engine)
     bound = socket.socket(fileno=socket_number)
     return run_worker(state, bound, lambda: _tell_ready(pipe), ends_process=True)
+
+
+def _end_with_supervisor(pipe: int) -> None:
+    """Drain when the supervisor is gone: killed, it could not tell its workers to end."""
+    watched = select.poll()
+    watched.register(pipe, 0)  # errors only: the other end of the pipe was closed
+    watched.poll()
+    logger.error("the supervisor is gone: this worker ends, too")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tell_ready(pipe: int) -> None:

@@ -1,0 +1,122 @@
+"""What an operator sees and sets: CORS, the JSON log, reload at SIGHUP, guarded metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import httpx
+
+from omnigraph_testing.http_server import ProcessServer, ThreadServer, wait_until
+
+APP = "https://app.example"
+PREFLIGHT = {
+    "Origin": APP,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization",
+}
+READ = {"query": "match { $p: Person } return { count($p) as n }"}
+
+
+def test_origins_that_may_call(uri: str) -> None:
+    tokens = json.dumps({"ada": "secret"})
+    with ThreadServer(uri, tokens=tokens, cors_origins=(APP,)) as server:
+        with server.graph_client() as http:
+            early = http.options("/query", headers=PREFLIGHT)  # has no token
+            assert (early.status_code, early.content) == (204, b"")
+            assert early.headers["access-control-allow-origin"] == APP
+            assert "Authorization" in early.headers["access-control-allow-headers"]
+            assert "POST" in early.headers["access-control-allow-methods"]
+            other = http.options("/query", headers={**PREFLIGHT, "Origin": "https://evil.example"})
+            assert other.status_code == 405
+            assert "access-control-allow-origin" not in other.headers
+            denied = http.post("/query", json=READ, headers={"Origin": APP})
+            assert denied.status_code == 401  # and the page may read why
+            assert denied.headers["access-control-allow-origin"] == APP
+        with server.graph_client(token="secret") as http:
+            answer = http.post("/query", json=READ, headers={"Origin": APP})
+            assert answer.status_code == 200
+            assert answer.headers["vary"] == "Origin"
+            assert "access-control-allow-credentials" not in answer.headers
+            exposed = set(answer.headers["access-control-expose-headers"].split(", "))
+            assert exposed == {
+                "ETag",
+                "Retry-After",
+                "X-Request-Id",
+                "Omnigraph-Snapshot-Id",
+                "Content-Range",
+                "Deprecation",
+                "Link",
+            }
+            plain = http.post("/query", json=READ)
+            assert "access-control-allow-origin" not in plain.headers
+
+
+def test_no_origin_may_call_by_default(http: httpx.Client) -> None:
+    assert http.options("/query", headers=PREFLIGHT).status_code == 405
+    answer = http.post("/query", json=READ, headers={"Origin": APP})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_two_workers_as_an_operator_runs_them(uri: str, tmp_path: Path) -> None:
+    """Log lines, tokens that change, metrics for admins only, and a supervisor that is killed."""
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps({"ada": "first"}))
+    environment = {
+        "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": str(tokens),
+        "OMNIGRAPH_LOG_FORMAT": "json",
+    }
+    serving = ProcessServer(
+        uri, "--workers", "2", "--metrics-auth", environment=environment, log=tmp_path / "log"
+    )
+    with serving as server:
+        assert _status(server, "first") == 200
+        with server.client() as client:
+            assert client.get("/metrics").status_code == 401
+        with server.client("first") as client:
+            assert client.get("/metrics").status_code == 403  # a token is not enough
+        _check_log(server.log_text())
+
+        tokens.write_text(json.dumps({"ada": "second"}))
+        assert server.process is not None
+        os.kill(server.process.pid, signal.SIGHUP)
+        # A connection each, so that both workers are asked.
+        wait_until(lambda: all(_status(server, "second") == 200 for _ in range(8)))
+        wait_until(lambda: all(_status(server, "first") == 401 for _ in range(8)))
+        tokens.write_text("no json")
+        os.kill(server.process.pid, signal.SIGHUP)
+        wait_until(lambda: server.log_text().count("the old ones stay") == 2)
+        assert _status(server, "second") == 200
+
+        workers = server.workers()
+        assert len(workers) == 2
+        server.process.kill()
+        server.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def _status(server: ProcessServer, token: str) -> int:
+    with server.graph_client(token=token) as http:
+        return http.post("/query", json=READ, headers={"X-Request-Id": "mine"}).status_code
+
+
+def _check_log(text: str) -> None:
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set.intersection(*map(set, lines))
+    request = next(line for line in lines if line.get("request_id") == "mine")
+    told = {name: request[name] for name in ("method", "route", "graph_id", "actor_id", "status")}
+    assert told == {
+        "method": "POST",
+        "route": "/graphs/{graph_id}/query",
+        "graph_id": "default",
+        "actor_id": "ada",
+        "status": 200,
+    }
+    assert request["bytes_in"] == len(json.dumps(READ, separators=(",", ":")))
+    assert request["bytes_out"] > 0
+    assert request["graph_commit_id"]
+    assert "ms" in request
+    assert "first" not in text  # no token
+    assert "match" not in text  # no query
