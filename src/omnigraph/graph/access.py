@@ -343,10 +343,10 @@ class Access:
             return None
         from omnigraph.scoping.write_judge import WriteJudge
 
-        def refuse(type_name: str) -> PolicyDenied:
+        def refuse(type_name: str | None) -> PolicyDenied:
+            whose = f"of {type_name}" if type_name is not None else "of a type out of its scope"
             return PolicyDenied(
-                f"{self.actor!r} may not {CHANGE} these entities of {type_name} "
-                f"on branch {branch!r}",
+                f"{self.actor!r} may not {CHANGE} these entities {whose} on branch {branch!r}",
                 action=CHANGE,
                 branch=branch,
                 actor_id=self.actor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
@@ -41,7 +41,7 @@ class Snapshot:
     tables: Mapping[TableKey, TablePin]
     internal_schema_version: int
     """The format stamp of the graph's files."""
-    scope: DataScope | None = None
+    scope: DataScope | None = field(default=None, repr=False)
     """The part of the graph that this snapshot shows; its rules about rows are not applied yet."""
     uncounted: frozenset[TableKey] = frozenset()
     """Tables whose number of rows is not told."""

@@ -42,8 +42,8 @@ class WriteJudge:
 
     store: Store
     scopes_of: Callable[[Snapshot], WriteScopes]
-    refuse: Callable[[str], PolicyDenied]
-    """The error about a type."""
+    refuse: Callable[[str | None], PolicyDenied]
+    """The error about a type; None: about one that the writer may not name."""
     needs_whole: Callable[[str], bool] = lambda _: False
     """Whether the write may touch a type only if the whole type is in scope."""
 
@@ -63,15 +63,20 @@ class WriteJudge:
         for name in type_names:
             scoped = scopes.change.types.get(name)
             if scoped is None or not is_whole(scoped):
-                raise self.refuse(name)
+                raise self.refusal(scopes, name)
 
     def require_seen(self, snapshot: Snapshot, type_names: Iterable[str]) -> None:
         """Refuse to tell about types that the writer does not see whole."""
-        scope = self.scopes_of(snapshot).read
-        for name in type_names if scope is not None else ():
-            scoped = scope.types.get(name) if scope is not None else None
+        scopes = self.scopes_of(snapshot)
+        if scopes.read is None:
+            return
+        for name in type_names:
+            scoped = scopes.read.types.get(name)
             if scoped is None or not is_whole(scoped):
-                raise self.refuse(name)
+                raise self.refusal(scopes, name)
+
+    def refusal(self, scopes: WriteScopes, type_name: str) -> PolicyDenied:
+        return self.refuse(type_name if scopes.may_name(type_name) else None)
 
 
 class _Judgement:
@@ -89,6 +94,7 @@ class _Judgement:
         self._store = judge.store
         self._snapshot = snapshot
         self._scope = scope
+        self._scopes = scopes
         self._visible = VisibleRows(judge.store, snapshot, _with_ends(scope, scopes.read, snapshot))
         self._effects = {effect.key: effect for effect in changes.effects}
 
@@ -98,11 +104,11 @@ class _Judgement:
         key = effect.key
         scoped = self._scope.types.get(key.type_name)
         if scoped is None or not self._visible.has_type(key):
-            raise self._judge.refuse(key.type_name)
+            raise self._refusal(key.type_name)
         if is_whole(scoped) and self._visible.shows_all(key):
             return
         if isinstance(effect, ReplaceRows) or self._judge.needs_whole(key.type_name):
-            raise self._judge.refuse(key.type_name)
+            raise self._refusal(key.type_name)
         entity = self._snapshot.catalog.entity_type(key)
         for ids in _gone(effect):
             self._judge_stored(key, ids)
@@ -111,6 +117,9 @@ class _Judgement:
             self._judge_written(entity, rows)
             self._judge_properties(scoped, entity, rows)
 
+    def _refusal(self, type_name: str) -> PolicyDenied:
+        return self._judge.refusal(self._scopes, type_name)
+
     def _judge_stored(self, key: TableKey, ids: pa.Array) -> None:
         """The before images: stored rows with these ids are in scope."""
         dataset = self._store.open(self._snapshot.pin(key).at)
@@ -118,14 +127,14 @@ class _Judgement:
             some = ids.slice(start, _ROWS_AT_ONCE)
             found = find_rows(dataset, some, [ID, *self._visible.rule(key).columns])
             if self._visible.keep(key, found).num_rows < found.num_rows:
-                raise self._judge.refuse(key.type_name)
+                raise self._refusal(key.type_name)
 
     def _judge_written(self, entity: EntityType, rows: pa.Table) -> None:
         """The after images: the written rows, and the ends of edges as the write leaves them."""
         key = entity.table_key
         alone = TableRule(self._visible.rule(key).rows)
         if alone.keep(rows).num_rows < rows.num_rows:
-            raise self._judge.refuse(entity.name)
+            raise self._refusal(entity.name)
         if not isinstance(entity, EdgeType):
             return
         for column, name in ((SOURCE, entity.source), (TARGET, entity.target)):
@@ -135,7 +144,7 @@ class _Judgement:
             wanted = pc.unique(rows.column(column).combine_chunks())
             others = wanted.filter(pc.invert(pc.is_in(wanted, value_set=self._written_ids(end))))
             if len(self._visible.among(end, others)) < len(others):
-                raise self._judge.refuse(entity.name)
+                raise self._refusal(entity.name)
 
     def _judge_properties(self, scoped: TypeScope, entity: EntityType, rows: pa.Table) -> None:
         """Hidden properties keep their values; new rows have the default or NULL in them."""
@@ -152,13 +161,13 @@ class _Judgement:
         generated = generated_defaults(entity)
         for name in hidden:
             if differing_values(replaced.column(name), rewrites.column(name)).any():
-                raise self._judge.refuse(entity.name)
+                raise self._refusal(entity.name)
             given = additions.column(name)
             if name in generated or given.null_count == len(given):
                 continue  # the write makes the value, or has none
             default = default_column(entity, additions.schema.field(name), len(given))
             if differing_values(pa.chunked_array([default]), given).any():
-                raise self._judge.refuse(entity.name)
+                raise self._refusal(entity.name)
 
     def _written(
         self, effect: EditRows | ReplaceRows | AdoptRows, scoped: TypeScope, entity: EntityType

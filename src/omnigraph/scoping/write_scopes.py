@@ -21,6 +21,10 @@ class WriteScopes:
     def is_everything(self) -> bool:
         return self.change is None and self.read is None
 
+    def may_name(self, type_name: str) -> bool:
+        """Whether the writer may change or see something of a type."""
+        return any(scope is None or type_name in scope.types for scope in (self.change, self.read))
+
     def named(self, catalog: Catalog) -> Catalog:
         """The types and properties that the writer may change or see: those it may name."""
         if self.change is None or self.read is None:

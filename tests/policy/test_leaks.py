@@ -1,0 +1,200 @@
+"""No answer and no error has a canary that the rules of its reader hide."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.graph.collections import Branches, Commits, Schema, Tags
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.stored_queries import Queries
+from omnigraph.policy.policy import Policy
+from omnigraph_testing.leaks import (
+    OPERATIONS,
+    READER,
+    SILENT_METHODS,
+    TYPES,
+    Attempt,
+    CanaryGraph,
+    LeakContext,
+    LeakRules,
+    State,
+    canaries,
+    leaked,
+    outcome,
+    state_of,
+    unlawful,
+    without_new,
+)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[CanaryGraph]]:
+    """Two graphs, which the examples share: reads do not change them, writes go to a branch."""
+    folder = tmp_path_factory.mktemp("canaries")
+    made = [CanaryGraph.create(folder / f"g{n}", random.Random(n), commits=3) for n in range(2)]
+    yield made
+    for graph in made:
+        graph.whole.close()
+
+
+def policy_of(rules: LeakRules, folder: Path) -> Policy:
+    file = folder / "policy.yaml"
+    file.write_text(rules.yaml())
+    return Policy.load(file)
+
+
+class Work:
+    """The branch that writes go to."""
+
+    def __init__(self, graph: CanaryGraph) -> None:
+        self._graph = graph.whole
+        self._state = state_of(self._graph, "work")
+        self._head = self._find_head()
+
+    def _find_head(self) -> str:
+        return self._graph.branches.show("work").head_commit_id
+
+    def unlawful(self, rules: LeakRules) -> list[str]:
+        """What was changed since the last call against the rules."""
+        head = self._find_head()
+        if head == self._head:
+            return []
+        before, self._state, self._head = self._state, state_of(self._graph, "work"), head
+        return unlawful(before, self._state, rules)
+
+
+def some_of(attempts: list[Attempt], most: int | None, chance: random.Random) -> list[Attempt]:
+    if most is None or len(attempts) <= most:
+        return attempts
+    return chance.sample(attempts, most)
+
+
+def check_everything(
+    graph: CanaryGraph, seed: int, folder: Path, most: int | None = None
+) -> None:
+    """Call every method, with at most so many of its arguments, and look at what it tells."""
+    chance = random.Random(seed)
+    rules = LeakRules.random(chance)
+    graph.chance = chance
+    policy = policy_of(rules, folder)
+    reader = graph.whole.as_actor(READER, gate=policy)
+    context = LeakContext(reader, graph, folder)
+    shown = canaries(rules.visible(state) for state in graph.all_states)
+    silent = (canaries(graph.all_states) - shown) | rules.silent_names
+    check_answers(graph, rules, reader)
+    graph.whole.branches.create("work")
+    work = Work(graph)
+    try:
+        for name, attempts in OPERATIONS.items():
+            for attempt in some_of(list(attempts(context)), most, chance):
+                text = outcome(attempt)
+                found = leaked(text, silent - {*attempt.said})
+                assert not found, f"{name} tells {found} under\n{rules.yaml()}\n{text[:3000]}"
+                wrong = work.unlawful(rules)
+                assert not wrong, f"{name}: {wrong} under\n{rules.yaml()}"
+    finally:
+        graph.whole.branches.delete("work")
+        for branch in graph.whole.branches.list():
+            if branch.name.startswith("mine"):
+                graph.whole.branches.delete(branch.name)
+        for tag in graph.whole.tags.list():
+            if tag.name.startswith("mine"):
+                graph.whole.tags.delete(tag.name)
+
+
+def check_answers(graph: CanaryGraph, rules: LeakRules, reader: Graph) -> None:
+    """Reads, exports, differences and the feed are those of the filtered graph."""
+    states = {commit: rules.visible(state) for commit, state in graph.states.items()}
+    commits = list(states)
+    for commit, state in states.items():
+        for name, rows in state.items():
+            found = {row["id"]: row for row in reader.read(name, at=commit).to_pylist()}
+            assert {i: without_new(row) for i, row in found.items()} == rows
+    for a, b in [*itertools.pairwise(commits), (commits[0], commits[-1])]:
+        assert _changes(reader.diff(a, b)) == _expected(states[a], states[b])
+    page = reader.changes(start="beginning")
+    found = {block.commit.graph_commit_id: _changes(block.changes) for block in page.blocks}
+    while page.has_more:
+        page = reader.changes(cursor=page.cursor)
+        assert not page.blocks
+    wanted = {
+        b: _expected(states[a], states[b]) for a, b in itertools.pairwise(commits)
+    }
+    assert {k: v for k, v in found.items() if v} == {k: v for k, v in wanted.items() if v}
+    (block,) = reader.baseline().blocks
+    empty: Any = {name: {} for name in TYPES}
+    assert _changes(block.changes) == _expected(empty, states[commits[-1]])
+
+
+def _changes(changes: Any) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
+    return {(c.type.name, c.id): (c.op, c.changed_properties) for c in changes}
+
+
+def _expected(before: State, after: State) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
+    found = {}
+    for name in after:
+        old, new = before.get(name, {}), after[name]
+        for entity in {*old, *new}:
+            was, now = old.get(entity), new.get(entity)
+            if was == now:
+                continue
+            op = "insert" if was is None else "delete" if now is None else "update"
+            names = [] if was is None or now is None else [n for n in now if was[n] != now[n]]
+            found[name, entity] = op, tuple(names)
+    return found
+
+
+@settings(max_examples=2, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_operation_tells_a_canary(
+    graphs: list[CanaryGraph], tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    check_everything(graphs[seed % 2], seed, tmp_path_factory.mktemp("leaks"), most=4)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_operation_tells_a_canary_at_length(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("long")
+    graph = CanaryGraph.create(folder / "g", random.Random(seed), commits=7)
+    try:
+        check_everything(graph, seed, folder)
+    finally:
+        graph.whole.close()
+
+
+def test_every_method_is_called_or_is_silent() -> None:
+    kinds = {"Graph": Graph, "Branches": Branches, "Tags": Tags, "Commits": Commits}
+    kinds |= {"Schema": Schema, "Queries": Queries}
+    methods = {
+        f"{name}.{member}"
+        for name, kind in kinds.items()
+        for member, value in inspect.getmembers(kind, inspect.isfunction)
+        if not member.startswith("_")
+    }
+    assert methods == {*OPERATIONS, *SILENT_METHODS}
+
+
+def test_the_rules_hide_canaries_and_the_check_finds_them(graphs: list[CanaryGraph]) -> None:
+    graph = graphs[0]
+    rules = LeakRules.random(random.Random(3))
+    shown = canaries(rules.visible(state) for state in graph.all_states)
+    silent = canaries(graph.all_states) - shown
+    assert len(silent) > 20
+    context = LeakContext(graph.whole, graph, Path("/nowhere"))
+    told = [outcome(a) for a in OPERATIONS["Graph.read"](context)]
+    assert any(leaked(text, silent) for text in told)
+    assert json.dumps(rules.yaml())
