@@ -11,7 +11,9 @@ import dataclasses
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -388,20 +390,20 @@ Attempts = Callable[[LeakContext], Iterable[Attempt]]
 def _reads(c: LeakContext) -> Iterator[Attempt]:
     g = c.graph
     for name in (*TYPES, "Vaul", "Persn"):
-        yield Attempt(lambda n=name: g.read(n), (name,))
-        yield Attempt(lambda n=name: g.read(n, at="middle"), (name,))
+        yield Attempt(partial(g.read, name), (name,))
+        yield Attempt(partial(g.read, name, at="middle"), (name,))
     for name in TYPES:
         ids = c.ids[name]
-        yield Attempt(lambda n=name, i=ids: g.read(n, ids=i), (name,))
+        yield Attempt(partial(g.read, name, ids=ids), (name,))
         for column in (*PROPERTIES[name], "salry", "wort"):
-            yield Attempt(lambda n=name, p=column: g.read(n, columns=["id", p]), (name, column))
+            yield Attempt(partial(g.read, name, columns=["id", column]), (name, column))
 
 
 def _blobs(c: LeakContext) -> Iterator[Attempt]:
     g = c.graph
     for entity in [*c.ids["Person"], "absent"]:
         said = ("Person", "photo", entity)
-        yield Attempt(lambda i=entity: g.blob("node", "Person", i, "photo"), said)
+        yield Attempt(partial(g.blob, "node", "Person", entity, "photo"), said)
     yield Attempt(lambda: g.blob("node", "Person", "absent", "phot"), ("Person", "phot"))
     yield Attempt(lambda: g.blob("node", "Vault", "absent", "x"), ("Vault",))
 
@@ -426,11 +428,20 @@ def _queries(method: str) -> Attempts:
         for text in QUERIES:
             said = tuple(re.findall(r"\w+", text))
             said += tuple(word.capitalize() for word in said)
-            yield Attempt(lambda t=text: run(t), said)
+            yield Attempt(partial(run, text), said)
         for commit in c.commits:
-            yield Attempt(lambda at=commit: run(QUERIES[0], at=at), ("Person",))
+            yield Attempt(partial(run, QUERIES[0], at=commit), ("Person",))
 
     return attempts
+
+
+def _kept_answers(c: LeakContext) -> Iterator[Attempt]:
+    for text in QUERIES[:6]:
+        with suppress(OmnigraphError):
+            c.canaries.whole.query(text).to_pylist()
+        said = tuple(re.findall(r"\w+", text))
+        said += tuple(word.capitalize() for word in said)
+        yield Attempt(partial(c.graph.kept_answer, text), said)
 
 
 def _exports(c: LeakContext) -> Iterator[Attempt]:
@@ -454,7 +465,7 @@ def _exports(c: LeakContext) -> Iterator[Attempt]:
 def _differences(c: LeakContext) -> Iterator[Attempt]:
     g = c.graph
     for a, b in zip(c.commits, c.commits[1:], strict=False):
-        yield Attempt(lambda a=a, b=b: g.diff(a, b))
+        yield Attempt(partial(g.diff, a, b))
     yield Attempt(lambda: g.diff(c.commits[0], "main"))
     yield Attempt(lambda: g.diff("main", c.commits[0]))
     yield Attempt(lambda: g.diff(base="main", branch="side"))
@@ -528,7 +539,7 @@ def _mutations(c: LeakContext) -> Iterator[Attempt]:
     for text in texts:
         said = tuple(re.findall(r"\w+", text))
         said += tuple(word.capitalize() for word in said)
-        yield Attempt(lambda t=text: g.mutate(t, branch="work"), said)
+        yield Attempt(partial(g.mutate, text, branch="work"), said)
 
 
 def _edits(c: LeakContext) -> Iterator[Attempt]:
@@ -549,7 +560,7 @@ def _edits(c: LeakContext) -> Iterator[Attempt]:
     ]
     for name, edit in edits:
         said = (name, *re.findall(r"\w+", str(edit)))
-        yield Attempt(lambda n=name, e=edit: g.apply({n: e}, branch="work"), said)
+        yield Attempt(partial(g.apply, {name: edit}, branch="work"), said)
 
 
 def _loads(c: LeakContext) -> Iterator[Attempt]:
@@ -581,7 +592,7 @@ def _loads(c: LeakContext) -> Iterator[Attempt]:
             return done, to
 
         yield Attempt(load, said)
-        yield Attempt(lambda r=row, m=mode: g.load([r], m, "work", dry_run=True), said)
+        yield Attempt(partial(g.load, [row], mode, "work", dry_run=True), said)
 
 
 def _merges(c: LeakContext) -> Iterator[Attempt]:
@@ -597,7 +608,7 @@ def _previews(c: LeakContext) -> Iterator[Attempt]:
 
 def _reverts(c: LeakContext) -> Iterator[Attempt]:
     for commit in c.commits[1:]:
-        yield Attempt(lambda i=commit: c.graph.revert(i, "work"))
+        yield Attempt(partial(c.graph.revert, commit, "work"))
 
 
 def _picks(c: LeakContext) -> Iterator[Attempt]:
@@ -608,7 +619,7 @@ def _picks(c: LeakContext) -> Iterator[Attempt]:
 def _commit_reads(method: str) -> Attempts:
     def attempts(c: LeakContext) -> Iterator[Attempt]:
         for name in (*c.commits, c.canaries.side, "main", "middle", "HEAD~1", "nothing"):
-            yield Attempt(lambda n=name: getattr(c.graph.commits, method)(n))
+            yield Attempt(partial(getattr(c.graph.commits, method), name))
 
     return attempts
 
@@ -616,7 +627,7 @@ def _commit_reads(method: str) -> Attempts:
 def _schema_plans(c: LeakContext) -> Iterator[Attempt]:
     for text in (SCHEMA, "node Other { x: String }"):
         said = tuple(re.findall(r"\w+", SCHEMA))
-        yield Attempt(lambda t=text: c.graph.schema.plan(t), said)
+        yield Attempt(partial(c.graph.schema.plan, text), said)
 
 
 def _schema_changes(c: LeakContext) -> Iterator[Attempt]:
@@ -626,13 +637,13 @@ def _schema_changes(c: LeakContext) -> Iterator[Attempt]:
 
 def _schema_differences(c: LeakContext) -> Iterator[Attempt]:
     for commit in c.commits:
-        yield Attempt(lambda i=commit: c.graph.schema.diff(i, "main"))
+        yield Attempt(partial(c.graph.schema.diff, commit, "main"))
 
 
 def _calls(*calls: Callable[[LeakContext], object]) -> Attempts:
     def attempts(c: LeakContext) -> Iterator[Attempt]:
         for call in calls:
-            yield Attempt(lambda f=call: f(c))
+            yield Attempt(partial(call, c))
 
     return attempts
 
@@ -649,6 +660,7 @@ OPERATIONS: dict[str, Attempts] = {
     "Graph.read": _reads,
     "Graph.blob": _blobs,
     "Graph.query": _queries("query"),
+    "Graph.kept_answer": _kept_answers,
     "Graph.explain": _queries("explain"),
     "Graph.profile": _queries("profile"),
     "Graph.export": _exports,

@@ -79,9 +79,7 @@ def some_of(attempts: list[Attempt], most: int | None, chance: random.Random) ->
     return chance.sample(attempts, most)
 
 
-def check_everything(
-    graph: CanaryGraph, seed: int, folder: Path, most: int | None = None
-) -> None:
+def check_everything(graph: CanaryGraph, seed: int, folder: Path, most: int | None = None) -> None:
     """Call every method, with at most so many of its arguments, and look at what it tells."""
     chance = random.Random(seed)
     rules = LeakRules.random(chance)
@@ -127,9 +125,7 @@ def check_answers(graph: CanaryGraph, rules: LeakRules, reader: Graph) -> None:
     while page.has_more:
         page = reader.changes(cursor=page.cursor)
         assert not page.blocks
-    wanted = {
-        b: _expected(states[a], states[b]) for a, b in itertools.pairwise(commits)
-    }
+    wanted = {b: _expected(states[a], states[b]) for a, b in itertools.pairwise(commits)}
     assert {k: v for k, v in found.items() if v} == {k: v for k, v in wanted.items() if v}
     (block,) = reader.baseline().blocks
     empty: Any = {name: {} for name in TYPES}
