@@ -325,9 +325,9 @@ class Schema:
 
         granted = Granted(allow_data_loss, dict(backfill or {}), reembed, read_severity(severity))
         sources = [reads.query_source(source) for source in queries]
-        sources += visible_texts(self._access, branch)
         require_engine(engine, "schema plan", (AUTO, LOCAL, SPARK))
         with self._access.reading(READ, branch) as opened:
+            sources += visible_texts(self._access, branch)
             self._access.require_all_seen(SCHEMA_APPLY, branch)
             return plan_schema(
                 opened,
@@ -386,8 +386,8 @@ class Schema:
         """The steps from the schema of state `a` to that of state `b`."""
         from omnigraph.graph.schema_changes import diff_schemas
 
-        self._access.require(READ)
-        commits = self._access.engine.commits
+        self._access.require(READ, ANYWHERE)
+        commits = self._access.commits()
         seen = self._access.seen
         return diff_schemas(seen(commits.snapshot_at(a)), seen(commits.snapshot_at(b)))
 

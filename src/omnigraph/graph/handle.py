@@ -586,6 +586,7 @@ class Graph:
         """The id that `if_commit` means. A name of no commit is left to fail as a precondition."""
         if name is None or is_commit_id(name):
             return name
+        self._access.require(CHANGE, branch)
         try:
             return self._access.commits().resolve(name, branch)
         except NotFound:
@@ -694,18 +695,18 @@ class Graph:
 
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(REVERT, self.actor, idempotency_key, branch, *asked)
-        request = PickRequest(
-            commit_id=self._access.commits().resolve(commit_id, branch),
-            branch=branch,
-            operation=REVERT,
-            decisions=Decisions(strategy, read_resolutions(resolutions)),
-            actor_id=self.actor,
-            message=message,
-            idempotency_key=idempotency_key,
-            details=details_of(repeatable),
-            judge=self._access.judge(branch),
-        )
         with self._access.writing(CHANGE, branch) as parts:
+            request = PickRequest(
+                commit_id=self._access.commits().resolve(commit_id, branch),
+                branch=branch,
+                operation=REVERT,
+                decisions=Decisions(strategy, read_resolutions(resolutions)),
+                actor_id=self.actor,
+                message=message,
+                idempotency_key=idempotency_key,
+                details=details_of(repeatable),
+                judge=self._access.judge(branch),
+            )
 
             def run() -> WriteReceipt:
                 return pick(parts.merge_context(), request)
@@ -729,18 +730,18 @@ class Graph:
 
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(CHERRY_PICK, self.actor, idempotency_key, onto, *asked)
-        request = PickRequest(
-            commit_id=self._access.commits().resolve(commit_id, onto),
-            branch=onto,
-            operation=CHERRY_PICK,
-            decisions=Decisions(strategy, read_resolutions(resolutions)),
-            actor_id=self.actor,
-            message=message,
-            idempotency_key=idempotency_key,
-            details=details_of(repeatable),
-            judge=self._access.judge(onto),
-        )
         with self._access.writing(CHANGE, onto) as parts:
+            request = PickRequest(
+                commit_id=self._access.commits().resolve(commit_id, onto),
+                branch=onto,
+                operation=CHERRY_PICK,
+                decisions=Decisions(strategy, read_resolutions(resolutions)),
+                actor_id=self.actor,
+                message=message,
+                idempotency_key=idempotency_key,
+                details=details_of(repeatable),
+                judge=self._access.judge(onto),
+            )
 
             def run() -> WriteReceipt:
                 return pick(parts.merge_context(), request)
@@ -881,7 +882,9 @@ class Graph:
         """Every declared index: how many rows it covers and how many it does not yet."""
         from omnigraph.maintain.status import index_status
 
-        return index_status(self.engine.store, self.snapshot(branch))
+        snapshot = self.snapshot(branch)
+        self._access.require_all_seen("read the counts of indexes", branch)
+        return index_status(self.engine.store, snapshot)
 
     def status(self) -> GraphStatus:
         """Fragments, coverage, history, writers in flight and bytes, per branch and type."""

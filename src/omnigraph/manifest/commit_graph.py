@@ -268,7 +268,9 @@ class CommitGraph:
         if moment is not None:
             return self._at_moment(moment, text, branch)
         names = [*self._reader.tag_refs.names(), *self._reader.branch_refs.names()]
-        raise NotFound(f"no commit, tag or branch {text!r}; {did_you_mean(text, names)}", at=whole)
+        hint = did_you_mean(text, names)
+        told = f"no commit, tag or branch {text!r}" + (f"; {hint}" if hint else "")
+        raise NotFound(told, at=whole)
 
     def _head_of(self, branch: str) -> CommitPlace:
         ref, state = self._reader.branch(branch)

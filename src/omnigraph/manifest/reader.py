@@ -260,4 +260,4 @@ class ManifestReader:
 
     def _refuse_unknown(self, name: str) -> NoReturn:
         hint = did_you_mean(name, self.branch_refs.names())
-        raise NotFound(f"no branch {name!r}; {hint}", branch=name)
+        raise NotFound(f"no branch {name!r}" + (f"; {hint}" if hint else ""), branch=name)
