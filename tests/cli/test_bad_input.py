@@ -224,7 +224,6 @@ CASES = [
     Case(QUERY + "-q {d}/good.gq -p n=A --at nope", "'nope'"),
     Case(QUERY + "-q {d}/good.gq -p n=A --at 2020-01-01T00:00:00Z", "2020-01-01"),
     Case(QUERY + "-q {d}/good.gq -p n=A --format xml", "'xml'", 2),
-    Case(QUERY + "-q {d}/good.gq -p n=A --format csv --json", "contradict", 2),
     Case(QUERY + "-q {d}/good.gq -p n=A --timeout soon", "--timeout", 2),
     Case(QUERY + "-q {d}/good.gq -p n=A --nonsense", "--nonsense", 2),
     Case("explain --store {g} -q {d}/type.gq", "type.gq:2:15"),

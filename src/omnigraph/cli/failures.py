@@ -16,12 +16,14 @@ from omnigraph.cli.output import (
     EXIT_CONFLICTS,
     EXIT_FAILED,
     EXIT_LOST_PRECONDITION,
+    EXIT_REFUSED,
     EXIT_USAGE,
     painter,
     print_json,
     print_note,
 )
 from omnigraph.errors import (
+    AdmissionRefused,
     MergeConflicts,
     NotServed,
     OmnigraphError,
@@ -125,6 +127,8 @@ def _exit_code(error: OmnigraphError) -> int:
             return EXIT_CONFLICTS
         case NotServed():
             return EXIT_USAGE
+        case AdmissionRefused():
+            return EXIT_REFUSED
         case _:
             return EXIT_FAILED
 

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 8192
 
 
-def choose_format(session: Session, chosen: ResultFormat | None, metadata: bool) -> ResultFormat:
-    """`--json` is short for `--format json`; without both, `defaults.output` of the config file."""
-    if session.json and chosen not in (None, ResultFormat.JSON):
-        raise WrongUsage(f"--json and --format {chosen} contradict each other")
-    default = ResultFormat(session.config().output or ResultFormat.TABLE)
+def choose_format(
+    session: Session,
+    chosen: ResultFormat | None,
+    metadata: bool = False,
+    usual: str | None = None,
+) -> ResultFormat:
+    """`--json`, else `--format`, else `usual`, else `defaults.output` of the config file."""
+    default = ResultFormat(usual or session.config().output or ResultFormat.TABLE)
     how = ResultFormat.JSON if session.json else chosen or default
     if how is ResultFormat.ARROW and sys.stdout.isatty():
         raise WrongUsage("--format arrow writes binary data: redirect it into a file")
@@ -38,7 +41,7 @@ def write_result(
 ) -> None:
     match how:
         case ResultFormat.TABLE:
-            cut = print_table(result.columns, _row_values(result))
+            cut = print_table(result.columns, _row_values(result), session.config().table)
             rows = counted(result.row_count, "row")
             session.note(rows + (", long values cut: --format json shows them" if cut else ""))
         case ResultFormat.KV:

@@ -24,6 +24,7 @@ from omnigraph.cli.commands import (
     graphs,
     lint,
     mcp,
+    operator,
     pipeline,
     policy,
     queries,
@@ -62,6 +63,7 @@ FAMILIES = (
     mcp,
     console,
     cluster,
+    operator,
 )
 
 
@@ -82,6 +84,7 @@ class Omnigraph(RootGroup):
             ("status", "verify", "optimize", "repair", "cleanup", "backup", "restore", "recovery"),
         ),
         ("Server, cluster and console", ("serve", "mcp", "policy", "cluster", "console")),
+        ("You and your servers", ("login", "logout", "graphs", "alias")),
         ("This program", ("version",)),
     )
     # Names of the original OmniGraph. Its `ingest` merges, and creates a branch that is missing.
@@ -121,10 +124,11 @@ def options(
       omnigraph branch create review/ages --store people.omni
 
     omnigraph COMMAND --help explains one command. Results go to stdout, everything else to stderr.
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts, 7 warnings.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 lost precondition, 5 merge conflicts, 6 a plan
+    with changes, 7 warnings, 75 refused by a busy server before it began.
 
     The config file is ~/.omnigraph/config.yaml, or the file that OMNIGRAPH_CONFIG names. It sets
-    your name, the default graph, and how the engine works: embeddings, Spark, memory, fsync.
+    your name, servers, profiles, the default graph, and how the engine works.
     """
     if version_wanted:
         show_version(Session(json=json_output))

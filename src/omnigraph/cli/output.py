@@ -19,6 +19,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_LOST_PRECONDITION = 4
 EXIT_CONFLICTS = 5
+EXIT_REFUSED = 75  # a server refused before it began: repeating is safe
 EXIT_BROKEN_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
 

@@ -46,9 +46,7 @@ class Session:
     command: str = "omnigraph"
     """The command, as users write it: `branch create`."""
     reach: Reach = UPKEEP
-    _config: list[OperatorConfig] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
+    _config: list[OperatorConfig] = field(default_factory=list, repr=False, compare=False)
     """The config file, once it was read."""
     _scopes: list[Scope] = field(default_factory=list, init=False, repr=False, compare=False)
     """The scope of this run, once it was resolved."""
@@ -79,6 +77,10 @@ class Session:
         found = resolve(flags, os.environ, self.config(), self.reach, self.command)
         self._scopes[:] = [found]
         return found
+
+    def elsewhere(self, flags: AddressFlags, reach: Reach) -> Session:
+        """The same run on another scope."""
+        return replace(self, flags=flags, reach=reach)
 
     def has_scope(self) -> bool:
         """Whether flags, environment or config file name anything."""

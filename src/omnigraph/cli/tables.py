@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from textwrap import TextWrapper
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.cli.output import print_result
 from omnigraph.values.cell_text import NULL, cell_text, visible
 from omnigraph.values.temporal import write_micros
+
+if TYPE_CHECKING:
+    from omnigraph.settings.config_file import TableLook
 
 CELL_LIMIT = 240
 _GAP = 3
@@ -22,24 +26,29 @@ def moment_text(micros: int) -> str:
     return write_micros(micros) if micros else "-"
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], look: TableLook | None = None
+) -> bool:
     """Print rows under their column names; True when a value had to be cut."""
     cells = [[cell_text(value) for value in row] for row in rows]
-    cut = any(len(text) > CELL_LIMIT for row in cells for text in row)
-    shown = [[_cut(text) for text in row] for row in cells] if cut else cells
+    limit = CELL_LIMIT if look is None else look.max_column_width
+    wrap = look is not None and look.cell_layout == "wrap"
+    cut = not wrap and any(len(text) > limit for row in cells for text in row)
+    shown = [[_cut(text, limit) for text in row] for row in cells] if cut else cells
     headers = [visible(name) for name in columns]
     numeric = [
         bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))
     ]
     if not sys.stdout.isatty():
-        _print_plain(headers, shown, numeric)
+        _print_plain(headers, shown, numeric, limit)
         return cut
     narrowest = _narrowest(headers, shown)
     room = shutil.get_terminal_size().columns - _GAP * (len(headers) - 1)
     if sum(narrowest) > room:
         print_records(headers, shown)
     else:
-        _print_rich(headers, shown, numeric, _fitted(_widest(headers, shown), narrowest, room))
+        widest = [min(width, limit) for width in _widest(headers, shown)]
+        _print_rich(headers, shown, numeric, _fitted(widest, narrowest, room))
     return cut
 
 
@@ -99,8 +108,8 @@ def folded(text: str, indent: int) -> str:
     return fold.fill(text)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= CELL_LIMIT else f"{text[: CELL_LIMIT - 1]}…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _is_number(text: str) -> bool:
@@ -115,18 +124,28 @@ def _parses(text: str) -> bool:
     return True
 
 
-def _print_plain(headers: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
+def _print_plain(
+    headers: list[str], rows: list[list[str]], numeric: list[bool], limit: int
+) -> None:
+    """A value that is longer than the limit goes on in the next line of its column."""
     from rich.cells import cell_len
 
-    lines = [headers, *rows]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headers))]
+    lines = [line for row in rows for line in _wrapped(row, limit)]
+    widths = [max(cell_len(line[i]) for line in [headers, *lines]) for i in range(len(headers))]
     rule = ["-" * width for width in widths]
-    for line in [headers, rule, *rows]:
+    for line in [headers, rule, *lines]:
         parts = []
         for text, width, right in zip(line, widths, numeric, strict=True):
             gap = " " * (width - cell_len(text))
             parts.append(gap + text if right else text + gap)
         print_result("  ".join(parts).rstrip() + "\n")
+
+
+def _wrapped(row: list[str], limit: int) -> list[list[str]]:
+    if all(len(text) <= limit for text in row):
+        return [row]
+    pieces = [[text[at : at + limit] for at in range(0, len(text), limit)] for text in row]
+    return [list(line) for line in zip_longest(*pieces, fillvalue="")]
 
 
 def _print_rich(

@@ -34,6 +34,7 @@ _BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _SILENT = (httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ReadTimeout, httpx.WriteTimeout)
 _GATEWAY = (502, 504)
 _UNAVAILABLE = 503
+_TOO_MANY = 429
 
 
 @dataclass(slots=True)
@@ -114,8 +115,9 @@ class Attempts:
         return self._wait() if after is None else min(after, _LONGEST_WAIT_SECONDS)
 
     def _is_unknown(self, status: int) -> bool:
-        """A gateway did not get the answer of the server, so a write may be done."""
-        return self.request.writes and (status in _GATEWAY or (self.lost and status >= 500))
+        """A gateway, or this client before, got no answer, so a write may be done."""
+        refused = status == _TOO_MANY or status >= 500
+        return self.request.writes and (status in _GATEWAY or (self.lost and refused))
 
     def _unknown(self, error: OmnigraphError) -> OmnigraphError:
         if isinstance(error, OutcomeUnknown):

@@ -12,6 +12,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.output import EXIT_FAILED, Paint, painter, print_json, print_note, print_result
+from omnigraph.cli.scopes import CONTROL
 from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 
@@ -82,7 +83,7 @@ def _print(
         raise typer.Exit(EXIT_FAILED)
 
 
-@command(group, "validate")
+@command(group, "validate", CONTROL)
 def validate(session: Session, config: Config = ".") -> None:
     """Parse and type-check everything that a directory declares.
 
@@ -103,7 +104,7 @@ def validate(session: Session, config: Config = ".") -> None:
     _print(session, run(_call(session, config)), lines)
 
 
-@command(group, "plan")
+@command(group, "plan", CONTROL)
 def plan(
     session: Session,
     config: Config = ".",
@@ -156,7 +157,7 @@ def _save(body: dict[str, Any], file: str) -> None:
         raise InvalidArgument(f"cannot write {file}: {error.strerror}", file=file) from error
 
 
-@command(group, "apply")
+@command(group, "apply", CONTROL, writes=True)
 def apply(
     session: Session,
     config: Config = ".",
@@ -211,7 +212,7 @@ def _saved(file: str) -> dict[str, Any]:
     return found
 
 
-@command(group, "approve")
+@command(group, "approve", CONTROL, writes=True)
 def approve(
     session: Session,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="For example graph.people.")],
@@ -241,7 +242,7 @@ def approve(
     _print(session, run(_call(session, config, lock_timeout), address), lines)
 
 
-@command(group, "status")
+@command(group, "status", CONTROL)
 def status(session: Session, config: ConfigOrRoot = ".") -> None:
     """Show the ledger, the lock and the catalog. Opens no graph.
 
@@ -257,7 +258,7 @@ def status(session: Session, config: ConfigOrRoot = ".") -> None:
     _print(session, run(_call(session, config)), status_lines)
 
 
-@command(group, "observe")
+@command(group, "observe", CONTROL)
 def observe(
     session: Session,
     config: ConfigOrRoot = ".",
@@ -281,7 +282,7 @@ def observe(
     _print(session, run(_call(session, config, lock_timeout)), status_lines)
 
 
-@command(group, "refresh")
+@command(group, "refresh", CONTROL)
 def refresh(session: Session, config: Config = ".", lock_timeout: LockTimeout = 0.0) -> None:
     """Settle interrupted changes, look at the live graphs, and record what is there.
 
@@ -297,7 +298,7 @@ def refresh(session: Session, config: Config = ".", lock_timeout: LockTimeout = 
     _print(session, run(_call(session, config, lock_timeout)), status_lines)
 
 
-@command(group, "import")
+@command(group, "import", CONTROL)
 def import_(session: Session, config: Config = ".", lock_timeout: LockTimeout = 0.0) -> None:
     """Create the first ledger from the declared graphs that exist already.
 
@@ -314,7 +315,7 @@ def import_(session: Session, config: Config = ".", lock_timeout: LockTimeout = 
     _print(session, import_cluster(_call(session, config, lock_timeout)), status_lines)
 
 
-@command(group, "force-unlock")
+@command(group, "force-unlock", CONTROL)
 def force_unlock(
     session: Session,
     lock_id: Annotated[str, typer.Argument(metavar="LOCK_ID", help="As `status` shows it.")],

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.options import Store, Uri
-from omnigraph.cli.scopes import ScopeKind
+from omnigraph.cli.scopes import ANY, ScopeKind
 from omnigraph.cli.session import Session, address, open_to_write
 from omnigraph.errors import PackageMissing
 
@@ -18,7 +18,7 @@ Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open a br
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "console")(console)
+    command(app, "console", ANY, writes=True)(console)
 
 
 def console(

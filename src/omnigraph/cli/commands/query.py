@@ -40,13 +40,13 @@ from omnigraph.cli.scopes import ANY, LOCAL
 from omnigraph.cli.session import Session, address, on_branch, open_to_read, open_to_write
 from omnigraph.cli.source_files import Check, Files, Stdout, format_files
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
     from omnigraph.execute.query_types import QueryResult
     from omnigraph.graph.handle import Graph
     from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.plan.plan_text import QueryPlan
-from omnigraph.values.plurals import counted
 
 
 class QueryNames(StrEnum):
@@ -127,6 +127,8 @@ def run(
       cat people.gq | omnigraph query friends_of -q - --params '{"name": "Ada"}' --format csv
       omnigraph query friends_of -q people.gq --params @ada.json --at v1 --json
       omnigraph query everybody -q people.gq --format jsonl --metadata --store people.omni
+      omnigraph query friends_of -p name=Ada --server prod --graph people
+      omnigraph query friends_of -q people.gq -p name=Ada --store people.omni --profile
     """
     if timings:
         profile(session, call, branch, at, names, timeout, store)
