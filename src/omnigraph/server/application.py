@@ -151,7 +151,7 @@ class HttpApplication:
         exchange.call = call
         if not entry.public:
             if state.needs_token:
-                call.actor = state.tokens.actor_of(call.header(b"authorization"))
+                call.actor = state.tokens.actor_of(call.authorization)
             if state.phase == STARTING:
                 raise Unavailable("the server starts", reason="starting", retry_after=1.0)
             if entry.place == GRAPH:

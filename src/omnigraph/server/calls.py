@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from omnigraph import tracing
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, Unauthenticated
 from omnigraph.graph.handle import Graph
 from omnigraph.manifest.records import Commit
 from omnigraph.server.replies import Headers, Receive, Refusal, Scope
@@ -81,6 +81,14 @@ class Call:
 
     def headers_named(self, name: bytes) -> list[bytes]:
         return [value for given, value in self.scope["headers"] if given == name]
+
+    @property
+    def authorization(self) -> str | None:
+        """The `Authorization` header; two of them name no caller."""
+        given = self.headers_named(b"authorization")
+        if len(given) > 1:
+            raise Unauthenticated("the request has several Authorization headers")
+        return given[0].decode("latin-1") if given else None
 
     def closes_connection(self) -> None:
         """The answer is the last one on this connection."""

@@ -52,7 +52,7 @@ async def readiness(call: Call) -> Reply:
 def metrics(call: Call) -> Reply:
     if call.state.settings.metrics_auth:
         if call.state.needs_token:
-            call.actor = call.state.tokens.actor_of(call.header(b"authorization"))
+            call.actor = call.state.tokens.actor_of(call.authorization)
         require_server(call, ADMIN)
     return Reply(
         call.state.metrics.text(call.state.admission, call.state.graphs), media_type=MEDIA_TYPE

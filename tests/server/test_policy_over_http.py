@@ -1,0 +1,369 @@
+"""A server with tokens and policies: boot, denials, masked answers, reload, no way round."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from omnigraph.errors import InvalidArgument, PolicyInvalid
+from omnigraph.policy.bundle import read_bundle
+from omnigraph.server.boot import build_state
+from omnigraph.server.configuration import ServerSettings
+from omnigraph.server.routes.server_wide import reload_state
+from omnigraph.server.tokens import FILE, INLINE
+from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.policy_reference import (
+    ACTORS,
+    BRANCHES,
+    Asked,
+    expected,
+    random_policy,
+    random_request,
+)
+from omnigraph_testing.workloads import create_small_graph
+
+TOKENS = json.dumps({name: f"token-{name}" for name in ACTORS})
+ID = {"X-Request-Id": "same"}
+GRAPH_RULES = """
+version: 1
+groups: {devs: [ada], ops: [cleo]}
+protected_branches: [main]
+rules:
+  - id: dev-read
+    allow: {actors: {group: devs}, actions: [read, change, export], branches: [main, open]}
+  - id: dev-merge
+    allow: {actors: {group: devs}, actions: [branch_merge]}
+  - id: ops
+    allow: {actors: {group: ops}, actions: [read, change, branch_delete, schema_apply, admin]}
+"""
+SERVER_RULES = """
+version: 1
+groups: {ops: [cleo], all: [ada, cleo]}
+rules:
+  - id: list
+    allow: {actors: {group: all}, actions: [graph_list]}
+  - id: run
+    allow: {actors: {group: ops}, actions: [admin]}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    graph = create_small_graph(folder / "graph.omni")
+    for name in ("open", "secret", "release/1", "review/x"):
+        graph.branches.create(name)
+    graph.apply({"Note": {"insert": [{"id": "s", "text": "s"}]}}, branch="secret")
+    graph.close()
+    (folder / "graph.yaml").write_text(GRAPH_RULES)
+    (folder / "server.yaml").write_text(SERVER_RULES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ThreadServer]:
+    with ThreadServer(
+        str(folder / "graph.omni"),
+        tokens=TOKENS,
+        policies=(("default", str(folder / "graph.yaml")),),
+        server_policies=(str(folder / "server.yaml"),),
+        metrics_auth=True,
+    ) as running:
+        yield running
+
+
+def as_actor(server: ThreadServer, name: str) -> httpx.Client:
+    return server.graph_client(token=f"token-{name}")
+
+
+MATRIX = [
+    # tokens, policy, unauthenticated, state
+    (False, False, False, None),
+    (False, False, True, "open"),
+    (True, False, False, "default-deny"),
+    (True, False, True, "default-deny"),
+    (False, True, False, None),
+    (False, True, True, None),
+    (True, True, False, "policy"),
+    (True, True, True, "policy"),
+]
+
+
+@pytest.mark.parametrize(("tokens", "policy", "unauthenticated", "state"), MATRIX)
+@pytest.mark.parametrize("where", ["graph", "server"])
+def test_the_boot_matrix(
+    folder: Path, tokens: bool, policy: bool, unauthenticated: bool, state: str | None, where: str
+) -> None:
+    files: dict[str, Any] = {}
+    if policy and where == "graph":
+        files["policies"] = (("default", str(folder / "graph.yaml")),)
+    if policy and where == "server":
+        files["server_policies"] = (str(folder / "server.yaml"),)
+    settings = ServerSettings(unauthenticated=unauthenticated, **files)
+    environment = {INLINE: TOKENS} if tokens else {}
+    addresses = {"default": str(folder / "graph.omni")}
+    if state is None:
+        with pytest.raises(InvalidArgument, match="bearer tokens"):
+            build_state(addresses, settings, environment)
+        return
+    built = build_state(addresses, settings, environment)
+    assert (built.mode, built.needs_token) == (state, tokens)
+
+
+def test_a_wrong_policy_refuses_the_boot(folder: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(GRAPH_RULES.replace("actions", "action", 1))
+    addresses, environment = {"default": str(folder / "graph.omni")}, {INLINE: TOKENS}
+    for settings, error in (
+        (ServerSettings(policies=(("default", str(wrong)),)), PolicyInvalid),
+        (ServerSettings(policies=(("default", str(tmp_path / "none.yaml")),)), PolicyInvalid),
+        (ServerSettings(policies=(("other", str(folder / "graph.yaml")),)), InvalidArgument),
+        (ServerSettings(server_policies=(str(folder / "graph.yaml"),)), PolicyInvalid),
+    ):
+        with pytest.raises(error):
+            build_state(addresses, settings, environment)
+
+
+def test_a_denial_says_what_was_asked(server: ThreadServer) -> None:
+    with as_actor(server, "ada") as ada, as_actor(server, "zed") as zed:
+        body = ada.request("DELETE", "/branches/open").json()
+        assert body["code"] == "forbidden"
+        assert body["policy_denied"] == {
+            "action": "branch_delete",
+            "target_branch": "open",
+            "actor_id": "ada",
+        }
+        denied = zed.get("/snapshot")
+        assert denied.status_code == 403
+        assert "does not know this actor" in denied.json()["error"]
+        assert ada.get("/status").status_code == 403
+        assert ada.get("/recoveries").status_code == 403
+        query = {"query": "match { $n: Note } return { $n.text }"}
+        assert ada.post("/query", json=query).status_code == 200
+        changed = ada.post("/mutate", json={"query": 'insert Note { text: "new" }'})
+        assert (changed.status_code, changed.json()["actor_id"]) == (200, "ada")
+    with as_actor(server, "cleo") as cleo:
+        assert cleo.get("/status").status_code == 200
+        assert cleo.get("/recoveries").status_code == 200
+
+
+def test_the_server_has_its_own_rules(server: ThreadServer) -> None:
+    with server.client(token="token-ada") as ada, server.client(token="token-cleo") as cleo:
+        assert ada.get("/graphs").json()["graphs"] == [{"graph_id": "default"}]
+        assert "uri" in cleo.get("/graphs").json()["graphs"][0]
+        assert ada.post("/admin/reload").status_code == 403
+        assert cleo.post("/admin/reload").json()["reloaded"]
+        assert ada.get("/metrics").status_code == 403
+        assert cleo.get("/metrics").status_code == 200
+        assert ada.get("/healthz").status_code == 200
+    with server.client(token="token-ben") as ben:
+        assert ben.get("/graphs").status_code == 403
+    with server.client() as nobody:
+        assert nobody.get("/graphs").status_code == 401
+
+
+def test_hidden_and_unknown_are_the_same_bytes(server: ThreadServer) -> None:
+    with as_actor(server, "cleo") as cleo, as_actor(server, "ada") as ada:
+        commit = cleo.get("/commits", params={"branch": "secret"}).json()["commits"][0]
+        name = commit["graph_commit_id"]
+        unknown = name[:-2] + ("ZZ" if not name.endswith("ZZ") else "YY")
+        for path in ("/commits/{}", "/commits/{}/changes"):
+            denied = ada.get(path.format(name), headers=ID)
+            missing = ada.get(path.format(unknown), headers=ID)
+            assert (denied.status_code, missing.status_code) == (404, 404)
+            assert denied.content.replace(name.encode(), unknown.encode()) == missing.content
+        listed = ada.get("/branches").json()["branches"]
+        assert listed == ["main", "open"]
+        assert ada.get("/schema").status_code == 200
+        diff = ada.get("/diff", params={"from": "main", "to": "secret"})
+        assert diff.status_code == 404
+        asked = {"query": "match { $n: Note } return { $n.text }", "snapshot": name}
+        assert ada.post("/query", json=asked).status_code == 404
+        assert ada.post("/export", json={"snapshot": name}).status_code in (400, 404)
+
+
+def test_no_header_body_or_parameter_changes_the_actor(server: ThreadServer) -> None:
+    spoofed = {
+        "X-Actor": "cleo",
+        "X-Actor-Id": "cleo",
+        "X-Forwarded-User": "cleo",
+        "Omnigraph-Actor": "cleo",
+        "X-Omnigraph-Actor-Id": "cleo",
+        "Cookie": "actor=cleo; authorization=Bearer token-cleo",
+        "Proxy-Authorization": "Bearer token-cleo",
+    }
+    with as_actor(server, "ada") as ada:
+        for extra in ({}, {"actor": "cleo"}, {"actor_id": "cleo", "as": "cleo"}):
+            assert ada.get("/status", params=extra, headers=spoofed).status_code == 403
+        for member in ("actor", "actor_id", "as_actor"):
+            body = {"query": 'insert Note { text: "y" }', "branch": "secret", member: "cleo"}
+            sent = ada.post("/mutate", json=body, headers=spoofed)
+            assert sent.status_code in (400, 403)
+        twice = [("Authorization", "Bearer token-ada"), ("Authorization", "Bearer token-cleo")]
+        both = httpx.get(f"{server.url}/graphs/default/status", headers=twice)
+        assert both.status_code in (401, 403)
+
+
+@pytest.mark.parametrize(
+    "spelled", [" main ", "main ", "MAIN", "Main", "main\t", "refs/main", "./main"]
+)
+def test_other_spellings_of_main_are_not_main(server: ThreadServer, spelled: str) -> None:
+    """`ada` may change `main` here; `ben` has no rule, and no spelling gives him one."""
+    with as_actor(server, "ben") as ben, as_actor(server, "cleo") as cleo:
+        calls = [
+            (
+                "POST",
+                "/mutate",
+                {"json": {"query": 'insert Note { text: "z" }', "branch": spelled}},
+            ),
+            ("GET", "/snapshot", {"params": {"branch": spelled}}),
+            ("POST", "/branches/merge", {"json": {"source": "open", "target": spelled}}),
+            ("POST", "/load", {"json": {"data": "", "branch": spelled}}),
+        ]
+        for method, path, more in calls:
+            assert ben.request(method, path, **more).status_code in (400, 403), path
+            assert cleo.request(method, path, **more).status_code in (400, 403, 404), path
+
+
+def run_over_http(client: httpx.Client, asked: Asked) -> bool | None:
+    """Whether the server let a harmless request of this kind pass; None if it has none."""
+    branch, target = asked.branch or "main", asked.target or "main"
+    match asked.action:
+        case "read":
+            sent = client.get("/snapshot", params={"branch": branch})
+        case "export":
+            sent = client.post("/export", json={"branch": branch})
+        case "change":
+            body = {"query": 'delete Note where text = "none"', "branch": branch}
+            sent = client.post("/mutate", json=body)
+        case "branch_delete":
+            sent = client.request("DELETE", f"/branches/{target}/none")
+        case "schema_apply":
+            sent = client.post("/schema/apply", json={"schema_source": "node { broken"})
+        case "admin":
+            sent = client.get("/recoveries")
+        case _:
+            return None
+    assert sent.status_code in (200, 400, 403, 404), sent.text
+    return sent.status_code != 403
+
+
+def as_sent(asked: Asked) -> Asked:
+    """The request as the server asks its policy about it."""
+    branch, target = asked.branch or "main", asked.target or "main"
+    match asked.action:
+        case "branch_delete":
+            return Asked(asked.actor, asked.action, None, f"{target}/none")
+        case "schema_apply":
+            return Asked(asked.actor, asked.action, None, "main")
+        case "admin":
+            return Asked(asked.actor, asked.action)
+        case _:
+            return Asked(asked.actor, asked.action, branch)
+
+
+def compare_over_http(server: ThreadServer, seeds: range, requests: int) -> int:
+    """The server, the engine, `explain` and the second evaluator agree."""
+    compared = 0
+    policy = server.state.policies.of_graph("default")
+    assert policy is not None
+    before = policy.bundles
+    clients = {name: as_actor(server, name) for name in ACTORS}
+    try:
+        for seed in seeds:
+            rng = random.Random(seed)
+            rules = random_policy(rng)
+            policy.replace([read_bundle(json.dumps(rules), "random.yaml")])
+            for _ in range(requests):
+                asked = random_request(rng)
+                passed = run_over_http(clients[asked.actor], asked)
+                if passed is None:
+                    continue
+                sent = as_sent(asked)
+                allowed, rule = expected(rules, sent)
+                told = policy.explain(sent.actor, sent.action, sent.branch, sent.target)
+                assert (passed, told.allowed, told.rule) == (allowed, allowed, rule), (sent, rules)
+                compared += 1
+    finally:
+        policy.replace(before)
+        for client in clients.values():
+            client.close()
+    return compared
+
+
+def test_random_rules_over_http(server: ThreadServer) -> None:
+    assert compare_over_http(server, range(30), 8) > 80
+
+
+@pytest.mark.slow
+def test_many_random_rules_over_http(server: ThreadServer) -> None:
+    assert compare_over_http(server, range(1000, 2000), 8) > 3000
+
+
+def test_rules_and_tokens_are_read_again(folder: Path, tmp_path: Path) -> None:
+    rules, tokens = tmp_path / "rules.yaml", tmp_path / "tokens.json"
+    rules.write_text(GRAPH_RULES)
+    tokens.write_text(json.dumps({"ada": "one"}))
+    settings = ServerSettings(policies=(("default", str(rules)),))
+    state = build_state({"default": str(folder / "graph.omni")}, settings, {FILE: str(tokens)})
+    policy = state.policies.of_graph("default")
+    assert policy is not None
+    assert not state.policies.reload_if_changed()
+    rules.write_text("version: 1\nrules: [oops")
+    assert not state.policies.reload_if_changed()
+    assert not reload_state(state)["reloaded"]
+    assert policy.decide("ada", "read", "main").allowed
+    rules.write_text(GRAPH_RULES.replace("[ada]", "[ben]"))
+    assert state.policies.reload_if_changed()
+    assert not policy.decide("ada", "read", "main").allowed
+    assert policy.decide("ben", "read", "main").allowed
+
+
+def test_tokens_change_under_load(folder: Path, tmp_path: Path) -> None:
+    """Requests with a token that is in both files never fail while the files change."""
+    file = tmp_path / "tokens.json"
+    contents = [
+        json.dumps({"ada": {"tokens": ["keep", "old"]}}),
+        json.dumps({"ada": {"tokens": ["keep", "new"]}}),
+    ]
+    file.write_text(contents[0])
+    statuses: list[int] = []
+    with ThreadServer(str(folder / "graph.omni"), tokens=TOKENS) as running:
+        running.state.tokens._environment = {FILE: str(file)}
+        running.state.tokens.reload()
+        ended = threading.Event()
+
+        def ask() -> None:
+            with running.graph_client(token="keep") as client:
+                while not ended.is_set():
+                    statuses.append(client.get("/snapshot").status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(40):
+            file.write_text(contents[number % 2])
+            running.state.tokens.reload()
+        ended.set()
+        for thread in threads:
+            thread.join()
+        with running.graph_client(token="old") as client:
+            assert client.get("/snapshot").status_code == 401
+        with running.graph_client(token="new") as client:
+            assert client.get("/snapshot").status_code == 200
+    assert len(statuses) > 10
+    assert set(statuses) == {200}
+
+
+def test_branches_of_the_module_exist(server: ThreadServer) -> None:
+    """The random requests name branches that exist, so that a 404 is never a denial."""
+    (served,) = server.state.graphs
+    names = set(served.graph.engine.reader.branch_refs.names())
+    assert {branch for branch in BRANCHES if branch} <= names
