@@ -59,13 +59,13 @@ class KeptAnswers:
         return self._answers.weight
 
     def key(
-        self, state: object | None, snapshot: Snapshot, compiled: CompiledQuery, text: QueryText
+        self, state: object, snapshot: Snapshot, compiled: CompiledQuery, text: QueryText
     ) -> Any:
         """What an answer depends on. `state` is an object that belongs to one state in one scope.
 
-        None: the answer cannot be kept. So is the answer of a `state` that is None.
+        None: the answer cannot be kept.
         """
-        if not self._is_on or state is None or not compiled.is_repeatable:
+        if not self._is_on or not compiled.is_repeatable:
             return None
         given = _hashable(text.params)
         if given is None:

@@ -28,9 +28,7 @@ from omnigraph.execute.query_types import LateRows, QueryResult
 from omnigraph.execute.views.frame import ONE_ROW, Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.ir import reads
-from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.reads import Project, ReadOp
-from omnigraph.ir.walk import reads_clock
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.analysis import may_fail
 from omnigraph.plan.estimates import Statistics, rounded
@@ -57,8 +55,8 @@ class _Head:
     statistics: Statistics
     executor: LocalExecutor
     bound: dict[int, _Bound]
-    answers: object | None
-    """Belongs to this state in this scope alone; None when its answers depend on the time."""
+    answers: object
+    """Belongs to this state in this scope alone. A rule that asks for the time is fixed in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +195,7 @@ class QueryRunner:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache, row_rules(snapshot.scope))
             executor = LocalExecutor(views, self._provider, self._space)
-            state = None if _depends_on_time(snapshot.scope) else object()
-            latest = _Head(snapshot.tables, statistics, executor, {}, state)
+            latest = _Head(snapshot.tables, statistics, executor, {}, object())
             self._heads.put(scope, latest)
         return latest
 
@@ -218,12 +215,6 @@ class QueryRunner:
             found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
             self._plans.put(key, found)
         return found.plan
-
-
-def _depends_on_time(scope: DataScope | None) -> bool:
-    """Whether a rule about rows calls `now()`."""
-    rules = [found.rows for found in scope.types.values()] if scope is not None else []
-    return any(reads_clock(rule) for rule in rules if rule is not None)
 
 
 def require_rows(rows: pa.RecordBatch | LateRows, most: int) -> None:

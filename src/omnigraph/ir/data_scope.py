@@ -22,7 +22,7 @@ from omnigraph.catalog.model import (
     Range,
 )
 from omnigraph.ir.expressions import DATETIME, Constant, Expression, Function
-from omnigraph.ir.walk import rewrite, walk
+from omnigraph.ir.walk import reads_clock, rewrite
 
 _EMBED = "embed"
 
@@ -63,8 +63,7 @@ class DataScope:
 
 
 def depends_on_time(scope: DataScope) -> bool:
-    rules = [t.rows for t in scope.types.values() if t.rows is not None]
-    return any(map(_is_now, (node for rule in rules for node in walk(rule))))
+    return any(t.rows is not None and reads_clock(t.rows) for t in scope.types.values())
 
 
 def at_moment(scope: DataScope, moment: dt.datetime) -> DataScope:
