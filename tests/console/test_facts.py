@@ -10,11 +10,14 @@ from omnigraph.console import editor, facts
 from omnigraph.console.arrangement import arranged, lanes, sunflower
 from omnigraph.console.canvas import MOST_ENTITIES, Canvas
 from omnigraph.console.facts import EntityName, ShownState
+from omnigraph.console.pages.access import AccessAnswer, answered
 from omnigraph.console.pages.data import form_values
 from omnigraph.console.pages.query import drawn_result, parameter_value, written
 from omnigraph.console.pages.review import history_drawing, resolution
 from omnigraph.graph.handle import Graph
 from omnigraph.merge.conflicts import Conflict
+from omnigraph.policy.bundle import read_bundle
+from omnigraph.policy.policy import Policy
 from omnigraph.query.compiler import compile_query
 from omnigraph.query.params import ParameterDecl
 from omnigraph.values.scalars import ScalarKind, ScalarType
@@ -138,3 +141,35 @@ def test_words_are_offered(people: Graph) -> None:
     assert editor.completions("match { $p: Per", words) == ["Person"]
     assert editor.completions("match { $p wor", words) == ["worksAt"]
     assert editor.completions("match { ", words) == []
+
+
+POLICY = """
+version: 1
+groups: {staff: [bob]}
+rules:
+  - id: young
+    allow:
+      actors: {group: staff}
+      actions: [read]
+      types: [Person]
+      properties: {Person: [name, age, bio]}
+      where: {Person: "age < 10"}
+"""
+
+
+def test_why_an_actor_sees_an_entity_or_not(people: Graph) -> None:
+    policy = Policy([read_bundle(POLICY, "policy.yaml")])
+
+    def ask(actor: str, entity_id: str) -> AccessAnswer:
+        name = EntityName("Person", entity_id)
+        return answered(people, policy, ShownState(), actor, "read", None, name)
+
+    found = ask("bob", "p3")
+    assert found.decision.rule == "young"
+    assert found.parts == ("Person: some entities, without status",)
+    assert found.entity == "Person p3 is visible to bob, with id, name, age, bio"
+    assert ask("bob", "p40").entity == "Person p40 is hidden from bob by a rule about rows"
+    assert ask("bob", "nothing").entity == "Person nothing does not exist"
+    stranger = ask("eve", "p3")
+    assert not stranger.decision.allowed
+    assert "not visible to eve" in (stranger.entity or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import sys
@@ -111,10 +112,16 @@ def _sign_in(viewers: Viewers, why: str | None) -> None:
     async def enter() -> None:
         token, wanted = (given.value or "").strip() or None, (graph.value or "").strip()
         viewers.sign_in(viewer, token)
-        try:
+
+        def found_graph() -> str:
             ids = source.graph_ids(token)
             chosen = wanted or (ids[0] if ids else source.default_graph)
             viewers.graph(viewer, chosen)
+            return chosen
+
+        try:
+            # In a thread, because the console may be part of the server that it asks.
+            chosen = await asyncio.to_thread(found_graph)
         except OmnigraphError as error:
             viewers.sign_in(viewer, None)
             told.set_text(shortened(error.message, 300))
