@@ -213,14 +213,14 @@ def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatc
         (RecoveryRequired("dead", intents=["01I"]), 503, None, ("recovery_required",)),
         (StorageFailure("secret path"), 500, "internal", ()),
     ]  # fmt: skip
-    for error, status, code, details in cases:
+    for number, (error, status, code, details) in enumerate(cases):
 
         def fail(*_: Any, failure: OmnigraphError = error, **__: Any) -> None:
             raise failure
 
         monkeypatch.setattr(Graph, "query", fail)
         monkeypatch.setattr(Graph, "kept_answer", fail)
-        answer = http.post("/query", json={"query": READ})
+        answer = http.post("/query", json={"query": READ, "timeout_ms": 9000 + number})
         check(answer, status, code, *details)
         assert "secret" not in answer.text
 
@@ -233,7 +233,7 @@ def test_an_unexpected_failure_says_nothing(
 
     monkeypatch.setattr(Graph, "query", fail)
     monkeypatch.setattr(Graph, "kept_answer", fail)
-    answer = http.post("/query", json={"query": READ})
+    answer = http.post("/query", json={"query": READ, "timeout_ms": 8000})
     check(answer, 500, "internal")
     assert "secret" not in answer.text
 

@@ -233,7 +233,12 @@ def _result(
     compiled: CompiledQuery, snapshot: Snapshot, rows: pa.RecordBatch | LateRows, text: QueryText
 ) -> QueryResult:
     return QueryResult(
-        compiled.name, snapshot.graph_branch, snapshot.graph_commit_id, rows, text.at
+        compiled.name,
+        snapshot.graph_branch,
+        snapshot.graph_commit_id,
+        rows,
+        text.at,
+        snapshot=snapshot,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, overload
 import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument, PackageMissing
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.arrow_types import with_zone
 from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.shown_rows import SHOWN_ROWS, ShownRows
@@ -68,6 +69,8 @@ class QueryResult:
     """The state that was asked for, as the caller named it; None is the head of `graph_branch`."""
     frame_of: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
     """Makes a Spark `DataFrame` of a table."""
+    snapshot: Snapshot | None = field(default=None, compare=False)
+    """The state that the rows were read from, as the caller may see it."""
     forms: KeptForms | None = field(default=None, compare=False)
     """Encoded forms, of an answer that is kept for the next equal query."""
     _table: pa.Table | None = field(default=None, init=False)

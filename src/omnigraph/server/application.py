@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.routing import Route, Router
@@ -28,6 +28,7 @@ from omnigraph.server.bodies_in import decode_body, decode_query, read_body
 from omnigraph.server.calls import Call, in_thread
 from omnigraph.server.exchange import Cors, Exchange, log_request, new_request_id
 from omnigraph.server.openapi import document
+from omnigraph.server.repeated_answers import RepeatedAnswers
 from omnigraph.server.replies import (
     Receive,
     Refusal,
@@ -72,6 +73,7 @@ class HttpApplication:
         self._router = Router(routes, redirect_slashes=False)
         self._router.default = self._unknown_path
         self._pace: dict[Any, float] = {}
+        self._repeated = RepeatedAnswers(state.settings.limits.answer_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -145,23 +147,24 @@ class HttpApplication:
         """The pipeline of one request, after routing."""
         exchange: Exchange = scope["exchange"]
         exchange.route = entry.full_path
-        state = self.state
+        limits = self.state.settings.limits
         path = scope["path_params"]
-        call = Call(state, entry, scope, receive, exchange.request_id, path)
+        call = Call(self.state, entry, scope, receive, exchange.request_id, path)
         exchange.call = call
         if not entry.public:
-            if state.needs_token:
-                call.actor = state.tokens.actor_of(call.authorization)
-            if state.phase == STARTING:
-                raise Unavailable("the server starts", reason="starting", retry_after=1.0)
-            if entry.place == GRAPH:
-                call.served = self._graph(path, exchange)
+            self._admit(call, exchange)
         if entry.successor is not None:
             link = f'<{entry.successor}>; rel="successor-version"'
             exchange.headers += [(b"deprecation", b"true"), (b"link", link.encode())]
         if entry.body is not None:
-            call.raw = await read_body(call, getattr(state.settings.limits, entry.body_limit))
+            call.raw = await read_body(call, getattr(limits, entry.body_limit))
             exchange.bytes_in = len(call.raw)
+            if entry.kept is not None:
+                known = self._repeated.find(call)
+                if known is not None:
+                    call.notes = known.notes
+                    await exchange.repeat(known.headers, known.content)
+                    return
             call.body = decode_body(call, entry)
         call.query = decode_query(call, entry)
         found = await self._run(call)
@@ -172,9 +175,21 @@ class HttpApplication:
         reply = found if isinstance(found, Reply) else Reply(found)
         if reply.etag is not None:
             reply = _with_tag(call, reply)
+        if entry.kept is not None:
+            self._repeated.keep(call, reply)
         await exchange.answer(reply)
 
-    def _graph(self, path: dict[str, str], exchange: Exchange) -> Any:
+    def _admit(self, call: Call, exchange: Exchange) -> None:
+        """Find the actor of the token and the graph of the path."""
+        state = self.state
+        if state.needs_token:
+            call.actor = state.tokens.actor_of(call.authorization)
+        if state.phase == STARTING:
+            raise Unavailable("the server starts", reason="starting", retry_after=1.0)
+        if call.route.place == GRAPH:
+            call.served = self._graph(call.path, exchange)
+
+    def _graph(self, path: Mapping[str, str], exchange: Exchange) -> Any:
         graph_id = path.get("graph_id")
         if graph_id is not None:
             return self.state.graphs.find(graph_id)

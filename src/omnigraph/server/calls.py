@@ -74,10 +74,15 @@ class Call:
 
     def header(self, name: bytes) -> str | None:
         """The value of a request header, by its name in lower case; the last one counts."""
+        value = self.given.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    @property
+    def given(self) -> dict[bytes, bytes]:
+        """The request headers by name in lower case."""
         if self._given is None:
             self._given = dict(self.scope["headers"])
-        value = self._given.get(name)
-        return None if value is None else value.decode("latin-1")
+        return self._given
 
     def headers_named(self, name: bytes) -> list[bytes]:
         return [value for given, value in self.scope["headers"] if given == name]

@@ -94,6 +94,14 @@ class Exchange:
         )
         await self.sending({"type": "http.response.body", "body": b"" if head else content})
 
+    async def repeat(self, headers: Headers, content: bytes) -> None:
+        """An answer that is there whole, with its length among its headers."""
+        self.started, self.status, self.bytes_out = True, 200, len(content)
+        await self.send(
+            {"type": "http.response.start", "status": 200, "headers": [*headers, *self.headers]}
+        )
+        await self.send({"type": "http.response.body", "body": content})
+
     async def _packed(self, reply: Reply, content: bytes) -> tuple[bytes, Headers]:
         """The content as the client wants it compressed, and the headers that say so."""
         call = self.call

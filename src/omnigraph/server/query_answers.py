@@ -60,6 +60,8 @@ def query_reply(call: Call, result: QueryResult, media: str) -> Reply | Streamed
     forms = result.forms
     content = forms.get(media) if forms is not None else None
     reply = Reply(content, media_type=_HEADERS[media], etag=result.graph_commit_id)
+    if forms is not None and result.at is None:
+        reply.snapshot = result.snapshot
     if content is not None:
         reply.is_kept = True
         return reply

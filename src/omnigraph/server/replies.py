@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.json_values import json_form
 from omnigraph.wire.envelopes import ErrorAnswer, answer_of, refusal
 
@@ -55,6 +56,8 @@ class Reply:
     """The weak tag of the answer. A request that has it already gets 304."""
     is_kept: bool = False
     """The body was made for an earlier request."""
+    snapshot: Snapshot | None = None
+    """The head that the body was read from, when an equal request gets the same body there."""
 
     def content(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else encode(self.body)
