@@ -24,6 +24,7 @@ _REASONS = {
     "schema_change_refused": "the engine refuses this change",
     "data_loss_forbidden": "it would lose data, and allow_data_loss is never",
 }
+_IN_THE_TREE = ("apply_dependency_blocked", "apply_unsupported_change")
 _GATES = {
     "graph_delete": "deletes a graph with all its data",
     "graph_missing": "creates a lost graph again, empty",
@@ -40,6 +41,8 @@ def plan_lines(report: ClusterReport, paint: Paint) -> Iterator[str]:
     yield from gate_lines(report.gates, paint)
     affected = report.body.get("blast_radius", ())
     own = {change.resource for change in report.changes}
+    derived = {each.resource for each in report.changes if each.disposition == DERIVED}
+    affected = [each for each in affected if each["resource"] not in derived]
     others = [
         (each["resource"], [a for a in each["affected"] if a not in own]) for each in affected
     ]
@@ -152,7 +155,10 @@ def status_lines(report: ClusterReport, paint: Paint) -> Iterator[str]:
 
 
 def finding_lines(report: ClusterReport, paint: Paint) -> Iterator[str]:
+    """The findings, without those that the tree of changes tells."""
     for each in report.diagnostics:
+        if each.code in _IN_THE_TREE:
+            continue
         colour = RED if each.severity == ERROR else YELLOW
         text = str(each)
         yield text.replace(each.severity, paint(colour, each.severity), 1)

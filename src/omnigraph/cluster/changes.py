@@ -255,6 +255,11 @@ def _gate_reason(change: ResourceChange, facts: ApplyFacts) -> str | None:
 
 def classify(changes: Sequence[ResourceChange], facts: ApplyFacts) -> list[ResourceChange]:
     """The changes with their dispositions. What depends on a blocked change is blocked, too."""
+    leaving = {
+        name_of(each.resource)
+        for each in changes
+        if kind_of(each.resource) == GRAPH and each.operation == DELETE
+    }
     held: dict[str, str] = {}
     """By graph: why its own change or that of its schema is not made."""
     found = []
@@ -262,7 +267,7 @@ def classify(changes: Sequence[ResourceChange], facts: ApplyFacts) -> list[Resou
         reason = _obstacle(change, facts)
         graph_id = graph_of(change.resource)
         if reason is None and graph_id in held:
-            reason = _dependent_reason(change, held[graph_id])
+            reason = _dependent_reason(change, held[graph_id], graph_id in leaving)
         if reason is None:
             found.append(change)
             continue
@@ -323,11 +328,11 @@ def _schema_obstacle(
     return None if migration.supported or migration.lossy else "schema_change_refused"
 
 
-def _dependent_reason(change: ResourceChange, reason: str) -> str | None:
+def _dependent_reason(change: ResourceChange, reason: str, leaving: bool) -> str | None:
+    """Parts of a graph that is to be deleted wait for the same thing as the graph."""
     if kind_of(change.resource) == GRAPH:
         return None
-    whole = (APPROVAL_REQUIRED, RECOVERY_PENDING)
-    return reason if change.operation == DELETE and reason in whole else DEPENDENCY
+    return reason if leaving and reason != NOT_TARGETED else DEPENDENCY
 
 
 def _graphs_follow_schemas(

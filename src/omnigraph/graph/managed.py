@@ -31,10 +31,11 @@ def refuse_managed(store: Store, operation: str) -> None:
             around.uri, around.path, around.bucket, around.prefix, store.location.options
         )
     )
-    if files.get(f"{CLUSTER}/{CLUSTER_STATE}") is None:
+    state = f"{CLUSTER}/{CLUSTER_STATE}"
+    if files.get(state) is None:
         return
     raise InvalidArgument(
-        f"{operation}: the cluster at {root} manages this graph. Change its declaration and run "
-        "`omnigraph cluster apply`",
+        f"{operation} is refused, because a cluster manages this graph ({root}/{state}): change "
+        "its declaration and run `omnigraph cluster apply`",
         uri=store.location.uri,
     )
