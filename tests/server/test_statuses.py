@@ -309,7 +309,7 @@ def test_a_graph_that_cannot_be_opened_is_set_aside(uri: str, tmp_path: Path) ->
         ready = client.get("/readyz").json()
         assert (ready["served_graph_count"], ready["quarantined_graph_count"]) == (1, 1)
         assert client.get("/graphs/good/schema").status_code == 200
-        check(client.get("/graphs/bad/schema"), 404, "not_found")
+        check(client.get("/graphs/bad/schema"), 503, None, "unavailable")
         check(client.get("/schema"), 404, "not_found")  # two graphs: no default
         assert 'graph_up{graph="bad"} 0' in client.get("/metrics").text
         create_small_graph(addresses["bad"]).close()

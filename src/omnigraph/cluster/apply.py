@@ -103,13 +103,13 @@ def apply_cluster(
 
 
 def finish_creation(cluster: OpenCluster, intent: ClusterIntent) -> None:
-    """Load the seed data of a graph whose creation was interrupted after its init."""
+    """Load the seed data of a graph after its init; a second time changes nothing."""
     graph = cluster.config.graphs.get(intent.graph_id)
-    if graph is not None:
+    if graph is not None and graph.seed is not None:
         load_seed(
             intent.graph_uri,
             graph,
-            cluster.settings_of(intent.graph_id),
+            cluster.settings_of(intent.graph_id, embeds=True),
             directory=cluster.config.directory,
             actor=cluster.call.actor,
             operation_id=intent.operation_id,
@@ -228,12 +228,10 @@ class _ApplyRun:
         create_graph(
             intent.graph_uri,
             self.cluster.desired.schemas[graph_id],
-            self.cluster.config.graphs[graph_id],
             self.cluster.settings_of(graph_id),
-            directory=self.cluster.config.directory,
             actor=self.cluster.call.actor,
-            operation_id=intent.operation_id,
         )
+        finish_creation(self.cluster, intent)
         failpoints.hit("cluster_apply.after_graph_create")
 
     def _change_schema(self, change: ResourceChange, graph_id: str) -> None:

@@ -27,10 +27,10 @@ from omnigraph.cluster.declarations import (
     has_errors,
 )
 from omnigraph.syntax.strict_yaml import DUPLICATE_KEY, FileFindings, read_yaml
+from omnigraph.values.identifiers import GRAPH_ID, RESERVED_GRAPH_IDS
 from omnigraph.values.known_names import did_you_mean
 
 RESOURCE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-GRAPH_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,63}")
 CLUSTER_SCOPE = "cluster"
 
 _INVALID = "invalid_cluster_yaml"
@@ -311,6 +311,9 @@ class _ConfigReading:
     ) -> dict[str, GraphDeclaration]:
         rule = "a letter or digit, then letters, digits and `-`, 64 at most"
         named = self.names(value, ("graphs",), GRAPH_ID, rule)
+        for taken in sorted(RESERVED_GRAPH_IDS & named.keys()):
+            message = f"{taken!r} is the name of a route of servers: choose another id"
+            self.add("invalid_resource_id", ("graphs", taken), message)
         return {
             graph_id: self._graph(graph_id, body, ("graphs", graph_id), providers)
             for graph_id, body in named.items()

@@ -89,19 +89,9 @@ def change_schema(
         apply_schema(live.engine, source, granted, terms, None, LOCAL)
 
 
-def create_graph(
-    uri: str,
-    source: SourceText,
-    graph: GraphDeclaration,
-    settings: Settings,
-    *,
-    directory: str,
-    actor: str | None,
-    operation_id: str,
-) -> None:
-    """Create a graph with its declared schema, and load its seed data."""
+def create_graph(uri: str, source: SourceText, settings: Settings, *, actor: str | None) -> None:
+    """Create a graph with its declared schema."""
     create_managed(uri, source, actor=actor, settings=settings).close()
-    load_seed(uri, graph, settings, directory=directory, actor=actor, operation_id=operation_id)
 
 
 def load_seed(

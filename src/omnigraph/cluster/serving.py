@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from omnigraph.cluster.config_reader import CLUSTER_SCOPE, GRAPH_ID
+from omnigraph.cluster.config_reader import CLUSTER_SCOPE
 from omnigraph.cluster.ledger import Ledger, check_graph_digests
 from omnigraph.cluster.resources import (
     GRAPH,
@@ -29,25 +28,22 @@ from omnigraph.errors import ClusterRefused, PolicyInvalid
 from omnigraph.policy.bundle import Bundle, BundleKind, read_bundle
 from omnigraph.policy.policy import Policy
 from omnigraph.stored_queries.entries import StoredSource
+from omnigraph.stored_queries.registry import QueryPlace
 from omnigraph.syntax.source_text import SourceText
+from omnigraph.values.identifiers import GRAPH_ID, RESERVED_GRAPH_IDS
 
 
 @dataclass(frozen=True, slots=True)
 class GraphToServe:
-    """One graph of the applied revision."""
+    """One graph of a server, as it is to be opened."""
 
     graph_id: str
     uri: str
-    queries: tuple[StoredSource, ...] = ()
+    queries: QueryPlace = ()
     profile: Mapping[str, str] | None = None
     """Its embedding provider."""
     refusal: tuple[str, str] | None = None
     """Code and message of a graph that is set aside before it is opened."""
-
-    @property
-    def opening(self) -> Any:
-        """What needs another handle when it changes; other queries do not."""
-        return self.uri, self.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,7 @@ def _graph(
     profile = _profile(ledger, entry, graph_id)
     uri = root.graph_uri(graph_id)
     refusal = None
-    if not GRAPH_ID.fullmatch(graph_id):
+    if not GRAPH_ID.fullmatch(graph_id) or graph_id in RESERVED_GRAPH_IDS:
         refusal = ("invalid_graph_id", f"{graph_id!r} is no id of a graph")
     elif graph_id in pending:
         message = "a change of it was interrupted: run `omnigraph cluster apply`"
@@ -188,7 +184,8 @@ def _bundles(
         elif any(name in graphs and graphs[name].refusal is None for name in bound):
             bundle = _bundle(root, address, entry, BundleKind.GRAPH)
             for name in bound:
-                by_graph.setdefault(name, []).append(bundle)
+                if name in graphs:
+                    by_graph.setdefault(name, []).append(bundle)
     _require_usable("cluster", of_server)
     for name, found in by_graph.items():
         _require_usable(graph_address(name), found)

@@ -68,12 +68,19 @@ class OpenCluster:
     def config(self) -> ClusterConfig:
         return self.desired.config
 
-    def settings_of(self, graph_id: str) -> Settings:
-        """The settings of the engine for one graph, with its declared embedding provider."""
+    def settings_of(self, graph_id: str, *, embeds: bool = False) -> Settings:
+        """The settings of the engine for one graph, with its declared embedding provider.
+
+        Keys are secrets of servers, so work that makes no vectors goes on without one.
+        """
         graph = self.config.graphs.get(graph_id)
-        name = None if graph is None else graph.provider
-        profile = None if name is None else self.config.providers[name].profile()
-        return provider_settings(self.call.settings, profile)
+        if graph is None or graph.provider is None:
+            return self.call.settings
+        provider = self.config.providers[graph.provider]
+        key = provider.api_key_env
+        if not embeds and key is not None and not self.call.environment.get(key):
+            return self.call.settings
+        return provider_settings(self.call.settings, provider.profile())
 
 
 def open_cluster(call: ClusterCall) -> OpenCluster:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from omnigraph import tracing
-from omnigraph.errors import InvalidArgument
+from omnigraph.cluster.serving import GraphToServe
+from omnigraph.errors import ClusterRefused, InvalidArgument
 from omnigraph.graph.admission import Admission, AdmissionLimits, WriteSlots
 from omnigraph.server.access_log import log_event
+from omnigraph.server.cluster_source import ClusterSource
 from omnigraph.server.configuration import RequestLimits, ServerSettings
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.policies import PolicyFiles, ServerPolicies
-from omnigraph.server.served_graphs import ReadsOnly, ServedGraphs
+from omnigraph.server.served_graphs import ReadsOnly, ServedGraphs, check_graph_id
 from omnigraph.server.shared_slots import SharedSlots
 from omnigraph.server.state import SERVING, ServerState
 from omnigraph.server.tokens import Tokens
@@ -45,15 +47,28 @@ def build_state(
     settings: ServerSettings,
     environment: Mapping[str, str],
     engine: Settings | None = None,
-    policies: ServerPolicies | None = None,
 ) -> ServerState:
-    """The state of a worker whose graphs are not open yet."""
+    """The state of a worker whose graphs are not open yet.
+
+    With `settings.cluster` the graphs, their queries and all rules are those of its applied
+    revision. Otherwise they are `addresses` and the files of the settings.
+    """
     if any(name.startswith(_TRACING) for name in environment):
         tracing.turn_on()
     tokens = Tokens(environment)
+    source = None if settings.cluster is None else ClusterSource(settings.cluster, environment)
     files = PolicyFiles(settings.policies, settings.server_policies)
-    policies = policies or ServerPolicies(files.read, files.stamp)
-    policies.require_graphs(list(addresses))
+    if source is None:
+        policies = ServerPolicies(files.read, files.stamp)
+        policies.require_graphs(list(addresses))
+        queries = dict(settings.queries)
+        wanted = [
+            GraphToServe(check_graph_id(name), uri, queries.get(name, ()))
+            for name, uri in addresses.items()
+        ]
+    else:
+        policies = ServerPolicies(source.bundles, source.stamp)
+        wanted = list(source.revision.graphs.values())
     if policies and not len(tokens):
         raise InvalidArgument(
             "there is a policy and there are no bearer tokens, so every request would be refused: "
@@ -64,23 +79,31 @@ def build_state(
             "there are no bearer tokens: set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE, or let everyone "
             "in with --unauthenticated"
         )
-    for source in tokens.sources:
-        log_event(logger, "loaded bearer token source", source=source)
+    for name in tokens.sources:
+        log_event(logger, "loaded bearer token source", source=name)
     limits = admission_limits(settings.limits)
     shared = environment.get(RUN_DIRECTORY)
     slots: WriteSlots | None = SharedSlots(shared, limits) if shared else None
     admission = Admission(limits, slots)
     graphs = ServedGraphs(
-        addresses,
+        wanted,
         engine or Settings(),
         settings.limits,
         admission,
         lambda name: policies.of_graph(name) or (ReadsOnly() if len(tokens) else None),
         read_only=settings.read_only,
-        queries=dict(settings.queries),
     )
     metrics = Metrics(environment.get(METRICS_DIRECTORY))
-    return ServerState(settings, tokens, policies, graphs, admission, metrics, installed_version())
+    return ServerState(
+        settings,
+        tokens,
+        policies,
+        graphs,
+        admission,
+        metrics,
+        installed_version(),
+        cluster=source,
+    )
 
 
 def open_graphs(state: ServerState) -> None:
@@ -89,15 +112,20 @@ def open_graphs(state: ServerState) -> None:
     quarantined = list(state.graphs.quarantined.values())
     if quarantined and (state.settings.require_all_graphs or not len(state.graphs)):
         first = quarantined[0]
-        raise InvalidArgument(f"graph {first.graph_id} at {first.uri}: {first.message}")
+        message = f"graph {first.graph_id} at {first.uri}: {first.message}"
+        if state.cluster is not None and not len(state.graphs):
+            raise ClusterRefused(message, reason="cluster_no_healthy_graphs", path=first.graph_id)
+        raise InvalidArgument(message)
     for served in state.graphs:
         served.graph.engine.requests.sweep()
     state.phase = SERVING
 
 
-def require_graphs(addresses: Mapping[str, str]) -> None:
-    if not addresses:
-        raise InvalidArgument("name at least one graph to serve")
+def require_graphs(addresses: Mapping[str, str], cluster: str | None) -> None:
+    if not addresses and cluster is None:
+        raise InvalidArgument("name at least one graph to serve, or a cluster with --cluster")
+    if addresses and cluster is not None:
+        raise InvalidArgument("--cluster names the graphs: give no other graphs with it")
 
 
 def installed_version() -> str:

@@ -98,6 +98,9 @@ class ServerSettings:
     load_sources: tuple[str, ...] = ()
     """Prefixes of storage that `POST /load` with `sources` may read."""
 
+    cluster: str | None = None
+    """The directory or root of the cluster whose applied revision is served (`--cluster`)."""
+
     queries: tuple[tuple[str, str], ...] = ()
     """The directory of stored queries of each graph id that has one (`--queries`)."""
 

@@ -110,15 +110,19 @@ class ServerPolicies:
             # All rules are compiled before the first of them is put in force.
             for name, bundles in found.graphs.items():
                 Policy(bundles, name)
-            if found.graphs.keys() != self._graphs.keys() or bool(found.server) != bool(
-                self.server
-            ):
-                raise InvalidArgument("other graphs have rules now: restart the server")
-            if self.server is not None:
-                Policy(found.server)
+            server = Policy(found.server) if found.server else None
+            if self.server is not None and server is not None:
                 self.server.replace(found.server)
+            else:
+                self.server = server
+            # A policy in force keeps its place, because open handles ask it.
             for name, bundles in found.graphs.items():
-                self._graphs[name].replace(bundles)
+                if name in self._graphs:
+                    self._graphs[name].replace(bundles)
+            self._graphs = {
+                name: self._graphs.get(name) or Policy(bundles, name)
+                for name, bundles in found.graphs.items()
+            }
             self._stamp = stamp
 
     def reload_if_changed(self) -> bool:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, PolicyDenied
+from omnigraph.cluster.graph_work import provider_settings
+from omnigraph.cluster.serving import GraphToServe
+from omnigraph.errors import (
+    InvalidArgument,
+    NotFound,
+    OmnigraphError,
+    PolicyDenied,
+    Unavailable,
+)
 from omnigraph.graph.access import Gate
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.handle import Graph
@@ -19,15 +26,16 @@ from omnigraph.policy.actions import ANYWHERE, READ, SCHEMA_READ
 from omnigraph.server.configuration import RequestLimits
 from omnigraph.server.replies import Refusal
 from omnigraph.settings.models import Settings
-from omnigraph.stored_queries.registry import QueryPlace
+from omnigraph.values.clock import SYSTEM_CLOCK, Clock
+from omnigraph.values.identifiers import GRAPH_ID, RESERVED_GRAPH_IDS
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_ID = "default"
-_GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}")
-_RESERVED = frozenset(
-    {"policies", "healthz", "openapi", "graphs", "readyz", "metrics", "cluster", "admin", "mcp"}
-)
+FIRST_RETRY_SECONDS = 5.0
+LONGEST_RETRY_SECONDS = 300.0
+RETIRED_SECONDS = 600.0
+"""How long a graph stays open after it is no longer served, for the requests in flight."""
 _OPEN_AT_ONCE = 4
 _LOAD_MEMORY_BYTES = 128 * 1024 * 1024
 _MOST_HANDLES = 4096
@@ -72,10 +80,10 @@ class ReadsOnly:
 
 
 def check_graph_id(graph_id: str) -> str:
-    if not _GRAPH_ID.fullmatch(graph_id) or graph_id in _RESERVED:
+    if not GRAPH_ID.fullmatch(graph_id) or graph_id in RESERVED_GRAPH_IDS:
         raise InvalidArgument(
             f"{graph_id!r} is no id of a graph: 1 to 64 letters, digits and `-`, and none of "
-            + ", ".join(sorted(_RESERVED))
+            + ", ".join(sorted(RESERVED_GRAPH_IDS))
         )
     return graph_id
 
@@ -97,15 +105,40 @@ class ServedGraph:
             found = self._handles[actor] = self.graph.as_actor(actor)
         return found
 
+    def bounded_by(self, gate: Gate | None) -> ServedGraph:
+        """The same open graph with another gate; handles of the old one keep theirs."""
+        return ServedGraph(self.graph_id, self.uri, self.graph.as_actor(None, gate=gate))
+
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedGraph:
-    """A graph that could not be opened."""
+    """A graph that could not be opened, and when the next attempt is due."""
 
     graph_id: str
     uri: str
     code: str
     message: str
+    attempts: int = 1
+    retry_at: float = 0.0
+    """By the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedChanges:
+    """How the graphs of a server changed."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, list[str]]:
+        return {
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "changed": list(self.changed),
+            "failed": list(self.failed),
+        }
 
 
 class ServedGraphs:
@@ -113,22 +146,23 @@ class ServedGraphs:
 
     def __init__(
         self,
-        addresses: Mapping[str, str],
+        graphs: Iterable[GraphToServe],
         settings: Settings,
         limits: RequestLimits,
         admission: Admission,
         gates: Callable[[str], Gate | None],
         *,
         read_only: bool,
-        queries: Mapping[str, QueryPlace] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.addresses = {check_graph_id(name): uri for name, uri in addresses.items()}
+        self._wanted = {each.graph_id: each for each in graphs}
         self._settings = settings_for(settings, limits)
         self._admission = admission
         self._gates = gates
         self._read_only = read_only
-        self._queries = dict(queries or {})
+        self._clock = clock
         self._open: dict[str, ServedGraph] = {}
+        self._retired: list[tuple[float, Graph]] = []
         self.quarantined: dict[str, QuarantinedGraph] = {}
 
     def __iter__(self) -> Iterator[ServedGraph]:
@@ -137,29 +171,93 @@ class ServedGraphs:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def wanted_count(self) -> int:
+        """How many graphs there are, open or not."""
+        return len(self._wanted)
+
     def open_all(self) -> None:
         """Open every graph that is not open. Those that fail are set aside, with the reason."""
-        missing = [name for name in self.addresses if name not in self._open]
+        self._open_these([name for name in self._wanted if name not in self._open])
+
+    def serve(self, graphs: Iterable[GraphToServe]) -> ServedChanges:
+        """Serve these graphs from now on. Requests in flight end on the handles that they have."""
+        wanted = {each.graph_id: each for each in graphs}
+        before, self._wanted = self._wanted, wanted
+        removed = [name for name in before if name not in wanted]
+        changed = [name for name in wanted if name in before and wanted[name] != before[name]]
+        for name in removed:
+            self.quarantined.pop(name, None)
+            self._retire(self._open.pop(name, None))
+        new = [name for name in wanted if name not in before]
+        self._open_these([*new, *changed])
+        for served in self:
+            self._open[served.graph_id] = served.bounded_by(self._gates(served.graph_id))
+        return ServedChanges(
+            tuple(sorted(name for name in new if name in self._open)),
+            tuple(sorted(removed)),
+            tuple(sorted(name for name in changed if name in self._open)),
+            tuple(sorted(self.quarantined)),
+        )
+
+    @property
+    def due(self) -> list[str]:
+        """Graphs that were set aside and whose next attempt is due."""
+        now = self._clock.monotonic()
+        return [name for name, found in self.quarantined.items() if found.retry_at <= now]
+
+    def heal(self) -> list[str]:
+        """Try again to open the graphs that are due, and close those that were retired long ago."""
+        now = self._clock.monotonic()
+        for when, graph in [each for each in self._retired if each[0] <= now]:
+            self._retired.remove((when, graph))
+            graph.close()
+        due = self.due
+        self._open_these(due)
+        return [name for name in due if name in self._open]
+
+    def _open_these(self, names: list[str]) -> None:
+        if not names:
+            return
         with ThreadPoolExecutor(_OPEN_AT_ONCE, "open") as pool:
-            for name, found in zip(missing, pool.map(self._opened, missing), strict=True):
+            for name, found in zip(names, pool.map(self._opened, names), strict=True):
+                # In one step, so that a request always finds the graph, or why it is not served.
+                self._retire(self._open.get(name))
                 if isinstance(found, ServedGraph):
                     self._open[name] = found
                     self.quarantined.pop(name, None)
                 else:
-                    self.quarantined[name] = found
-                    logger.error(
-                        "graph quarantined during startup",
-                        extra={"fields": {"graph_id": name, "error": found.message}},
-                    )
+                    self._set_aside(found)
+                    self._open.pop(name, None)
+
+    def _set_aside(self, found: QuarantinedGraph) -> None:
+        before = self.quarantined.get(found.graph_id)
+        attempts = 1 if before is None else before.attempts + 1
+        pause = min(FIRST_RETRY_SECONDS * 2 ** (attempts - 1), LONGEST_RETRY_SECONDS)
+        retry_at = self._clock.monotonic() + pause
+        self.quarantined[found.graph_id] = replace(found, attempts=attempts, retry_at=retry_at)
+        if before is None or before.message != found.message:
+            logger.error(
+                "graph quarantined",
+                extra={"fields": {"graph_id": found.graph_id, "error": found.message}},
+            )
+
+    def _retire(self, served: ServedGraph | None) -> None:
+        if served is not None:
+            when = self._clock.monotonic() + RETIRED_SECONDS
+            self._retired.append((when, served.graph))
 
     def _opened(self, name: str) -> ServedGraph | QuarantinedGraph:
-        uri = self.addresses[name]
+        wanted = self._wanted[name]
+        uri = wanted.uri
+        if wanted.refusal is not None:
+            return QuarantinedGraph(name, uri, *wanted.refusal)
         try:
             graph = open_graph(
                 uri,
                 read_only=self._read_only,
-                settings=self._settings,
-                queries=self._queries.get(name),
+                settings=provider_settings(self._settings, wanted.profile),
+                queries=wanted.queries or None,
             )
             broken = graph.queries.validate().breakages
             if broken:
@@ -175,20 +273,31 @@ class ServedGraphs:
         found = self._open.get(graph_id)
         if found is not None:
             return found
-        if not _GRAPH_ID.fullmatch(graph_id):
+        if not GRAPH_ID.fullmatch(graph_id):
             raise Refusal(400, f"{graph_id!r} is no id of a graph: 1 to 64 letters, digits and -")
+        aside = self.quarantined.get(graph_id)
+        if aside is not None:
+            # The reason may name storage, so only `/graphs` tells it, to those who run the server.
+            wait = max(1.0, aside.retry_at - self._clock.monotonic())
+            raise Unavailable(
+                f"graph {graph_id!r} is set aside, because it cannot be served now",
+                reason="quarantined",
+                retry_after=wait,
+            )
         raise NotFound(f"no graph {graph_id!r} on this server")
 
     @property
     def default(self) -> ServedGraph | None:
         """The graph of the flat routes: the only one, or the one whose id is `default`."""
-        if len(self.addresses) == 1:
+        if len(self._wanted) == 1:
             return next(iter(self._open.values()), None)
         return self._open.get(DEFAULT_ID)
 
     def close(self) -> None:
         for served in self:
             served.graph.close()
+        for _, graph in self._retired:
+            graph.close()
 
 
 def settings_for(settings: Settings, limits: RequestLimits) -> Settings:

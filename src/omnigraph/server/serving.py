@@ -25,8 +25,8 @@ from omnigraph.server.application import HttpApplication
 from omnigraph.server.boot import open_graphs
 from omnigraph.server.console_mount import WithConsole
 from omnigraph.server.route_table import ROUTES
-from omnigraph.server.routes.server_wide import reload_state
-from omnigraph.server.state import DRAINING, ServerState
+from omnigraph.server.routes.server_wide import look_after_graphs, reload_state
+from omnigraph.server.state import DRAINING, SERVING, ServerState
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ _SWITCH_SECONDS = 0.0005
 _TOKENS_EVERY_SECONDS = 30.0
 _CANCELLATIONS_EVERY_SECONDS = 1.0
 _SWEEP_EVERY_SECONDS = 3600.0
+_LOOK_AFTER_EVERY_SECONDS = 5.0
 _BACKLOG = 2048
 
 
@@ -123,6 +124,7 @@ class Worker(uvicorn.Server):
             asyncio.ensure_future(self._every(_TOKENS_EVERY_SECONDS, self._poll_tokens)),
             asyncio.ensure_future(self._every(_CANCELLATIONS_EVERY_SECONDS, self._cancellations)),
             asyncio.ensure_future(self._every(_SWEEP_EVERY_SECONDS, self._sweep)),
+            asyncio.ensure_future(self._every(_LOOK_AFTER_EVERY_SECONDS, self._look_after)),
         ]
 
     async def _open(self) -> None:
@@ -146,6 +148,10 @@ class Worker(uvicorn.Server):
     def _poll_tokens(self) -> None:
         self.state.tokens.reload_if_changed()
         self.state.policies.reload_if_changed()
+
+    def _look_after(self) -> None:
+        if self.state.phase == SERVING:
+            look_after_graphs(self.state)
 
     def _cancellations(self) -> None:
         for served in self.state.graphs:

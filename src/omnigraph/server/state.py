@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.graph.admission import Admission
 from omnigraph.server.agent_endpoint import AgentEndpoint
+from omnigraph.server.cluster_source import ClusterSource
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.head_watch import HeadWatch
 from omnigraph.server.metrics import Metrics
@@ -40,6 +41,9 @@ class ServerState:
     reload_lock: threading.Lock = field(default_factory=threading.Lock)
     heads: HeadWatch = field(default_factory=HeadWatch)
     """Wakes requests that wait for the next commit of a branch."""
+
+    cluster: ClusterSource | None = None
+    """Where graphs and rules come from, on a server of a cluster."""
 
     agents: AgentEndpoint = field(default_factory=AgentEndpoint)
     """Answers the requests of agents with the MCP SDK."""

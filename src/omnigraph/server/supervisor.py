@@ -47,13 +47,13 @@ def serve(
 ) -> int:
     """Serve graphs by id until SIGTERM; returns the exit code."""
     configure_logging(settings.log_format, settings.log_level)
-    require_graphs(addresses)
+    require_graphs(addresses, settings.cluster)
     for graph_id in addresses:
         check_graph_id(graph_id)
     state = build_state(addresses, settings, os.environ, engine)  # refuses before anything starts
     mode = {
         "mode": state.mode,
-        "graph_count": len(addresses),
+        "graph_count": state.graphs.wanted_count,
         "workers": settings.workers,
     }
     try:

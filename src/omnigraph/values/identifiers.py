@@ -26,6 +26,13 @@ RESERVED_PROPERTIES = frozenset(
     }
 )
 
+GRAPH_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,63}")
+"""Ids of graphs on servers and in clusters."""
+RESERVED_GRAPH_IDS = frozenset(
+    {"policies", "healthz", "openapi", "graphs", "readyz", "metrics", "cluster", "admin", "mcp"}
+)
+"""Ids that no graph may have, because routes of a server have these names."""
+
 _SEGMENT = re.compile(r"[\w.\-]+")
 _MAX_NAME_BYTES = 180  # an encoded name plus suffix must stay below 255 bytes of a file name
 _NAME_RULE = (

@@ -16,8 +16,16 @@ from omnigraph.cli.session import Session
 from omnigraph.errors import PackageMissing
 
 Graphs = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(metavar="URI…", help="Graphs to serve; ID=URI gives one an id."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="DIR|URI",
+        help="Serve the applied revision of a cluster: its directory, or its root.",
+    ),
 ]
 Bind = Annotated[str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.")]
 Workers = Annotated[
@@ -99,7 +107,8 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     session: Session,
-    graphs: Graphs,
+    graphs: Graphs = None,
+    served_cluster: Cluster = None,
     bind: Bind = "127.0.0.1:8080",
     workers: Workers = 1,
     unauthenticated: Unauthenticated = False,
@@ -128,6 +137,7 @@ def serve(
       omnigraph serve people.omni --unauthenticated
       omnigraph serve people=s3://bucket/people.omni docs=docs.omni --workers 4
       omnigraph serve people.omni --queries queries --unauthenticated
+      omnigraph serve --cluster s3://bucket/cluster --require-all-graphs
       omnigraph serve people.omni --policy people-policy.yaml
     """
     if console and workers > 1:
@@ -150,7 +160,9 @@ def serve(
             package=error.name,
             extra=extra,
         ) from None
-    addresses = _addresses(graphs)
+    if served_cluster is not None and (graphs or queries or policy or server_policy):
+        raise WrongUsage("--cluster names graphs, queries and policies: give none beside it")
+    addresses = _addresses(graphs or [])
     host, port = parse_bind(bind)
     found = settings_of(os.environ)
     grace = found.shutdown_grace_seconds
@@ -169,6 +181,7 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         allowed_hosts=tuple(allowed_host or ()),
         metrics_auth=metrics_auth,
+        cluster=session.config().clusters.get(served_cluster or "", served_cluster),
         console=console,
         load_sources=tuple(load_source or ()),
         queries=tuple(_queries(queries or [], addresses).items()),

@@ -11,9 +11,11 @@ from omnigraph.policy.actions import ADMIN, GRAPH_LIST
 from omnigraph.server import answers as tell
 from omnigraph.server.access_log import log_event
 from omnigraph.server.calls import Call
+from omnigraph.server.cluster_source import ClusterSource
 from omnigraph.server.metrics import MEDIA_TYPE
 from omnigraph.server.replies import Reply
 from omnigraph.server.route_entry import SERVER, RouteEntry
+from omnigraph.server.served_graphs import ServedChanges
 from omnigraph.server.state import SERVING, ServerState
 
 logger = logging.getLogger(__name__)
@@ -38,15 +40,23 @@ async def readiness(call: Call) -> Reply:
     body = {
         "ready": ready,
         "status": state.phase,
-        "booted_serving_digest": None,
-        "state_revision": None,
-        "state_cas": None,
+        **_revision(state),
         "served_graph_count": len(state.graphs),
         "quarantined_graph_count": len(state.graphs.quarantined),
         "shutdown_grace_seconds": int(state.settings.shutdown_grace_seconds),
     }
     headers = [] if ready else [(b"retry-after", b"1")]
     return Reply(body, 200 if ready else 503, headers)
+
+
+def _revision(state: ServerState) -> dict[str, Any]:
+    """The applied revision that is served; all None without a cluster."""
+    found = None if state.cluster is None else state.cluster.revision
+    return {
+        "booted_serving_digest": None if found is None else found.digest,
+        "state_revision": None if found is None else found.revision,
+        "state_cas": None if found is None else found.cas,
+    }
 
 
 def metrics(call: Call) -> Reply:
@@ -94,9 +104,9 @@ def reload(call: Call) -> dict[str, Any]:
 
 
 def reload_state(state: ServerState) -> dict[str, Any]:
-    """Read tokens and rules again, and open graphs that were quarantined.
+    """Read tokens, rules and the applied revision again, and open graphs that were set aside.
 
-    Tokens and rules that cannot be read leave those in force.
+    What cannot be read leaves in force what was read before.
     """
     with state.reload_lock:
         before = set(state.graphs.quarantined)
@@ -106,25 +116,50 @@ def reload_state(state: ServerState) -> dict[str, Any]:
         except OmnigraphError as error:
             logger.warning("tokens not reloaded, the old ones stay: %s", error.message)
             reloaded, tokens = False, len(state.tokens)
+        changes = ServedChanges()
         try:
-            state.policies.reload()
+            if state.cluster is None:
+                state.policies.reload()
+            else:
+                changes = _newest_revision(state, state.cluster)
         except OmnigraphError as error:
-            logger.warning("policy not reloaded, the old rules stay: %s", error.message)
+            logger.warning("not reloaded, the old rules and graphs stay: %s", error.message)
             reloaded = False
         state.graphs.open_all()
-        after = set(state.graphs.quarantined)
+        healed = before - set(state.graphs.quarantined) - set(changes.removed)
     log_event(logger, "reloaded", tokens=tokens, reloaded=reloaded)
+    graphs = changes.to_dict()
+    graphs["added"] = sorted({*changes.added, *(healed - set(changes.changed))})
+    graphs["failed"] = sorted(state.graphs.quarantined)
     return {
         "reloaded": reloaded,
-        "state_revision": None,
-        "graphs": {
-            "added": sorted(before - after),
-            "removed": [],
-            "changed": [],
-            "failed": sorted(after),
-        },
+        "state_revision": _revision(state)["state_revision"],
+        "graphs": graphs,
         "tokens": tokens,
     }
+
+
+def _newest_revision(state: ServerState, cluster: ClusterSource) -> ServedChanges:
+    return cluster.change_to(cluster.newest(), state.policies, state.graphs)
+
+
+def look_after_graphs(state: ServerState) -> None:
+    """Serve a newer revision, and try again to open graphs that are set aside and due."""
+    with state.reload_lock:
+        cluster = state.cluster
+        if cluster is not None and (state.graphs.due or cluster.has_moved()):
+            try:
+                changes = _newest_revision(state, cluster)
+            except OmnigraphError as error:
+                if cluster.refused != error.message:
+                    cluster.refused = error.message
+                    logger.warning("the newest revision is not served: %s", error.message)
+            else:
+                cluster.refused = None
+                if any(changes.to_dict().values()):
+                    log_event(logger, "revision in force", **_revision(state))
+        for graph_id in state.graphs.heal():
+            log_event(logger, "graph healed", graph_id=graph_id)
 
 
 SERVER_ROUTES = (
