@@ -74,25 +74,41 @@ def text_mask(column: pa.Array | pa.ChunkedArray, query: TextQuery) -> pa.Boolea
             )
 
 
-def bm25_scores(column: pa.Array | pa.ChunkedArray, query: str) -> np.ndarray[Any, Any]:
+@dataclass(frozen=True, slots=True)
+class TextCorpus:
+    """What BM25 knows about all texts of a column: how many there are, and their mean length."""
+
+    documents: int
+    average: float
+
+
+def corpus_of(column: pa.Array | pa.ChunkedArray) -> TextCorpus:
+    texts = _one_chunk(column)
+    documents = len(texts) - texts.null_count
+    return TextCorpus(documents, float(_count(texts, None).sum()) / (documents or 1))
+
+
+def bm25_scores(
+    column: pa.Array | pa.ChunkedArray, query: str, corpus: TextCorpus | None = None
+) -> np.ndarray[Any, Any]:
     """BM25 of every text against the query, NaN where no term occurs.
 
     k1 = 1.2, b = 0.75, idf = ln(1 + (N - df + 0.5) / (df + 0.5)); N, df and the average length
-    count the non-NULL texts of the column; repeated query terms count once.
+    count the non-NULL texts of the column; repeated query terms count once. With a `corpus` the
+    column may leave out texts of it that have no term of the query.
     """
     texts = _one_chunk(column)
     wanted = text_query("search", query).terms
-    documents = len(texts) - texts.null_count
+    corpus = corpus or corpus_of(texts)
     scores = np.zeros(len(texts))
-    if not wanted or documents == 0:
+    if not wanted or corpus.documents == 0:
         return np.full(len(texts), np.nan)
     counts = np.vstack([_count(texts, term) for term in wanted])
     lengths = _count(texts, None)
-    average = lengths.sum() / documents
     for row in counts:
         frequency = int(np.count_nonzero(row))
-        idf = math.log(1 + (documents - frequency + 0.5) / (frequency + 0.5))
-        weight = row + _K1 * (1 - _B + _B * lengths / (average or 1.0))
+        idf = math.log(1 + (corpus.documents - frequency + 0.5) / (frequency + 0.5))
+        weight = row + _K1 * (1 - _B + _B * lengths / (corpus.average or 1.0))
         scores += idf * row * (_K1 + 1) / np.where(weight > 0, weight, 1.0)
     scores[~counts.any(axis=0)] = np.nan
     return scores

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.topology.scoped_states import ScopedContent
 from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView
 from omnigraph.execute.views.frame import Binding, Frame
 from omnigraph.ir.reads import Fuse, Search
@@ -113,10 +114,14 @@ def _bm25_in_scope(table: TableView, column: str, query: str) -> Ranking:
 
     So a score does not tell how many hidden rows have a term.
     """
-    corpus = table.whole if isinstance(table, PartialView) else table
-    scores = bm25_scores(corpus.column(column), query)
-    found = np.flatnonzero(~np.isnan(scores))
-    return Ranking(corpus.addresses[found], corpus.ids.take(pa.array(found)), scores[found])
+    whole = table.whole if isinstance(table, PartialView) else table
+    content = whole.content
+    assert isinstance(content, ScopedContent)
+    found = whole.find(text_matches(whole.dataset, column, "search", query).ids)
+    found = found[found != MISSING]
+    texts = whole.column(column).take(pa.array(found))
+    scores = bm25_scores(texts, query, content.corpus(column))
+    return Ranking(whole.addresses[found], whole.ids.take(pa.array(found)), scores)
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:

@@ -23,6 +23,7 @@ from omnigraph.execute.topology.neighbours import NeighbourLayer, Neighbours, St
 from omnigraph.execute.topology.table_content import Addresses, TableContent
 from omnigraph.ir.expressions import Expression
 from omnigraph.lance_store.store import Dataset
+from omnigraph.values.text_match import TextCorpus, corpus_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,6 +49,14 @@ class ScopedContent(TableContent):
         super().__init__(base.name, base.at, base.dataset)
         self.base = base
         self.rule = rule
+        self._corpora: dict[str, TextCorpus] = {}
+
+    def corpus(self, name: str) -> TextCorpus:
+        """The texts of a column as a corpus, for rankings."""
+        found = self._corpora.get(name)
+        if found is None:
+            found = self._corpora[name] = corpus_of(self.column(name))
+        return found
 
     @property
     def unscoped(self) -> TableContent:
@@ -104,6 +113,7 @@ class ScopedContent(TableContent):
     def on(self, base: TableContent) -> ScopedContent:
         """The same rows, which are in another version of the table now."""
         moved = ScopedContent(base, self.rule)
+        moved._corpora = self._corpora
         for name in ("kept", "places"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
