@@ -144,7 +144,7 @@ def stored_query_list(call: ToolCall) -> ToolAnswer:
     wanted = (call.given["about"] or "").casefold()
     shown = [query for query in queries if wanted in _searched(query)]
     body = {"queries": [query.to_dict() for query in shown]}
-    lines = [f"{_signature(query)}  {_description(query)}" for query in shown]
+    lines = [f"{query.signature}  {_description(query)}" for query in shown]
     if not lines:
         lines = [f"none of {len(queries)} stored queries is about that: leave `about` out"]
     return ToolAnswer(body, cut_text("\n".join(lines)))
@@ -162,11 +162,6 @@ def stored_query_run(call: ToolCall) -> ToolAnswer:
 
 def _searched(query: StoredQuery) -> str:
     return f"{query.name} {query.tool_name} {_description(query)}".casefold()
-
-
-def _signature(query: StoredQuery) -> str:
-    told = ", ".join(f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in query.params)
-    return f"{query.name}({told})"
 
 
 _for_reads = (BRANCH, SNAPSHOT, MAX_ROWS, TIMEOUT)

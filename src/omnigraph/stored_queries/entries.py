@@ -113,6 +113,12 @@ class StoredQuery:
     tool_name: str = ""
     """What agents call it; the name of the query unless `@mcp(tool_name: …)` says another."""
 
+    @property
+    def signature(self) -> str:
+        """`friends_of(name: String, limit: I64?)`."""
+        told = (f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in self.params)
+        return f"{self.name}({', '.join(told)})"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,

@@ -11,7 +11,6 @@ from omnigraph.cli.options import Branch, QueriesPlace, Store
 from omnigraph.cli.output import EXIT_FAILED, print_json, print_result
 from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
-from omnigraph.cli.tables import print_table
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
@@ -45,18 +44,10 @@ def list_queries(
     if session.json:
         print_json({"queries": [_entry(query, graph_id(uri)) for query in found]})
         return
-    print_table(
-        ("name", "kind", "parameters", "description"),
-        [
-            (
-                query.name,
-                "mutation" if query.mutation else "read",
-                ", ".join(f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in query.params),
-                query.description,
-            )
-            for query in found
-        ],
-    )
+    for query in found:
+        kind = "mutation" if query.mutation else "read    "
+        told = f": {query.description}" if query.description else ""
+        print_result(f"{kind}  {query.signature}{told}")
 
 
 @command(group, "validate", ANY)
