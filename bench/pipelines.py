@@ -1,7 +1,9 @@
-"""Declared pipelines against a hand-written PySpark job, an empty increment, and driver memory.
+"""Declared pipelines against hand-written PySpark jobs, an empty increment, and driver memory.
 
 Every side runs in a process of its own; CPU is that of its whole tree (JVM, Python workers). The
 hand-written job computes the same nodes and edges and writes them as Parquet, without any check.
+Entity resolution is compared with the same in Spark SQL: a join of the records of a block, and
+joins that carry the smallest id along the pairs until no id changes.
 """
 
 from __future__ import annotations
@@ -24,10 +26,19 @@ from bench.harness import Figure, report
 from bench.process_tree import Side
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import pipelines, spark_session, stop_session
+from omnigraph.spark.pipelines.model import (
+    CompareBy,
+    ComparedColumn,
+    ResolveOptions,
+    ResolveOutput,
+)
+from omnigraph.spark.pipelines.resolve import resolve_frame
 
 SIZES = {"small": (100_000, 400_000), "full": (5_000_000, 20_000_000)}
 DRIVER_ROWS = {"small": (100_000, 400_000), "full": (1_000_000, 20_000_000)}
+RECORDS = {"small": 50_000, "full": 1_000_000}
 _PART = 500_000
+_BLOCK = 10
 _CITIES, _FIRMS = 1000, 20_000
 
 SCHEMA = """
@@ -72,13 +83,19 @@ def run(scale: str) -> None:
         ours, plain = (child(side, root) for side in ("ours", "plain"))
         told = json.loads((root / "ours.json").read_text())
     few, many = DRIVER_ROWS[scale]
-    peaks = {}
-    for rows in (few, many):
+    peaks = {edges: told["driver_bytes"]}
+    for rows in {few, many} - peaks.keys():
         with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
             root = Path(folder)
             generate(root, rows // 4, rows)
             child("ours", root)
             peaks[rows] = json.loads((root / "ours.json").read_text())["driver_bytes"]
+    records = RECORDS[scale]
+    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
+        root = Path(folder)
+        generate_records(root, records)
+        resolved, joined = (child(side, root) for side in ("resolve", "joins"))
+        assert entities(root / "resolve") == entities(root / "joins")
     full = scale == "full"
     figures = [
         Figure(
@@ -113,9 +130,31 @@ def run(scale: str) -> None:
             "<= 1.3" if full else "stated",
             against="our own, fewer rows",
         ),
+        Figure(
+            f"entity resolution of {records:,} records / Spark SQL, CPU",
+            resolved.cpu,
+            joined.cpu,
+            "s",
+            "<= 1" if full else "stated",
+            against="Spark SQL: the same pairs and ids by joins",
+        ),
+        Figure(
+            f"entity resolution of {records:,} records / Spark SQL, wall",
+            resolved.wall,
+            joined.wall,
+            "s",
+            "stated",
+            against="Spark SQL: the same pairs and ids by joins",
+        ),
     ]
-    head = f"{nodes:,} nodes + {edges:,} edges"
-    report("pipelines", figures, [f"{head}, ours: {ours}", f"{head}, hand-written: {plain}"])
+    head, many_records = f"{nodes:,} nodes + {edges:,} edges", f"{records:,} records"
+    notes = [
+        f"{head}, ours: {ours}",
+        f"{head}, hand-written: {plain}",
+        f"{many_records}, ours: {resolved}",
+        f"{many_records}, Spark SQL: {joined}",
+    ]
+    report("pipelines", figures, notes)
 
 
 def generate(root: Path, nodes: int, edges: int) -> None:
@@ -183,5 +222,87 @@ def plain(root: Path) -> None:
     stop_session()
 
 
+# Entity resolution.
+
+RESOLVE = ResolveOptions(
+    input="records",
+    key="id",
+    block=("block",),
+    compare=(
+        ComparedColumn(column="name", by=CompareBy.EDIT, weight=0.7),
+        ComparedColumn(column="email", by=CompareBy.EXACT, weight=0.3),
+    ),
+    threshold=0.8,
+    id="entity",
+    output=ResolveOutput.ROWS,
+)
+PAIRS = """
+SELECT l.id AS a, r.id AS b FROM records l JOIN records r ON l.block = r.block AND l.id < r.id
+WHERE 0.7 * (1 - levenshtein(l.name, r.name) / greatest(length(l.name), length(r.name)))
+  + 0.3 * CASE WHEN l.email = r.email THEN 1 ELSE 0 END >= 0.8 - 1e-9
+"""
+LABELS = """
+SELECT l.id, least(l.entity, coalesce(min(n.entity), l.entity)) AS entity
+FROM labels l LEFT JOIN (SELECT a, b FROM pairs UNION ALL SELECT b, a FROM pairs) p ON l.id = p.a
+LEFT JOIN labels n ON p.b = n.id GROUP BY l.id, l.entity
+"""
+
+
+def generate_records(root: Path, count: int) -> None:
+    """Blocks of ten records: three people, each of them several times with typing errors."""
+    chance = np.random.default_rng(2)
+    people = chance.integers(0, 3, count) + 3 * (np.arange(count) // _BLOCK)
+    letters = chance.integers(97, 123, (people.max() + 1, 14)).astype("uint8")
+    names = letters[people]
+    wrong = chance.random(count) < 0.3
+    names[wrong, chance.integers(0, 14, count)[wrong]] = ord("x")
+    rows = {
+        "id": pa.array(np.arange(count)),
+        "name": pa.array([bytes(row).decode() for row in names]),
+        "email": pa.array([f"p{n}@example.org" for n in people]),
+        "block": pa.array([f"b{n // _BLOCK}" for n in range(count)]),
+    }
+    pq.write_table(pa.table(rows), root / "records.parquet", row_group_size=count // 8)
+
+
+def entities(folder: Path) -> int:
+    """The number of entities, after a look at the number of records."""
+    found = pq.read_table(folder)
+    assert found.num_rows
+    return len(found.column("entity").unique())
+
+
+def resolve(root: Path) -> None:
+    spark = spark_session(PipelineSettings(master="local[2,4]"))
+    records = spark.read.parquet(str(root / "records.parquet"))
+    resolve_frame(spark, records, RESOLVE).write.parquet(str(root / "resolve"))
+    stop_session()
+
+
+def joins(root: Path) -> None:
+    spark = spark_session(PipelineSettings(master="local[2,4]"))
+    records = spark.read.parquet(str(root / "records.parquet"))
+    records.createOrReplaceTempView("records")
+    spark.sql(PAIRS).localCheckpoint().createOrReplaceTempView("pairs")
+    labels = spark.sql("SELECT id, id AS entity FROM records")
+    changed = True
+    while changed:
+        labels.createOrReplaceTempView("labels")
+        following = spark.sql(LABELS).localCheckpoint()
+        following.createOrReplaceTempView("following")
+        moved = (
+            "SELECT 1 FROM labels JOIN following USING (id) WHERE labels.entity <> following.entity"
+        )
+        changed = not spark.sql(moved).isEmpty()
+        labels = following
+    labels.createOrReplaceTempView("labels")
+    spark.sql("SELECT entity, r.* FROM records r JOIN labels USING (id)").write.parquet(
+        str(root / "joins")
+    )
+    stop_session()
+
+
+SIDES = {"ours": ours, "plain": plain, "resolve": resolve, "joins": joins}
+
 if __name__ == "__main__":
-    {"ours": ours, "plain": plain}[sys.argv[1]](Path(sys.argv[2]))
+    SIDES[sys.argv[1]](Path(sys.argv[2]))

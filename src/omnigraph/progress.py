@@ -63,9 +63,9 @@ def tell(
 
     `done` is cut to `total`, because sizes of compressed inputs are estimates.
     """
-    listener = _listener.get()
-    if listener is not None:
-        _send(listener, what, done, total, unit, stage)
+    hearing = _listener.get()
+    if hearing is not None:
+        _send(hearing, what, done, total, unit, stage)
 
 
 class Teller(Protocol):
@@ -78,31 +78,37 @@ class Teller(Protocol):
 
 def teller() -> Teller:
     """`tell` for other threads: it tells the listener of the thread that calls `teller`."""
-    listener = _listener.get()
+    hearing = _listener.get()
 
     def tell_it(
         what: str, done: int = 0, total: int | None = None, unit: str = "", stage: str = ""
     ) -> None:
-        if listener is not None:
-            _send(listener, what, done, total, unit, stage)
+        if hearing is not None:
+            _send(hearing, what, done, total, unit, stage)
 
     return tell_it
 
 
 def _send(
-    listener: Listener, what: str, done: int, total: int | None, unit: str, stage: str
+    hearing: Listener, what: str, done: int, total: int | None, unit: str, stage: str
 ) -> None:
     most = done if total is None else min(done, total)
-    listener(ProgressStep(what, most, total, unit, stage))
+    hearing(ProgressStep(what, most, total, unit, stage))
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
-    token = _listener.set(listener)
+def heard_by(hearing: Listener) -> Iterator[None]:
+    token = _listener.set(hearing)
     try:
         yield
     finally:
         _listener.reset(token)
+
+
+def listener() -> Listener:
+    """The listener of this thread, for one that hears everything first; it may do nothing."""
+    found = _listener.get()
+    return found if found is not None else lambda _step: None
 
 
 def terminal_is_watched() -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.load.proofs import all_among, no_row_twice, paired_rows, row_hashes
+from omnigraph.load.proofs import IdSet, all_among, no_row_twice, paired_rows, row_hashes
 
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
 
@@ -23,8 +23,32 @@ def chunked(values: list[str | None], cut: int) -> pa.ChunkedArray:
 @given(_TEXTS, st.integers(0, 12))
 def test_texts_are_told_apart(values: list[str | None], cut: int) -> None:
     known = [value for value in values if value is not None]
-    column = pa.table({"v": chunked(values, cut)})
-    assert no_row_twice(column) == (len(set(known)) == len(known))
+    column = chunked(values, cut)
+    distinct = len(set(known)) == len(known)
+    assert rows_differ(pa.table({"v": column})) == distinct
+    assert id_set(column).are_distinct == distinct
+
+
+def rows_differ(*tables: pa.Table) -> bool:
+    return no_row_twice(tables, sum(table.num_rows for table in tables))
+
+
+def id_set(*columns: pa.ChunkedArray) -> IdSet:
+    found = IdSet.of(columns, sum(map(len, columns)))
+    assert found is not None
+    return found
+
+
+def test_the_hash_of_a_text_does_not_depend_on_texts_beside_it() -> None:
+    short, beside_a_long_one = ["a"], ["a", "b" * 20]
+    together = pa.chunked_array([short, beside_a_long_one])
+    assert not rows_differ(pa.table({"id": together}))
+    assert not id_set(together).are_distinct
+    assert all_among([pa.chunked_array([short])], [id_set(pa.chunked_array([beside_a_long_one]))])
+    left, right = pa.table({"id": [short[0]]}), pa.table({"id": beside_a_long_one})
+    pairs = paired_rows(left, right)
+    assert pairs is not None
+    assert (list(pairs.left), list(pairs.right)) == ([0], [0])
 
 
 @given(st.lists(st.tuples(st.text("ab", max_size=3), st.integers(-3, 3)), max_size=12))
@@ -32,20 +56,25 @@ def test_pairs_are_told_apart(pairs: list[tuple[str, int]]) -> None:
     texts, numbers = (
         pa.array([pair[n] for pair in pairs], k) for n, k in ((0, pa.string()), (1, pa.int32()))
     )
-    assert no_row_twice(pa.table({"a": texts, "b": numbers})) == (len(set(pairs)) == len(pairs))
+    assert rows_differ(pa.table({"a": texts, "b": numbers})) == (len(set(pairs)) == len(pairs))
 
 
 @given(_TEXTS, _TEXTS)
 def test_membership(wanted: list[str | None], known: list[str | None]) -> None:
     given_texts = [text for text in wanted if text is not None]
-    proven = all_among([chunked(given_texts, 3)], [chunked(known, 2), chunked([], 0)])
-    assert proven == (set(given_texts) <= {text for text in known if text is not None})
+    there = {text for text in known if text is not None}
+    ids = id_set(chunked(known, 2))
+    assert all_among([chunked(given_texts, 3)], [ids, id_set()]) == (set(given_texts) <= there)
+    assert ids.has_none([chunked(wanted, 3)]) == there.isdisjoint(given_texts)
 
 
 def test_a_million_ids_are_proven_distinct() -> None:
     ids = pa.chunked_array([pa.array(range(1_000_000)).cast(pa.string())])
-    assert no_row_twice(pa.table({"id": ids}))
-    assert not no_row_twice(pa.table({"id": pa.chunked_array([*ids.chunks, ["77"]])}))
+    assert rows_differ(pa.table({"id": ids}))
+    assert not rows_differ(pa.table({"id": ids}), pa.table({"id": ["77"]}))
+    assert id_set(ids).are_distinct
+    assert all_among([ids], [id_set(ids)])
+    assert not all_among([ids, pa.chunked_array([["1000000"]])], [id_set(ids)])
 
 
 _ROWS = st.lists(
@@ -77,7 +106,8 @@ def test_equal_rows_are_paired_as_often_as_both_have_them(
 
 def test_what_has_no_hash_is_not_proven() -> None:
     assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
+    assert IdSet.of([pa.chunked_array([["a" * 1000]])], 1) is None
     assert row_hashes([pa.chunked_array([[[0.0], [-0.0]]])]) is None
-    assert not no_row_twice(pa.table({"v": [[1.5]]}))
-    assert no_row_twice(pa.table({"v": [1.5, 1.25]}))
-    assert not no_row_twice(pa.table({"v": [0.0, -0.0]}))
+    assert not rows_differ(pa.table({"v": [[1.5]]}))
+    assert rows_differ(pa.table({"v": [1.5, 1.25]}))
+    assert not rows_differ(pa.table({"v": [0.0, -0.0]}))

@@ -4,8 +4,8 @@
 looks rows up one by one and is faster for small writes. The functions after it compare the ids of
 the input with each other and with stored ids.
 
-Most inputs keep all rules, and `proofs` can show that from columns in memory, which is far cheaper
-than a join. If a proof fails, a join finds out which rows break the rule, if any does.
+Most inputs keep all rules, and `proofs` can show that from hashes, which is far cheaper than a join
+and needs little memory. If a proof fails, a join finds out which rows break the rule, if any does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
-from omnigraph.load.proofs import all_among, no_row_twice
+from omnigraph.load.proofs import all_among
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
@@ -70,8 +70,7 @@ class BulkChecks:
 
     def duplicate_ids(self, key: TableKey, report: Report) -> None:
         """Report ids that several input rows have."""
-        held = self._index.held(key)
-        if held is not None and no_row_twice(held.select([ID])):
+        if self._index.has_distinct_ids(key):
             return
         rows = self._index.input(key)
         twice = (
@@ -188,7 +187,7 @@ class BulkChecks:
         )
 
     def _ends_exist(self, edge: TableKey, node: TableKey) -> bool:
-        """Proven in memory: every end of an input edge that should be such a node is one."""
+        """Proven: every end of an input edge that should be such a node is one."""
         if (edge, node) not in self._ends:
             self._ends[edge, node] = self._prove_ends(
                 self._catalog.edge_types[edge.type_name], node
@@ -196,18 +195,21 @@ class BulkChecks:
         return self._ends[edge, node]
 
     def _prove_ends(self, edge: EdgeType, node: TableKey) -> bool:
-        edges, nodes = self._index.held(edge.table_key), self._index.held(node)
-        if edges is not None and edges.num_rows == 0:
-            return True
-        empty = pa.chunked_array([], pa.string())
-        stored = empty if node in self._replaced else self._index.stored_ids(node)
-        if edges is None or nodes is None or stored is None:
+        index = self._index
+        names = ((SOURCE, edge.source), (TARGET, edge.target))
+        columns = [column for column, name in names if name == node.type_name]
+        chunks, nodes = index.chunks(edge.table_key, columns), index.input_ids(node)
+        if chunks is None or nodes is None:
             return False
-        if node in self._mirrored and self._index.has_rows(self._index.gone(node)):
+        if node in self._mirrored and index.has_rows(index.gone(node)):
             return False
-        ends = ((SOURCE, edge.source), (TARGET, edge.target))
-        columns = [edges.column(column) for column, name in ends if name == node.type_name]
-        return all_among(columns, [nodes.column(ID), stored])
+        known = [nodes]
+        if node not in self._replaced:
+            stored = index.stored_id_set(node)
+            if stored is None:
+                return False
+            known.append(stored)
+        return all_among((chunk.column(name) for chunk in chunks for name in columns), known)
 
     def _endpoints(self, rule: EndpointExists, report: Report) -> None:
         if self._ends_exist(rule.table, rule.node):
@@ -238,10 +240,9 @@ class BulkChecks:
         report.add(rule.name, total, first, rule.table, word)
 
     def _is_unique(self, rule: UniqueTuple) -> bool:
-        """Proven in memory, which is possible if no stored row takes part."""
+        """Proven, which is possible if no stored row takes part."""
         alone = rule.table in self._replaced or self._index.stored_count(rule.table) == 0
-        held = self._index.held(rule.table) if alone else None
-        return held is not None and no_row_twice(held.select(list(rule.columns)))
+        return alone and self._index.has_no_row_twice(rule.table, rule.columns)
 
     def _unique(self, rule: UniqueTuple, report: Report) -> None:
         if self._is_unique(rule):
@@ -420,8 +421,7 @@ def has_repeated_ids(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[T
 
 
 def _has_repeated_ids(index: KeyIndex, key: TableKey) -> bool:
-    held = index.held(key)
-    if held is not None and no_row_twice(held.select([ID])):
+    if index.has_distinct_ids(key):
         return False
     twice = f"SELECT {ID} FROM {index.input(key)} WHERE {ID} IS NOT NULL GROUP BY {ID}"
     return index.has_rows(f"({twice} HAVING count(*) > 1)")
@@ -434,8 +434,7 @@ def drop_earlier_rows(index: KeyIndex, tables: Iterable[TableKey]) -> frozenset[
     """
     found = set()
     for key in sorted(tables):
-        held = index.held(key)
-        if held is not None and no_row_twice(held.select([ID])):
+        if index.has_distinct_ids(key):
             continue
         found.add(key)
         index.drop_earlier(key)
@@ -501,10 +500,6 @@ def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
 
 
 def _none_stored(index: KeyIndex, key: TableKey) -> bool:
-    """Proven in memory: no id of the input is stored."""
-    held, stored = index.held(key), index.stored_ids(key)
-    if held is None or stored is None:
-        return False
-    ids = held.column(ID).drop_null()
-    few, many = sorted((ids, stored), key=len)
-    return not pc.any(pc.is_in(many, value_set=few.combine_chunks()), min_count=0).as_py()
+    """Proven: no id of the input is stored."""
+    ids, stored = index.input_ids(key), index.stored_ids(key)
+    return ids is not None and stored is not None and ids.has_none(stored)

@@ -1,5 +1,8 @@
 """The columns that checks of a whole load compare: in Arrow while they are few, else in DuckDB.
 
+Rows that workers wrote can be read again. They are only offered: proofs read them in chunks, and
+DuckDB gets them if a proof fails (`offer_input`).
+
 DuckDB bounds its memory and keeps the rest on disk. It is started by the first query. Its tables
 for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
 checked columns of the stored rows, `gone<n>` the ids of stored rows that a mirror or a cascade
@@ -26,17 +29,21 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
+from omnigraph.load.proofs import IdSet, no_row_twice
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
 _ROWS_PER_INSERT = 500_000
 _HELD_SHARE = 8
 """Input rows may take 1/8 of the memory limit outside DuckDB."""
-_BYTES_PER_STORED_ID = 256
-"""A generous estimate of the memory of an id and of its entry in a hash table."""
+_HASHED_SHARE = 4
+"""The hashes of a proof may take 1/4 of the memory limit."""
+_BYTES_PER_HASH = 8
 
 ReadStored = Callable[[Sequence[str]], pa.RecordBatchReader]
 """Reads these columns of the stored rows of a type."""
+ReadInput = Callable[[Sequence[str]], Iterator[pa.Table]]
+"""Reads these columns of the input rows of a type, some rows at a time."""
 
 
 class KeyIndex:
@@ -52,6 +59,8 @@ class KeyIndex:
         self._present: set[str] = set()
         self._held: dict[TableKey, list[pa.Table]] = {}
         self._held_bytes = 0
+        self._offered: dict[TableKey, tuple[int, ReadInput]] = {}
+        self._input_ids: dict[TableKey, IdSet | None] = {}
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
         self._matches: dict[TableKey, pa.Table] = {}
         self._resolved: dict[TableKey, pa.Table] = {}
@@ -82,10 +91,48 @@ class KeyIndex:
         return self._resolved[key] if key in self._resolved else self._all_held(key)
 
     def _all_held(self, key: TableKey) -> pa.Table | None:
-        if f"i{self._numbers[key]}" in self._present:
+        if key in self._offered or f"i{self._numbers[key]}" in self._present:
             return None
         parts = self._held.get(key)
         return pa.concat_tables(parts) if parts else self._schemas[key].empty_table()
+
+    def chunks(self, key: TableKey, columns: Sequence[str]) -> Iterator[pa.Table] | None:
+        """Columns of all input rows, some rows at a time; None if the rows are in DuckDB."""
+        if key in self._offered and not self.is_resolved(key):
+            return self._offered[key][1](columns)
+        held = self.held(key)
+        return None if held is None else iter([held.select(list(columns))])
+
+    def has_no_row_twice(self, key: TableKey, columns: Sequence[str]) -> bool:
+        """Proven: no two input rows have equal values, none of them NULL, in these columns."""
+        rows, chunks = self._row_count(key), self.chunks(key, columns)
+        if chunks is None or not self._may_hash(rows * _BYTES_PER_HASH):
+            return False
+        return no_row_twice(chunks, rows)
+
+    def input_ids(self, key: TableKey) -> IdSet | None:
+        """The ids of all input rows; None if they are in DuckDB or too many."""
+        if key not in self._input_ids:
+            rows, chunks = self._row_count(key), self.chunks(key, [ID])
+            if chunks is None or not self._may_hash(rows * IdSet.BYTES_PER_ID):
+                return None
+            self._input_ids[key] = IdSet.of((chunk.column(ID) for chunk in chunks), rows)
+        return self._input_ids[key]
+
+    def has_distinct_ids(self, key: TableKey) -> bool:
+        """Proven: no two input rows have one id."""
+        ids = self.input_ids(key)
+        return ids is not None and ids.are_distinct
+
+    def _row_count(self, key: TableKey) -> int:
+        """How many input rows `chunks` has."""
+        if key in self._offered:
+            return self._offered[key][0]
+        held = self.held(key)
+        return 0 if held is None else held.num_rows
+
+    def _may_hash(self, size: int) -> bool:
+        return size * _HASHED_SHARE <= self._memory_bytes
 
     def input(self, key: TableKey) -> str:
         """The name of the DuckDB table of input rows."""
@@ -98,6 +145,10 @@ class KeyIndex:
     def _unresolved(self, key: TableKey) -> str:
         name = f"i{self._numbers[key]}"
         self._create(name, key, placed=True)
+        if key in self._offered:
+            _, read = self._offered.pop(key)
+            for rows in read(self._schemas[key].names):
+                self.insert(name, rows.cast(self._schemas[key]))
         if held := self._held.pop(key, None):
             self._held_bytes -= sum(rows.nbytes for rows in held)
             self.insert(name, pa.concat_tables(held))
@@ -123,14 +174,22 @@ class KeyIndex:
         """None if `offer_stored` was not called for the type."""
         return self._readers[key][0] if key in self._readers else None
 
-    def stored_ids(self, key: TableKey) -> pa.ChunkedArray | None:
-        """All stored ids; None if they are too many for memory or were not offered."""
-        count, read = self._readers.get(key, (None, None))
-        if count is None or read is None or count * _BYTES_PER_STORED_ID > self._memory_bytes:
+    def stored_ids(self, key: TableKey) -> Iterator[pa.ChunkedArray] | None:
+        """All stored ids, some at a time; None if `offer_stored` was not called for the type."""
+        if key not in self._readers:
             return None
+        count, read = self._readers[key]
         if count == 0:
-            return pa.chunked_array([], pa.string())
-        return read([ID]).read_all().column(ID)
+            return iter(())
+        return (pa.chunked_array([batch.column(0)]) for batch in read([ID]))
+
+    def stored_id_set(self, key: TableKey) -> IdSet | None:
+        """All stored ids; None if they are too many or were not offered."""
+        ids = self.stored_ids(key)
+        if ids is None:
+            return None
+        count = self._readers[key][0]
+        return IdSet.of(ids, count) if self._may_hash(count * IdSet.BYTES_PER_ID) else None
 
     def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Put stored rows into DuckDB; columns that they lack are NULL."""
@@ -158,9 +217,15 @@ class KeyIndex:
         """The names of these columns in DuckDB."""
         return [self._spelled[key][name] for name in names]
 
+    def offer_input(self, key: TableKey, count: int, read: ReadInput) -> None:
+        """Name the reader of all input rows of a type, which has `count` of them."""
+        self._offered[key] = count, read
+        self._input_ids.pop(key, None)
+
     def add_input(self, entity: EntityType, table: pa.Table) -> None:
         """Hold rows in memory while they are few, else insert them into DuckDB in large pieces."""
         key = entity.table_key
+        self._input_ids.pop(key, None)
         held = self._held.setdefault(key, [])
         held.append(table.select(self._schemas[key].names).cast(self._schemas[key]))
         self._held_bytes += held[-1].nbytes
@@ -211,6 +276,7 @@ class KeyIndex:
 
     def resolve(self, key: TableKey) -> None:
         """Let `input` and `held` follow the matches of a type."""
+        self._input_ids.pop(key, None)
         held = self._all_held(key)
         if held is None:
             matches = self.matches(key)
@@ -246,6 +312,7 @@ class KeyIndex:
 
         `forget_stored` takes them back, as it does with matches.
         """
+        self._input_ids.pop(key, None)
         names = [name for name in rows.column_names if name != PLACE]
         held = self.held(key)
         if held is not None:
@@ -313,6 +380,7 @@ class KeyIndex:
 
     def drop_earlier(self, key: TableKey) -> None:
         """Of several input rows with one id, keep only the last; the others are put aside."""
+        self._input_ids.pop(key, None)
         name, aside = self._unresolved(key), f"i{self._numbers[key]}_earlier"
         self._create(aside, key, placed=True)
         earlier = (
@@ -327,6 +395,7 @@ class KeyIndex:
 
         Of rows that were put aside, the last with such an id comes back.
         """
+        self._input_ids.pop(key, None)
         name, aside = self._unresolved(key), f"i{self._numbers[key]}_earlier"
         with self.shown(pa.table({PLACE: pa.array(sorted(numbers), pa.int64())})) as shown:
             found = self.rows(f"SELECT {ID} FROM {name} SEMI JOIN {shown} USING ({PLACE})")
@@ -355,6 +424,7 @@ class KeyIndex:
         self._readers.clear()
         self._matches.clear()
         self._resolved.clear()
+        self._input_ids.clear()
         for name in [n for n in self._present if not n.startswith("i")]:
             self.run(f"DROP TABLE {name}")
             self._present.remove(name)

@@ -149,19 +149,24 @@ class PreparedInput:
         return Place(self.files[file], line, number)
 
     def add_to_index(self, entity: EntityType, rows: pa.Table, has_id: Mask | None) -> None:
-        """Let the checks see these rows, which have a place each.
+        """Let the checks see these rows, which have a place each."""
+        self.note_ids(entity.table_key, has_id)
+        self.index.add_input(entity, rows if has_id is None else without_made_ids(rows, has_id))
 
-        Ids that this load made are NULL in the index, because no other row can have them.
-        """
+    def note_ids(self, key: TableKey, has_id: Mask | None) -> None:
+        """Note that rows of a type came with ids, and that others did not; None if all did."""
         if has_id is None or has_id.any():
-            self.given_ids.add(entity.table_key)
+            self.given_ids.add(key)
         if has_id is not None:
-            self.made_ids.add(entity.table_key)
-            ids = pa.nulls(len(has_id), pa.string())
-            if has_id.any():
-                ids = pc.if_else(pa.array(has_id), rows.column(ID), pa.scalar(None, pa.string()))
-            rows = rows.set_column(rows.schema.get_field_index(ID), ID, ids)
-        self.index.add_input(entity, rows)
+            self.made_ids.add(key)
+
+
+def without_made_ids(rows: pa.Table, has_id: Mask) -> pa.Table:
+    """NULL instead of ids that this load made, because no other row can have them."""
+    ids = pa.nulls(len(has_id), pa.string())
+    if has_id.any():
+        ids = pc.if_else(pa.array(has_id), rows.column(ID), pa.scalar(None, pa.string()))
+    return rows.set_column(rows.schema.get_field_index(ID), ID, ids)
 
 
 @contextmanager

@@ -1,18 +1,23 @@
-"""Proofs from columns in memory that a rule holds: far cheaper than a join.
+"""Proofs from hashes that a rule holds: far cheaper than a join, and in little memory.
 
-True means certain. False means only that the proof failed. The joins of `bulk_checks` then find the
-rows that break the rule, if any does. `paired_rows` pairs equal rows in the same way.
+False means only that the proof failed. The joins of `bulk_checks` then find the rows that break the
+rule, if any does. True is certain, with one exception: that every end of an edge is a node is shown
+by two independent hashes of 64 bits with random keys. A missing node passes both with a probability
+below 1e-20 for a billion nodes.
+
+Columns come in chunks, so that they need not be in memory. `paired_rows` pairs equal rows of two
+tables by their hashes, and compares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.writes.row_compare import differing_rows
 
@@ -22,31 +27,112 @@ Hashes = npt.NDArray[np.uint64]
 _WORD = 8
 _LONGEST_TEXT = 256
 """Bytes. Hashing takes a pass over the column for every eight bytes of its longest text."""
+_ROWS_PER_PASS = 256 * 1024
+"""So many texts are hashed at once, which bounds the memory of the intermediate columns."""
 
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
 _HALF = np.uint64(32)
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
 
 
-def no_row_twice(rows: pa.Table) -> bool:
-    """No two rows are equal; a row with a NULL equals no row."""
-    if any(column.null_count for column in rows.columns):
-        rows = rows.drop_null()
-    hashes = row_hashes(rows.columns)
-    if hashes is None:
-        return False
-    hashes.sort()
+@dataclass(frozen=True, slots=True)
+class _HashKey:
+    """Two odd numbers that make a hash function."""
+
+    spread: np.uint64
+    mix: np.uint64
+
+
+_FIXED = _HashKey(np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD))
+_LANES = tuple(
+    _HashKey(np.uint64(secrets.randbits(64) | 1), np.uint64(secrets.randbits(64) | 1))
+    for _ in range(2)
+)
+
+
+def no_row_twice(chunks: Iterable[pa.Table], rows: int) -> bool:
+    """No two of at most `rows` rows are equal; a row with a NULL equals no row."""
+    found = np.empty(rows, np.uint64)
+    filled = 0
+    for chunk in chunks:
+        whole = chunk.drop_null() if any(c.null_count for c in chunk.columns) else chunk
+        hashes = row_hashes(whole.columns)
+        if hashes is None:
+            return False
+        found[filled : filled + len(hashes)] = hashes
+        filled += len(hashes)
+    return _differ(found[:filled])
+
+
+class IdSet:
+    """Ids as two hashes each: 16 bytes for an id of any length."""
+
+    BYTES_PER_ID = 16
+
+    def __init__(self, lanes: Sequence[Hashes]) -> None:
+        """`lanes` has the hashes of all ids, once by each key of `_LANES`; they are sorted here."""
+        for lane in lanes:
+            lane.sort()
+        self._lanes = tuple(lanes)
+        self.are_distinct = _differ(self._lanes[0], is_sorted=True)
+
+    @classmethod
+    def of(cls, chunks: Iterable[pa.ChunkedArray], rows: int) -> IdSet | None:
+        """The set of at most `rows` ids, without NULLs; None if an id is too long."""
+        lanes = tuple(np.empty(rows, np.uint64) for _ in _LANES)
+        filled = 0
+        for texts in _passes(chunks):
+            hashes = [_of_texts(texts, key) for key in _LANES]
+            for lane, found in zip(lanes, hashes, strict=True):
+                if found is None:
+                    return None
+                lane[filled : filled + len(texts)] = found
+            filled += len(texts)
+        return cls([lane[:filled] for lane in lanes])
+
+    def has_none(self, chunks: Iterable[pa.ChunkedArray]) -> bool:
+        """Certain: no text of `chunks` is in the set."""
+        for texts in _passes(chunks):
+            hashes = _of_texts(texts, _LANES[0])
+            if hashes is None or self.found(0, hashes).any():
+                return False
+        return True
+
+    def found(self, lane: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Which of these hashes by the key of a lane are in the set."""
+        known = self._lanes[lane]
+        if len(known) == 0:
+            return np.zeros(len(hashes), bool)
+        at = np.searchsorted(known, hashes)
+        return np.asarray(known[np.minimum(at, len(known) - 1)] == hashes)
+
+
+def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet]) -> bool:
+    """Every text of `chunks` is in one of the sets."""
+    for texts in _passes(chunks):
+        for lane, key in enumerate(_LANES):
+            hashes = _of_texts(texts, key)
+            if hashes is None:
+                return False
+            hashes.sort()  # sorted hashes are found faster
+            for ids in known:
+                hashes = hashes[~ids.found(lane, hashes)]
+            if len(hashes):
+                return False
+    return True
+
+
+def _differ(hashes: Hashes, *, is_sorted: bool = False) -> bool:
+    if not is_sorted:
+        hashes.sort()
     return not bool(np.any(hashes[1:] == hashes[:-1]))
 
 
-def all_among(columns: Sequence[pa.ChunkedArray], known: Sequence[pa.ChunkedArray]) -> bool:
-    """Every text of `columns` is one of `known`."""
-    wanted = pa.chunked_array([c for column in columns for c in column.chunks], pa.string())
-    there = pa.chunked_array([c for column in known for c in column.chunks], pa.string())
-    if len(there) == 0:
-        return len(wanted) == 0
-    return bool(pc.all(pc.is_in(wanted, value_set=there.combine_chunks()), min_count=0).as_py())
+def _passes(chunks: Iterable[pa.ChunkedArray]) -> Iterator[pa.Array]:
+    """The texts that are not NULL, some at a time."""
+    for column in chunks:
+        for chunk in column.chunks:
+            for start in range(0, len(chunk), _ROWS_PER_PASS):
+                yield chunk.slice(start, _ROWS_PER_PASS).drop_null()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +196,7 @@ def _of_values(chunk: pa.Array) -> Hashes | None:
     hashes = _of_chunk(chunk.filter(pa.array(given)))
     if hashes is None:
         return None
-    found = np.full(len(chunk), _SPREAD)
+    found = np.full(len(chunk), _FIXED.spread)
     found[given] = hashes
     return found
 
@@ -118,9 +204,10 @@ def _of_values(chunk: pa.Array) -> Hashes | None:
 def _of_chunk(chunk: pa.Array) -> Hashes | None:
     kind = chunk.type
     if pa.types.is_string(kind):
-        return _of_texts(chunk)
+        return _of_texts(chunk, _FIXED)
     if pa.types.is_integer(kind):
-        return _mixed(np.full(len(chunk), _SPREAD), _as_words(chunk.cast(pa.int64(), safe=False)))
+        words = _as_words(chunk.cast(pa.int64(), safe=False))
+        return _mixed(np.full(len(chunk), _FIXED.spread), words)
     if pa.types.is_boolean(kind):
         return _of_chunk(chunk.cast(pa.int8()))
     if pa.types.is_floating(kind):
@@ -137,7 +224,7 @@ def _as_words(chunk: pa.Array) -> Hashes:
     return np.asarray(chunk.to_numpy(zero_copy_only=False)).view(np.uint64)
 
 
-def _of_texts(chunk: pa.Array) -> Hashes | None:
+def _of_texts(chunk: pa.Array, key: _HashKey) -> Hashes | None:
     """Hash eight bytes of every text in each pass; None if a text is too long."""
     if len(chunk) == 0:
         return np.empty(0, np.uint64)
@@ -153,14 +240,21 @@ def _of_texts(chunk: pa.Array) -> Hashes | None:
         texts[: len(given)] = given
     words = np.ndarray((len(texts) - _WORD + 1,), np.uint64, texts, strides=(1,))
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    hashes = lengths.astype(np.uint64) * _SPREAD
+    hashes = lengths.astype(np.uint64) * key.spread
     for start in range(0, longest, _WORD):
-        left = np.clip(lengths - start, 0, _WORD)
-        hashes = _mixed(hashes, words[starts + start] & _FIRST_BYTES[left])
+        # Only texts that go on: the hash of a text must not depend on the texts beside it.
+        left = lengths - start
+        if int(left.min()) > 0:
+            part = words[starts + start] & _FIRST_BYTES[np.minimum(left, _WORD)]
+            hashes = _mixed(hashes, part, key)
+        else:
+            rows = np.flatnonzero(left > 0)
+            part = words[starts[rows] + start] & _FIRST_BYTES[np.minimum(left[rows], _WORD)]
+            hashes[rows] = _mixed(hashes[rows], part, key)
     return hashes
 
 
-def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
-    mixed: Hashes = (hashes ^ words) * _MIX
+def _mixed(hashes: Hashes, words: Hashes, key: _HashKey = _FIXED) -> Hashes:
+    mixed: Hashes = (hashes ^ words) * key.mix
     mixed ^= mixed >> _HALF
     return mixed

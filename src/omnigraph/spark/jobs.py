@@ -15,7 +15,7 @@ from omnigraph.spark.session import Session, log_file_of
 Watch = Callable[[int, int], None]
 """(finished tasks, known tasks); the total grows while Spark plans further stages."""
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.5
 _CAUSE = "Caused by: "
 _NO_REASON = ("An error occurred while calling", "at ", _CAUSE)
 _T = TypeVar("_T")

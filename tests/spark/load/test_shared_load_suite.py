@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from omnigraph import init
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.settings.models import Settings
+from omnigraph.spark.load import written_tables
 from omnigraph_testing.graph_helpers import with_parts
 from omnigraph_testing.load_engines import SMALL_PIECES
 from omnigraph_testing.load_suite import (
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")
 
 # What is wrong with one line is found by the local engine's own parser: some of them do by default.
 OFTEN = {*(case.name for case in (*BAD_FILES, *BAD_GRAPHS)), *(c.name for c in BAD_INPUTS[::9])}
+KNOWS = "edge Knows: Person -> Person {}"
 FRESH_ID = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}")
 
 
@@ -80,18 +83,70 @@ def test_bad_and_the_report_is_the_local_one(shared: Graph, tmp_path: Path, case
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", BAD_GRAPHS, ids=lambda case: case.name)
-def test_bad_when_joined(shared: Graph, tmp_path: Path, case: BadInput) -> None:
+@pytest.mark.parametrize("held", [True, False], ids=["held", "read again"])
+def test_bad_when_joined(
+    shared: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: BadInput, held: bool
+) -> None:
+    if not held:
+        monkeypatch.setattr(written_tables, "_HELD_ROWS", -1)
     check_bad(joining(shared), tmp_path, case, "spark")
 
 
 @pytest.mark.parametrize("case", GOOD_INPUTS, ids=lambda case: case.name)
 @pytest.mark.parametrize(
-    "joined",
-    [pytest.param(False, id="looked up"), pytest.param(True, id="joined", marks=pytest.mark.slow)],
+    "checks",
+    [
+        "looked up",
+        pytest.param("joined", marks=pytest.mark.slow),
+        pytest.param("read again", marks=pytest.mark.slow),
+    ],
 )
-def test_good(tmp_path: Path, case: GoodInput, joined: bool) -> None:
+def test_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: GoodInput, checks: str
+) -> None:
     graph = base_graph(tmp_path, SMALL_PIECES)
-    check_good(joining(graph) if joined else graph, tmp_path, case, "spark")
+    if checks == "read again":
+        monkeypatch.setattr(written_tables, "_HELD_ROWS", -1)
+    check_good(graph if checks == "looked up" else joining(graph), tmp_path, case, "spark")
+
+
+@pytest.mark.parametrize(
+    ("mode", "rows", "message"),
+    [
+        ("append", {"Person": ["ada", "bob"]}, None),
+        ("append", {"Person": ["ada", "ada"]}, "occurs twice"),
+        ("append", {"Person": ["old"]}, "exists already"),
+        ("merge", {"Person": ["ada", "ada", "old"]}, None),
+        ("append", {"Person": ["ada"], "Knows": [("ada", "old")]}, None),
+        ("append", {"Person": ["ada"], "Knows": [("ada", "nemo")]}, "there is no Person 'nemo'"),
+    ],
+)
+def test_rows_that_are_not_kept_in_memory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: Any,
+    mode: str,
+    rows: dict[str, list[Any]],
+    message: str | None,
+) -> None:
+    """Checks of many rows read them again; here two rows are many."""
+    monkeypatch.setattr(written_tables, "_HELD_ROWS", -1)
+    graph = joining(init(tmp_path / "g.omni", "node Person { name: String @key }\n" + KNOWS))
+    graph.load({"Person": [{"name": "old"}]})
+    frames = {
+        name: spark.createDataFrame(
+            [(each,) if isinstance(each, str) else each for each in values],
+            "name STRING" if name == "Person" else "`from` STRING, `to` STRING",
+        )
+        for name, values in rows.items()
+    }
+    if message is None:
+        graph.load(frames, mode, engine="spark")
+        people = {*rows["Person"], "old"}
+        assert {row["id"] for row in graph.read("Person").to_pylist()} == people
+    else:
+        with pytest.raises(OmnigraphError, match=message):
+            graph.load(frames, mode, engine="spark")
 
 
 @pytest.mark.parametrize("case", SKIPPED_INPUTS, ids=lambda case: case.name)

@@ -154,12 +154,18 @@ def run_tasks(plan: LoadPlan, pieces: tuple[InputPiece, ...]) -> Any:
     return run
 
 
-def run_frame(plan: LoadPlan, source: Source) -> Any:
-    """A function for `mapInArrow` over the rows of a frame; each partition is a task."""
+def run_frame(plan: LoadPlan, source: Source, counter: Any = None) -> Any:
+    """A function for `mapInArrow` over the rows of a frame; each partition is a task.
+
+    `counter` is an accumulator that gets the rows of each task, for progress.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = import_module("pyspark").TaskContext.get().partitionId()
-        yield _as_batch(run_batches(plan, source, batches, task))
+        result = run_batches(plan, source, batches, task)
+        if counter is not None:
+            counter.add(result.lines)
+        yield _as_batch(result)
 
     return run
 

@@ -102,7 +102,7 @@ class SparkLoader:
         with prepared_input(catalog, self.settings.load, rules, names) as prepared:
             if not given.frames:
                 prepared.read_again = partial(read_again, given.sources, catalog, reading)
-            watch = progress or reading_progress(given.sources)
+            watch = progress or (_quiet if given.frames else reading_progress(given.sources))
             return _LoadJob(self, session, given, options, prepared, watch).run()
 
     def plan(self, snapshot: Snapshot, keys: Sequence[TableKey], options: LoadOptions) -> LoadPlan:
@@ -253,9 +253,7 @@ class _LoadJob:
             return [
                 result
                 for number, (source, frame) in enumerate(pairs)
-                for result in in_order(
-                    self._collect(frame.mapInArrow(run_frame(plan, source), RESULT), 0), number
-                )
+                for result in in_order(self._run_frame(plan, source, frame), number)
             ]
         task_bytes = self.loader.settings.pipeline.task_bytes
         pieces = cut(self.given.sources, plan.options, task_bytes, parallelism(self.session))
@@ -264,18 +262,44 @@ class _LoadJob:
         by_file = groupby(results, key=lambda result: pieces[result.task].file)
         return [result for file, found in by_file for result in in_order(found, file)]
 
+    def _run_frame(self, plan: LoadPlan, source: Source, frame: Any) -> list[TaskResult]:
+        """Compute and write one frame; its type is a stage of the progress."""
+        name = source.type_name or source.name
+        context = getattr(self.session, "_sc", None)
+        counter = None if context is None else context.accumulator(0)
+        tell(f"computing {name}", unit="rows", stage=name)
+
+        def watch(_done: int, _total: int) -> None:
+            if counter is not None:
+                tell(f"computing {name}", counter.value, unit="rows", stage=name)
+
+        rows = frame.mapInArrow(run_frame(plan, source, counter), RESULT)
+        found = _results(run_job(self.session, "load", rows.collect, watch))
+        written = sum(part.rows for result in found for part in result.parts)
+        tell(f"computed {name}", written, written, "rows", name)
+        self.progress(0, written)
+        return found
+
     def _collect(self, rows: Any, tasks: int) -> list[TaskResult]:
-        """The results by task number; `tasks` is 0 if Spark decides how many there are."""
+        """The results by task number."""
         size = sum(source.size for source in self.given.sources)
         told = 0
 
-        def watch(done: int, total: int) -> None:
+        def watch(done: int, _total: int) -> None:
             nonlocal told
-            now = size * done // max(tasks or total, 1)
+            now = size * done // max(tasks, 1)
             self.progress(now - told, 0)
             told = now
 
-        collected = run_job(self.session, "load", rows.collect, watch)
-        found: list[TaskResult] = [pickle.loads(row.result) for row in collected]
+        found = _results(run_job(self.session, "load", rows.collect, watch))
         self.progress(size - told, sum(part.rows for result in found for part in result.parts))
-        return sorted(found, key=lambda result: result.task)
+        return found
+
+
+def _results(collected: Sequence[Any]) -> list[TaskResult]:
+    found: list[TaskResult] = [pickle.loads(row.result) for row in collected]
+    return sorted(found, key=lambda result: result.task)
+
+
+def _quiet(_bytes: int, _rows: int) -> None:
+    """No progress of reading: each frame has its own."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
-from omnigraph.integrity.rules import checked_columns
 from omnigraph.integrity.violations import Violation
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
@@ -35,6 +34,7 @@ from omnigraph.load.prepared import (
     PreparedInput,
     PreparedTable,
     stored_columns,
+    without_made_ids,
 )
 from omnigraph.load.rejected_input import refuse_too_many
 from omnigraph.load.write_tables import LoadTableWriter, adopt
@@ -44,6 +44,9 @@ from omnigraph.spark.load.load_tasks import TaskResult, WrittenRows, decode_text
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.scalars import BlobType
 from omnigraph.writes.changeset import AdoptRows
+
+_HELD_ROWS = 500_000
+"""The checked columns of more rows are not kept in memory, but read again by every check."""
 
 
 def in_order(results: Iterable[TaskResult], file: int) -> list[TaskResult]:
@@ -111,8 +114,13 @@ def _take_written(
     if not parts and not is_named:
         return
     table = WrittenTable(prepared.catalog.entity_type(key), store, home, parts)
-    for part, rows in table.checked_rows():
-        prepared.add_to_index(table.entity, rows, part.has_id())
+    if table.rows > _HELD_ROWS:
+        prepared.index.offer_input(key, table.rows, table.checked_rows)
+    else:
+        for rows in table.checked_rows([*prepared.index.columns(key), PLACE]):
+            prepared.index.add_input(table.entity, rows)
+    for part in parts:
+        prepared.note_ids(key, part.has_id())
         if part.absent is not None and AbsentColumns(decode_texts(part.absent)).names:
             prepared.generated.add(key)
     prepared.tables[key] = table
@@ -177,12 +185,14 @@ class WrittenTable:
         self._parts = tuple(parts)
         self._has_blobs = any(isinstance(p.type, BlobType) for p in entity.properties)
 
-    def checked_rows(self) -> Iterator[tuple[WrittenRows, pa.Table]]:
-        """The checked columns of each part, with places."""
-        columns = checked_columns(self.entity)
+    def checked_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of each part, `PLACE` included; ids that the load made are NULL."""
         for part in self._parts:
-            table = self._columns(part, columns)
-            yield part, table.append_column(PLACE, pa.array(part.places()))
+            table = self._columns(part, tuple(name for name in columns if name != PLACE))
+            if PLACE in columns:
+                table = table.append_column(PLACE, pa.array(part.places()))
+            has_id = part.has_id()
+            yield table if has_id is None or ID not in columns else without_made_ids(table, has_id)
 
     def ids(self) -> Iterator[tuple[WrittenRows, pa.ChunkedArray]]:
         for part in self._parts:

@@ -3,14 +3,19 @@
 A measured frame counts its rows, and those that fail, while Spark computes it for a target. So
 counting needs no extra pass. If Spark did not report the counts, for example because it
 proved a frame empty without computing it, they are computed.
+
+Counting costs a few percent of a job that does little else. So rows that are counted anyway, by the
+load or by the footers of Parquet files, are not counted again (`known_rows`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from typing import Any
 
 from omnigraph.errors import ExpectationFailed
@@ -37,16 +42,24 @@ class MeasuredFrame:
     """Before rows were taken out."""
     expect: Sequence[Expectation] = ()
     observation: Any = None
+    known_rows: Callable[[], int | None] | None = None
+    """Rows that something else counts; None while it is not known."""
     _counts: dict[str, int] | None = field(default=None, init=False)
 
     def counts(self, *, wait: bool = True) -> dict[str, int] | None:
         """`rows`, and `c0`, `c1` …: the rows that fail each check. None if they are not known."""
+        if self._counts is None and self.known_rows is not None:
+            rows = self.known_rows()
+            if rows is None and not wait:
+                return None
+            if rows is not None:
+                self._counts = {"rows": rows}
         if self._counts is None:
             patience = _PATIENCE_SECONDS if wait else _SHORT_PATIENCE_SECONDS
-            found = _observed(self.observation, patience)
+            found = _observed(self.observation, patience) if self.observation else None
             if found is None and wait:
-                row = self.frame.agg(*_measures(self.expect)).collect()[0]
-                found = row.asDict()
+                failed = [_fails(each) for each in self.expect]
+                found = self.frame.agg(*_measures(self.expect, failed)).collect()[0].asDict()
             self._counts = None if found is None else {k: int(v or 0) for k, v in found.items()}
         return self._counts
 
@@ -77,10 +90,10 @@ class MeasuredFrame:
         """The rows for the quarantine: the checks that they fail, their origin, and the row."""
         f = import_module("pyspark.sql.functions")
         failed = [
-            f.when(_fails(f, each), f.lit(each.check)).otherwise(f.lit(None))
+            f.when(_fails(each), f.lit(each.check)).otherwise(f.lit(None))
             for each in self.quarantines
         ]
-        bad = self.frame.where(_any(f, self.quarantines))
+        bad = self.frame.where(_any([_fails(each) for each in self.quarantines]))
 
         def with_origin(origin: Any) -> Any:
             rules = f.array_compact(f.array(*failed)).alias(RULES)
@@ -100,14 +113,28 @@ class MeasuredFrame:
 def measured(
     name: str, frame: Frame, expect: Sequence[Expectation], run_id: str
 ) -> tuple[MeasuredFrame, Frame]:
-    """The counted frame, and the rows that go on."""
+    """The counted frame, and the rows that go on.
+
+    Each check is a column, so that it is evaluated once: for the counts and for the filter.
+    """
+    f = import_module("pyspark.sql.functions")
     observation = import_module("pyspark.sql").Observation(f"{run_id}-{name}")
     found = MeasuredFrame(name, frame, expect, observation)
-    f = import_module("pyspark.sql.functions")
-    observed = frame.observe(observation, *_measures(expect))
+    names = [f"__{run_id}_{number}" for number in range(len(expect))]
+    failed = [f.col(each) for each in names]
+    marks = [_fails(each).alias(mark) for each, mark in zip(expect, names, strict=True)]
+    marked = frame.select("*", *marks) if marks else frame
+    observed = marked.observe(observation, *_measures(expect, failed))
     if found.quarantines:
-        observed = observed.where(~_any(f, found.quarantines))
-    return found, observed
+        observed = observed.where(~_any(_quarantining(expect, failed)))
+    return found, observed.drop(*names) if names else observed
+
+
+def counted_elsewhere(
+    name: str, frame: Frame, known_rows: Callable[[], int | None]
+) -> tuple[MeasuredFrame, Frame]:
+    """A frame without checks whose rows something else counts."""
+    return MeasuredFrame(name, frame, known_rows=known_rows), frame
 
 
 def refuse_failed(pipeline: str, step: MeasuredFrame, counts: dict[str, int]) -> None:
@@ -135,25 +162,31 @@ def _action(each: Expectation, failed: int, rows: int) -> str:
     return each.on_fail.value
 
 
-def _fails(f: Any, each: Expectation) -> Any:
+def _fails(each: Expectation) -> Any:
     """True for rows that do not meet the condition; NULL counts as not met."""
+    f = import_module("pyspark.sql.functions")
     return ~f.coalesce(f.expr(each.check).cast("boolean"), f.lit(False))
 
 
-def _any(f: Any, checks: Sequence[Expectation]) -> Any:
-    condition = f.lit(False)
-    for each in checks:
-        condition = condition | _fails(f, each)
-    return condition
+def _quarantining(expect: Sequence[Expectation], failed: Sequence[Any]) -> list[Any]:
+    """Of the columns that mark failed checks, those of checks that put rows into quarantine."""
+    return [
+        mark for each, mark in zip(expect, failed, strict=True) if each.on_fail is OnFail.QUARANTINE
+    ]
 
 
-def _measures(expect: Sequence[Expectation]) -> list[Any]:
+def _any(conditions: Sequence[Any]) -> Any:
+    return reduce(or_, conditions)
+
+
+def _measures(expect: Sequence[Expectation], failed: Sequence[Any]) -> list[Any]:
+    """The counts; `failed` says for each check whether a row fails it."""
     f = import_module("pyspark.sql.functions")
     found = [f.count(f.lit(1)).alias("rows")]
-    found += [f.count_if(_fails(f, each)).alias(f"c{n}") for n, each in enumerate(expect)]
-    bad = [each for each in expect if each.on_fail is OnFail.QUARANTINE]
+    found += [f.count_if(mark).alias(f"c{number}") for number, mark in enumerate(failed)]
+    bad = _quarantining(expect, failed)
     if bad:
-        found.append(f.count_if(~_any(f, bad)).alias("kept"))
+        found.append(f.count_if(~_any(bad)).alias("kept"))
     return found
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -33,10 +34,15 @@ from omnigraph.errors import (
 )
 from omnigraph.load.options import LoadReceipt
 from omnigraph.manifest.records import PIPELINE, StreamBatch
-from omnigraph.progress import tell
-from omnigraph.spark.pipelines.expectations import MeasuredFrame, measured, refuse_failed
+from omnigraph.progress import Listener, ProgressStep, heard_by, listener, tell
+from omnigraph.spark.pipelines.expectations import (
+    MeasuredFrame,
+    counted_elsewhere,
+    measured,
+    refuse_failed,
+)
 from omnigraph.spark.pipelines.flow import Flow, Problems, flow_of
-from omnigraph.spark.pipelines.model import Incremental, Pipeline, TargetMode
+from omnigraph.spark.pipelines.model import Expectation, Incremental, Pipeline, TargetMode
 from omnigraph.spark.pipelines.positions import (
     LastRun,
     ReadRange,
@@ -58,7 +64,7 @@ from omnigraph.spark.pipelines.results import (
     TargetResult,
 )
 from omnigraph.spark.pipelines.run_folders import REJECTS, quarantined_rows, rejected_by_type
-from omnigraph.spark.pipelines.sources import SourceReader
+from omnigraph.spark.pipelines.sources import SourceReader, counted_by_footers
 from omnigraph.spark.pipelines.steps import (
     StepMaker,
     cause_of,
@@ -173,7 +179,12 @@ class _Run:
     flow: Flow | None = None
     quarantined: bool = False
     receipt: LoadReceipt | None = None
-    job_seconds: float = 0.0
+    planned: LoadReceipt | None = None
+    """What the load will commit."""
+    step_seconds: dict[str, float] = field(default_factory=dict)
+    """How long it took to make the frame of a step."""
+    type_seconds: dict[str, float] = field(default_factory=dict)
+    """How long Spark computed and wrote the rows of a type."""
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -356,7 +367,9 @@ class _Run:
             tell(f"step {name}", stage="steps")
             step = pipeline.steps[name]
             inputs = {each: frames[each] for each in self.flow.inputs[name]}
+            began = monotonic()
             frame = maker.frame(step, inputs)
+            self.step_seconds[name] = monotonic() - began
             try:
                 frames[name] = self._measured(name, frame, step.expect)
             except Exception as error:
@@ -365,9 +378,32 @@ class _Run:
                 frames[name] = frames[name].persist()  # its cost is not known, and it is used twice
         return frames
 
-    def _measured(self, name: str, frame: Any, expect: Any) -> Any:
-        self.measures[name], passed = measured(name, frame, expect, self.run_id)
+    def _measured(self, name: str, frame: Any, expect: Sequence[Expectation]) -> Any:
+        known = None if expect else self._other_count(name)
+        if known is not None:
+            self.measures[name], passed = counted_elsewhere(name, frame, known)
+        else:
+            self.measures[name], passed = measured(name, frame, expect, self.run_id)
         return passed
+
+    def _other_count(self, name: str) -> Callable[[], int | None] | None:
+        """What counts the rows of a source or step, if Spark need not."""
+        assert self.flow is not None
+        pipeline = self.pipeline
+        targets = [t for t in pipeline.targets if t.origin == name]
+        if targets and self.flow.uses[name] == 1 and pipeline.publish.on_error != "skip":
+            of_type = [t for t in pipeline.targets if t.type == targets[0].type]
+            if len(of_type) == 1 and of_type[0].mode is not TargetMode.PATCH:
+                return partial(self._loaded_rows, targets[0].type)
+        each = self.reads.get(name)
+        return None if each is None else counted_by_footers(each)
+
+    def _loaded_rows(self, type_name: str) -> int | None:
+        receipt = self.receipt or self.planned
+        if receipt is None:
+            return None
+        found = (c for c in (*receipt.nodes, *receipt.edges) if c.name == type_name)
+        return sum(counts.entities_loaded for counts in found)
 
     def _source_failed(self, name: str, error: Exception) -> PipelineFailed:
         failed = job_failed(self.pipeline, error)
@@ -407,32 +443,48 @@ class _Run:
         if not self.request.dry_run:
             self.folder.mkdir(parents=True, exist_ok=True)
             rejects = self.folder / REJECTS
-        began = monotonic()
         try:
-            return graph.load(
-                dict(targets),
-                modes,
-                branch.base if self.request.dry_run else branch.written,
-                scope=scopes or None,
-                engine="spark",
-                progress=False,
-                on_error=terms.on_error,
-                max_errors=terms.max_errors if terms.on_error == "skip" else None,
-                rejects=rejects,
-                message=terms.message or f"pipeline {pipeline.name}, run {self.run_id}",
-                stream_batch=StreamBatch(stream_of(pipeline.name), last.number + 1),
-                details={PIPELINE: self.details},
-                dry_run=self.request.dry_run,
-                before_commit=None if self.request.dry_run else self._before_commit,
-            )
+            with heard_by(self._timed(listener())):
+                return graph.load(
+                    dict(targets),
+                    modes,
+                    branch.base if self.request.dry_run else branch.written,
+                    scope=scopes or None,
+                    engine="spark",
+                    progress=False,
+                    on_error=terms.on_error,
+                    max_errors=terms.max_errors if terms.on_error == "skip" else None,
+                    rejects=rejects,
+                    message=terms.message or f"pipeline {pipeline.name}, run {self.run_id}",
+                    stream_batch=StreamBatch(stream_of(pipeline.name), last.number + 1),
+                    details={PIPELINE: self.details},
+                    dry_run=self.request.dry_run,
+                    before_commit=None if self.request.dry_run else self._before_commit,
+                )
         except PipelineFailed:
             raise
         except ValidationFailed as error:
             raise self._refused(error) from error
         except OmnigraphError as error:
             raise job_failed(pipeline, error) from error
-        finally:
-            self.job_seconds = monotonic() - began
+
+    def _timed(self, pass_on: Listener) -> Listener:
+        """Hears the progress of the load: how long each type takes, and from which step it is."""
+        origins: dict[str, list[str]] = {}
+        for target in self.pipeline.targets:
+            origins.setdefault(target.type, []).append(target.origin)
+        began: dict[str, float] = {}
+
+        def hear(step: ProgressStep) -> None:
+            names = origins.get(step.stage)
+            if names is None:
+                pass_on(step)
+                return
+            now = monotonic()
+            self.type_seconds[step.stage] = now - began.setdefault(step.stage, now)
+            pass_on(replace(step, what=f"{step.what} from {', '.join(names)}"))
+
+        return hear
 
     def _refused(self, error: ValidationFailed) -> PipelineFailed:
         """Rows that break rules of the graph; the place of a row is its target and step."""
@@ -450,6 +502,7 @@ class _Run:
 
     def _before_commit(self, receipt: LoadReceipt) -> None:
         """Judge the expectations, keep bad rows, and complete what the commit records."""
+        self.planned = receipt
         self._judge()
         failpoints.hit("pipeline.before_commit")
         for name in self.reads:
@@ -572,8 +625,15 @@ class _Run:
                 name=name,
                 rows_in=None if None in into else sum(n for n in into if n is not None),
                 rows_out=out[name],
-                seconds=round(self.job_seconds, 3),
+                seconds=round(self._seconds_of(name), 3),
             )
+
+    def _seconds_of(self, step: str) -> float:
+        """The time to make its frame, and that of the jobs that computed it for targets."""
+        assert self.flow is not None
+        types = {t.type for t in self.pipeline.targets if step in self.flow.upstream(t.origin)}
+        jobs = sum(self.type_seconds.get(name, 0.0) for name in types)
+        return self.step_seconds.get(step, 0.0) + jobs
 
     def _expectation_results(self, status: RunStatus) -> Iterator[ExpectationResult]:
         for name in self.flow.order if self.flow is not None else ():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,23 @@ Frame = Any
 OP = "_op"
 """The column of changed entities of a graph: insert, update or delete."""
 _SAMPLE_BYTES = 1 << 20
+_MOST_FOOTERS = 1000
+
+
+def counted_by_footers(each: SourceIncrement) -> Callable[[], int | None] | None:
+    """Counts the rows of local Parquet files; None for other sources, which must be read."""
+    source, files = each.source, each.files
+    local = all(file.object is None for file in files)
+    if source.format != "parquet" or source.options or not local or len(files) > _MOST_FOOTERS:
+        return None
+
+    def count() -> int | None:
+        try:
+            return sum(int(pq.read_metadata(file.path).num_rows) for file in files)
+        except (OSError, pa.ArrowException):  # Spark tells what is wrong with a file
+            return None
+
+    return count
 
 
 class SourceReader:
