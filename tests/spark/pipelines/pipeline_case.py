@@ -89,7 +89,10 @@ class Case:
         return sorted(row["src"] + row["dst"] for row in rows)
 
     def commits(self) -> list[Any]:
-        with self.graph() as graph:
+        return self.commits_of(self.uri)
+
+    def commits_of(self, uri: str | Path) -> list[Any]:
+        with omnigraph.open(uri) as graph:
             return graph.commits.list(pipeline="packages")
 
 

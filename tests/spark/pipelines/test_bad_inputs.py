@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline_case import Case, touch
+from pipeline_case import FILE, Case, touch
 
+import omnigraph
 from omnigraph import NotFound, PipelineFailed, PipelineInvalid
 from omnigraph.spark.pipelines import RunStatus
 
@@ -158,3 +161,81 @@ def test_an_empty_increment_of_one_source(case: Case, spark: Any) -> None:
     touch(empty, 5)
     assert case.run(spark).status is RunStatus.EMPTY
     assert case.pairs() == ["ab", "ba"]
+
+
+DATABASE = """
+version: 1
+name: packages
+graph: packages.omni
+schema: packages.pg
+sources:
+  raw: {format: jdbc, options: {url: "URL", dbtable: PACKAGES}}
+targets:
+  - {type: Package, from: raw, mode: mirror, map: {name: NAME, size: SIZE}}
+"""
+
+
+def test_a_database(tmp_path: Path, spark: Any) -> None:
+    """Spark brings the driver of Derby; the tables are in the memory of its JVM."""
+    url = f"jdbc:derby:memory:{tmp_path.name};create=true"
+    case = Case(tmp_path, DATABASE.replace("URL", url))
+
+    def store(*rows: tuple[str, int]) -> None:
+        frame = spark.createDataFrame(rows, "NAME STRING, SIZE INT")
+        frame.write.format("jdbc").mode("overwrite").options(url=url, dbtable="PACKAGES").save()
+
+    store(("a", 1), ("b", 2))
+    assert case.run(spark).raise_if_failed().sources[0].rows == 2
+    store(("b", 3), ("c", 4))
+    done = case.run(spark).raise_if_failed().targets[0]
+    assert (done.inserted, done.updated, done.removed) == (1, 1, 1)
+    assert case.names() == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("source", "package"),
+    [
+        ("{format: jdbc, options: {url: 'jdbc:h2:mem:x', dbtable: t}}", "com.h2database:h2"),
+        (
+            "{format: jdbc, options: {url: 'jdbc:postgresql://h/d', dbtable: t, driver: "
+            "org.postgresql.Driver}}",
+            "org.postgresql:postgresql",
+        ),
+        ("{format: kafka, options: {subscribe: t}}", "org.apache.spark:spark-sql-kafka-0-10"),
+        ("{format: kafka, options: {subscribe: t}, incremental: stream}", "spark-sql-kafka-0-10"),
+        ("{format: strange}", "the package that has it"),
+    ],
+)
+def test_a_format_whose_jar_is_missing(
+    tmp_path: Path, spark: Any, source: str, package: str
+) -> None:
+    text = DATABASE.replace('{format: jdbc, options: {url: "URL", dbtable: PACKAGES}}', source)
+    case = Case(tmp_path, text.replace("mirror", "merge"))
+    failed = case.run(spark)
+    assert isinstance(failed.failure, PipelineFailed)
+    assert failed.failure.message.startswith("source raw: Spark has no ")
+    assert package in failed.failure.message
+    assert failed.failure.fields["source"] == "raw"
+    assert case.names() == []
+
+
+def test_a_full_disk(tmp_path: Path, spark: Any) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    try:
+        case = Case(tmp_path, FILE.replace("graph: packages.omni", "graph: disk/packages.omni"))
+        case.packages("a,1,1", file="first")
+        case.run(spark).raise_if_failed()
+        case.packages(*(f"{os.urandom(400).hex()},1,1" for _ in range(8000)), file="large")
+        failed = case.run(spark)
+        assert failed.status is RunStatus.FAILED
+        assert isinstance(failed.failure, PipelineFailed)
+        assert "no space" in failed.failure.message.casefold()
+        with omnigraph.open(disk / "packages.omni") as graph:
+            assert graph.read("Package")["id"].to_pylist() == ["a"]
+        assert len(case.commits_of(disk / "packages.omni")) == 1
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

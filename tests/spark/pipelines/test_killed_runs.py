@@ -157,7 +157,12 @@ class Driver:
             time.sleep(0.1)
 
 
-_MARKS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon", "": ""}
+_MARKS = {
+    "executor": "CoarseGrainedExecutorBackend",
+    "worker": "pyspark.daemon",
+    "jvm": "org.apache.spark.deploy.SparkSubmit",
+    "": "",
+}
 
 
 def processes_below(root: int, kind: str) -> list[int]:

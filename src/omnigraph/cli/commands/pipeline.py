@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,7 +81,7 @@ Watch = Annotated[
         "--watch",
         metavar="SECONDS",
         min=0.1,
-        help="Run again and again, this far apart, until Ctrl-C.",
+        help="Run again and again, this far apart, until Ctrl-C or SIGTERM.",
     ),
 ]
 Wait = Annotated[
@@ -193,6 +194,9 @@ def run(
     `publish: {review: true}` the result stays on its own branch, which `branch diff` shows and
     `branch merge` takes over.
 
+    With --watch, SIGTERM lets the run that is under way end, and then ends the command with exit
+    code 0. Ctrl-C cancels the run.
+
     Exit codes: 0 succeeded or nothing to do, 1 failed, 2 wrong usage, 5 merge conflicts (the
     branch is kept), 7 rows failed an expectation and --strict-warnings was given.
 
@@ -225,14 +229,18 @@ def run(
 def _watch(session: Session, loaded: LoadedPipeline, seconds: float, strict: bool) -> None:
     """Print every run; the first failure ends the command, because the next would fail, too."""
     stop = threading.Event()
-    session.note(f"running {loaded.pipeline.name} every {seconds:g} seconds, Ctrl-C ends it")
+    every = f"every {seconds:g} seconds"
+    session.note(f"running {loaded.pipeline.name} {every}; Ctrl-C or SIGTERM ends it")
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         for found in loaded.watch(seconds, stop=stop):
             print_run(session, found, brief=True)
             _leave(found, strict)
     except KeyboardInterrupt:
         stop.set()
-        session.note("stopped")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    session.note("stopped")
 
 
 def _leave(found: PipelineRun, strict_warnings: bool) -> None:

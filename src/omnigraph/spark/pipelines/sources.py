@@ -34,6 +34,42 @@ OP = "_op"
 """The column of changed entities of a graph: insert, update or delete."""
 _SAMPLE_BYTES = 1 << 20
 _MOST_FOOTERS = 1000
+_LACKS_A_JAR = (
+    "data_source_not_found",
+    "failed to find data source",
+    "failed to find the data source",
+    "no suitable driver",
+    "classnotfoundexception",
+)
+_FORMATS = {
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
+    "avro": "org.apache.spark:spark-avro_2.13",
+    "delta": "io.delta:delta-spark_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
+}
+_DRIVERS = {
+    "postgresql": "org.postgresql:postgresql",
+    "mysql": "com.mysql:mysql-connector-j",
+    "mariadb": "org.mariadb.jdbc:mariadb-java-client",
+    "sqlserver": "com.microsoft.sqlserver:mssql-jdbc",
+    "oracle": "com.oracle.database.jdbc:ojdbc11",
+    "sqlite": "org.xerial:sqlite-jdbc",
+    "h2": "com.h2database:h2",
+}
+"""The packages of formats and JDBC drivers that Spark does not bring."""
+
+
+def missing_package(source: PipelineSource, error: str) -> str | None:
+    """What to do if Spark refuses a source because it lacks the jar of its format or driver."""
+    text = error.casefold()
+    if not any(mark in text for mark in _LACKS_A_JAR):
+        return None
+    url = source.options.get("url", "").casefold()
+    of_driver = [jar for start, jar in _DRIVERS.items() if url.startswith(f"jdbc:{start}:")]
+    jar = of_driver[0] if of_driver else _FORMATS.get(source.format or "")
+    subject = f"JDBC driver for {url.split('?')[0]}" if url else f"format {source.format!r}"
+    added = f"add {jar}:VERSION" if jar else "add the package that has it"
+    return f"Spark has no {subject}; {added} to `spark: {{packages: […]}}`"
 
 
 def counted_by_footers(each: SourceIncrement) -> Callable[[], int | None] | None:
@@ -74,7 +110,13 @@ class SourceReader:
         reader = self._spark.read.format(source.format).options(**source.options)
         if source.schema is not None:
             reader = reader.schema(source.schema)
-        return reader.load()
+        try:
+            return reader.load()
+        except Exception as error:
+            missing = missing_package(source, str(error))
+            if missing is None:
+                raise
+            raise self._failed(source, missing, None) from error
 
     def _failed(
         self, source: PipelineSource, problem: str, file: str | None, column: str | None = None

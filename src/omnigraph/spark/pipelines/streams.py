@@ -15,6 +15,7 @@ from omnigraph.errors import OmnigraphError, PipelineFailed, PipelineInvalid
 from omnigraph.spark.pipelines.model import Pipeline
 from omnigraph.spark.pipelines.positions import LastRun
 from omnigraph.spark.pipelines.results import PipelineRun
+from omnigraph.spark.pipelines.sources import missing_package
 from omnigraph.spark.pipelines.steps import job_failed
 
 Commit = Callable[[Any, str, Any, dict[str, Any]], PipelineRun]
@@ -73,7 +74,9 @@ def run_batch(
         if failures and isinstance(failures[0], OmnigraphError):
             raise failures[0] from error
         failed = job_failed(pipeline, error)
-        raise PipelineFailed(failed.message, **{**failed.fields, "source": name}) from error
+        missing = missing_package(source, str(error))
+        message = failed.message if missing is None else f"source {name}: {missing}"
+        raise PipelineFailed(message, **{**failed.fields, "source": name}) from error
     return made[-1] if made else None
 
 
