@@ -159,6 +159,7 @@ if TYPE_CHECKING:
         PlanOperator,
         QueryPlan,
     )
+    from omnigraph.policy.policy import ConsideredRule, Policy, PolicyDecision, WhoCan
     from omnigraph.remote.handle import RemoteGraph
     from omnigraph.schema.changes import Granted
     from omnigraph.schema.steps import PlannedStep, StepClass
@@ -297,6 +298,12 @@ _CLASSES = {
         "PlanOperator",
         "QueryPlan",
     ),
+    "omnigraph.policy.policy": (
+        "ConsideredRule",
+        "Policy",
+        "PolicyDecision",
+        "WhoCan",
+    ),
     "omnigraph.settings.models": (
         "ClientSettings",
         "EmbeddingSettings",
@@ -348,6 +355,7 @@ __all__ = [
     "Commits",
     "Conflict",
     "ConflictKind",
+    "ConsideredRule",
     "Contention",
     "CorruptIntent",
     "DatasetVersion",
@@ -409,6 +417,8 @@ __all__ = [
     "PipelineSettings",
     "PlanOperator",
     "PlannedStep",
+    "Policy",
+    "PolicyDecision",
     "PolicyDenied",
     "PolicyInvalid",
     "PreconditionFailed",
@@ -469,6 +479,7 @@ __all__ = [
     "Unavailable",
     "ValidationFailed",
     "VerifyReport",
+    "WhoCan",
     "WriteReceipt",
     "WriteSettings",
     "WriterFenced",

@@ -14,7 +14,6 @@ from omnigraph.catalog.model import Catalog, EntityType, embedding_of
 from omnigraph.errors import InvalidArgument
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.data_scope import DataScope, TypeScope
-from omnigraph.ir.walk import walk
 from omnigraph.policy.bundle import Effect, PolicyRule, rule_problem
 from omnigraph.query.row_predicates import ACTOR, row_predicate_for
 
@@ -22,7 +21,6 @@ HIDDEN_KEY = "hidden_key"
 UNKNOWN_TYPE = "unknown_type"
 UNKNOWN_PROPERTY = "unknown_property"
 WRONG_PREDICATE = "wrong_predicate"
-_NOW = "now"
 
 
 def uses_actor(rule: PolicyRule) -> bool:
@@ -207,15 +205,10 @@ def _predicate(
     found: list[ex.Expression] = []
     for name in _named(rule.where, entity, catalog):
         try:
-            condition = row_predicate_for(catalog, entity.name, rule.where[name], actor)
+            found.append(row_predicate_for(catalog, entity.name, rule.where[name], actor))
         except InvalidArgument as error:
             path = f"{rule.effect}.where.{name}"
             raise rule_problem(rule, WRONG_PREDICATE, path, error.message) from error
-        if any(isinstance(node, ex.Function) and node.name == _NOW for node in walk(condition)):
-            path = f"{rule.effect}.where.{name}"
-            told = f"{rule.where[name]!r} depends on the time: it may depend on the row alone"
-            raise rule_problem(rule, WRONG_PREDICATE, path, told)
-        found.append(condition)
     if not found:
         return None
     return found[0] if len(found) == 1 else ex.And(tuple(found), nullable=True)
