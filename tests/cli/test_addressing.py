@@ -95,7 +95,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.delenv(f"OMNIGRAPH_{name}", raising=False)
     ledger = home / "cluster" / "__cluster" / "state.json"
     ledger.parent.mkdir(parents=True)
-    ledger.write_text('{"applied_revision": {"resources": {"graph.g": {}, "schema.g": {}}}}')
+    resources = {"graph.g": {"digest": "0"}, "schema.g": {"digest": "0"}}
+    applied = {"config_digest": None, "resources": resources}
+    ledger.write_text(json.dumps({"version": 1, "state_revision": 1, "applied_revision": applied}))
     Path("cluster").symlink_to(home / "cluster")
     Path("file").write_text("node P { name: String @key }\n")
     monkeypatch.setattr(session_module, "_open", lambda session, uri, **_: reach(uri))

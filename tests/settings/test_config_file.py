@@ -36,7 +36,8 @@ def test_every_setting_can_be_said(config) -> None:
         default = getattr(Settings(), part.name)
         for field in dataclasses.fields(default):
             value = getattr(default, field.name)
-            said = {None: "null", True: "true", False: "false", (): "[]"}.get(value, value)
+            said = str(value).lower() if isinstance(value, bool) else value
+            said = {None: "null", (): "[]"}.get(said, said)
             lines.append(f"    {field.name}: {'{}' if field.name == 'conf' else said}")
     assert read(config, "\n".join(lines)) == Settings()
 

@@ -73,12 +73,6 @@ CREATE = Reach(
     "cluster.yaml and made by `omnigraph cluster apply`)",
 )
 SERVED = Reach("served", frozenset({_SERVER}), "it asks a server; give --server NAME|URL")
-STORED = Reach(
-    "stored",
-    frozenset({_SERVER, _CLUSTER}),
-    "it is about the queries of a server or cluster; give --cluster DIR, or --server NAME|URL "
-    "--graph ID",
-)
 CONTROL = Reach(
     "control", frozenset(), "it works on a cluster; name its directory with --config DIR"
 )
@@ -87,7 +81,7 @@ BINDINGS = Reach(
 )
 ARGUMENT = Reach("argument", frozenset(), "give the graph as an argument, as the usage shows it")
 LOCAL = Reach("local", frozenset(), "it works on no graph, so leave it out")
-REACHES = (ANY, UPKEEP, DIRECT, CREATE, SERVED, STORED, CONTROL, BINDINGS, ARGUMENT, LOCAL)
+REACHES = (ANY, UPKEEP, DIRECT, CREATE, SERVED, CONTROL, BINDINGS, ARGUMENT, LOCAL)
 
 SCOPE_FLAGS = ("--store", "--uri", "--server", "--cluster", "--graph", "--profile", "--token")
 
@@ -160,8 +154,8 @@ def _primitive(flags: AddressFlags, config: OperatorConfig) -> Scope | None:
     for _, flag, value in given:
         if not value:
             raise WrongUsage(f"no address given: {flag or 'URI'} is empty")
-    if len(given) == 2 and flags.uri == flags.store:
-        given.pop()
+    if flags.uri is not None and flags.uri == flags.store:
+        del given[1]
     if len(given) > 1:
         raise WrongUsage(f"two graphs are named: {' and '.join(told for told, _, _ in given[:2])}")
     if not given:

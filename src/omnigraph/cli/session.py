@@ -16,7 +16,7 @@ import omnigraph
 from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage
 from omnigraph.cli.scopes import UPKEEP, AddressFlags, Reach, Scope, ScopeKind, is_local, resolve
-from omnigraph.errors import NotFound
+from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.settings.config_file import OperatorConfig, read_config
 from omnigraph.settings.models import Settings
@@ -190,18 +190,26 @@ def _served_address(session: Session, scope: Scope) -> str:
 
 def _address_in_cluster(scope: Scope) -> str:
     """The storage of a graph of a cluster; without `--graph` the only one that it has."""
-    from omnigraph.cli.cluster_places import cluster_graphs, cluster_root, graph_root
+    from omnigraph.cluster.session import ClusterCall, InvalidConfig, find_root
 
-    root = cluster_root(scope.target, os.environ)
-    names = cluster_graphs(root, os.environ)
+    try:
+        root, _ = find_root(ClusterCall(scope.target))
+    except InvalidConfig as error:
+        raise InvalidArgument(str(error.diagnostics[0])) from None
+    stored = root.read_ledger()
+    if not stored.found:
+        raise NotFound(
+            f"nothing was applied to the cluster {root.uri}: run `omnigraph cluster apply` first",
+            uri=root.uri,
+        )
+    names = sorted(stored.ledger.graph_ids)
     listed = f"; it has: {', '.join(names)}" if names else "; it has no graphs"
-    if scope.graph is None:
-        if len(names) != 1:
-            raise WrongUsage(f"the cluster {root} needs --graph ID{listed}")
-        return graph_root(root, names[0])
-    if scope.graph not in names:
-        raise WrongUsage(f"the cluster {root} has no graph {scope.graph!r}{listed}")
-    return graph_root(root, scope.graph)
+    graph_id = names[0] if scope.graph is None and len(names) == 1 else scope.graph
+    if graph_id is None:
+        raise WrongUsage(f"the cluster {root.uri} needs --graph ID{listed}")
+    if graph_id not in names:
+        raise WrongUsage(f"the cluster {root.uri} has no graph {graph_id!r}{listed}")
+    return root.graph_uri(graph_id)
 
 
 def _open(session: Session, uri: str, *, read_only: bool, queries: str | None = None) -> Graph:

@@ -64,6 +64,7 @@ _PATHS = frozenset(
 )
 _MAY_BE_ZERO = frozenset(
     (
+        "answer_bytes",
         "backoff_seconds",
         "cache_bytes",
         "cache_file_bytes",

@@ -51,26 +51,23 @@ class Credentials:
                 f"{server!r} is no name of a server: letters, digits, `_` and `-`, no digit first"
             )
         checked(token, "the token")
-        self._replace(server, [f"token = {token}"])
+        self._replace(server, f"token = {token}")
 
     def remove(self, server: str) -> bool:
         """Remove the section of a server; False if there is none."""
         if server not in self.tokens():
             return False
-        self._replace(server, [])
+        self._replace(server, None)
         return True
 
-    def _replace(self, server: str, body: list[str]) -> None:
+    def _replace(self, server: str, line: str | None) -> None:
+        """Set the line with the token of a server, or remove its section without a line."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self.path.parent):
                 lines = self._lines()
                 dict(_tokens(lines, self.path))  # a file that cannot be read is not rewritten
-                start, end = _section(lines, server)
-                kept = [line for line in lines[start:end] if line.strip()[:1] in ("#", ";")]
-                made = [f"[{server}]", *kept, *body] if body else kept
-                gap = [""] if body and start and lines[start - 1].strip() else []
-                self._write([*lines[:start], *gap, *made, *lines[end:]])
+                self._write(_replaced(lines, server, line))
         except OSError as error:
             raise InvalidArgument(
                 f"cannot write {self.path}: {error.strerror}", file=str(self.path)
@@ -153,6 +150,19 @@ def _tokens(lines: list[str], path: Path) -> Iterator[tuple[str, str]]:
 
 def _wrong_line(path: Path, line: int, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{path}:{line}: this line {problem}", file=str(path), line=line)
+
+
+def _replaced(lines: list[str], server: str, token_line: str | None) -> list[str]:
+    """The lines with another token of a server; without one its section goes, except comments."""
+    start, end = _section(lines, server)
+    before, section, after = lines[:start], lines[start:end], lines[end:]
+    others = [line for line in section[1:] if line.partition("=")[0].strip() != "token"]
+    if token_line is None:
+        return [*before, *(line for line in others if line.strip()[:1] in ("#", ";")), *after]
+    if section:
+        return [*before, section[0], token_line, *others, *after]
+    gap = [""] if before else []
+    return [*before, *gap, f"[{server}]", token_line]
 
 
 def _section(lines: list[str], server: str) -> tuple[int, int]:
