@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import omnigraph
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.stored_queries import Queries
 from omnigraph.policy.policy import Policy
+from omnigraph_testing.http_server import ThreadServer
 from omnigraph_testing.leaks import (
     OPERATIONS,
     READER,
@@ -80,12 +82,21 @@ def some_of(attempts: list[Attempt], most: int | None, chance: random.Random) ->
 
 
 def check_everything(graph: CanaryGraph, seed: int, folder: Path, most: int | None = None) -> None:
+    rules = LeakRules.random(random.Random(seed))
+    reader = graph.whole.as_actor(READER, gate=policy_of(rules, folder))
+    check_reader(graph, rules, reader, folder, seed, most)
+
+
+def check_reader(
+    graph: CanaryGraph,
+    rules: LeakRules,
+    reader: Graph,
+    folder: Path,
+    seed: int,
+    most: int | None = None,
+) -> None:
     """Call every method, with at most so many of its arguments, and look at what it tells."""
-    chance = random.Random(seed)
-    rules = LeakRules.random(chance)
-    graph.chance = chance
-    policy = policy_of(rules, folder)
-    reader = graph.whole.as_actor(READER, gate=policy)
+    graph.chance = chance = random.Random(seed)
     context = LeakContext(reader, graph, folder)
     shown = canaries(rules.visible(state) for state in graph.all_states)
     silent = (canaries(graph.all_states) - shown) | rules.silent_names
@@ -156,6 +167,42 @@ def test_no_operation_tells_a_canary(
     graphs: list[CanaryGraph], tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     check_everything(graphs[seed % 2], seed, tmp_path_factory.mktemp("leaks"), most=4)
+
+
+@pytest.fixture(scope="module")
+def served(
+    graphs: list[CanaryGraph], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LeakRules, str]]:
+    """The first graph on a server, and what a reader sees of it there."""
+    rules = LeakRules.random(random.Random(4))
+    folder = tmp_path_factory.mktemp("served")
+    file = folder / "policy.yaml"
+    file.write_text(rules.yaml())
+    tokens = json.dumps({READER: "t-reader"})
+    address = graphs[0].whole.uri
+    with ThreadServer(address, tokens=tokens, policies=(("default", str(file)),)) as server:
+        yield rules, f"{server.url}/graphs/default"
+
+
+def test_no_operation_tells_a_canary_over_http(
+    graphs: list[CanaryGraph],
+    served: tuple[LeakRules, str],
+    tmp_path: Path,
+) -> None:
+    rules, url = served
+    with omnigraph.open(url, token="t-reader") as reader:
+        check_reader(graphs[0], rules, reader, tmp_path, seed=4, most=3)
+
+
+@pytest.mark.slow
+def test_no_operation_tells_a_canary_over_http_at_length(
+    graphs: list[CanaryGraph],
+    served: tuple[LeakRules, str],
+    tmp_path: Path,
+) -> None:
+    rules, url = served
+    with omnigraph.open(url, token="t-reader") as reader:
+        check_reader(graphs[0], rules, reader, tmp_path, seed=5)
 
 
 @pytest.mark.slow
