@@ -722,6 +722,7 @@ SILENT_METHODS: dict[str, str] = {
     "Graph.require": "it is the gate",
     "Graph.state": "`snapshot` for other actions",
     "Graph.seen": "the scope itself",
+    "Graph.load_options": "it gives rules to a load, and tells nothing",
     "Queries.list": "stored queries are checked in tests/policy/test_leaks.py",
     "Queries.run": "stored queries are checked in tests/policy/test_leaks.py",
     "Queries.validate": "stored queries are checked in tests/policy/test_leaks.py",

@@ -31,6 +31,7 @@ OF_THE_STORE = {
     "Graph.require",
     "Graph.state",
     "Graph.seen",
+    "Graph.load_options",
     "Graph.kept_answer",
 }
 """Methods that an async graph does not have: they return another handle, or do not wait."""

@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from omnigraph.feed import FeedPage
     from omnigraph.graph.reads import QuerySource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
-    from omnigraph.load.options import LoadReceipt
+    from omnigraph.load.options import LoadOptions, LoadReceipt
     from omnigraph.maintain.backup import BackupReport
     from omnigraph.maintain.cleanup import CleanupReport
     from omnigraph.maintain.repair import RepairReport
@@ -513,19 +514,18 @@ class Graph:
         """
         from omnigraph.graph import bulk
         from omnigraph.load.input_files import TextForm
-        from omnigraph.load.modes import SHRINKING, LoadModes
+        from omnigraph.load.modes import LoadModes
         from omnigraph.load.options import LoadOptions, OnError
 
         if stream_batch is not None and message is None:
             message = f"stream {stream_batch.stream}, batch {stream_batch.batch}"
-        modes = LoadModes.parse(mode, scope)
         options = LoadOptions(
             branch=branch,
             actor=self.actor,
             message=message,
             if_commit=self._expected(if_commit, branch),
             idempotency_key=idempotency_key,
-            modes=modes,
+            modes=LoadModes.parse(mode, scope),
             type_name=type,
             columns=map if map is not None else columns,
             text=TextForm(encoding, delimiter, quote),
@@ -536,9 +536,8 @@ class Graph:
             rejects=rejects,
             dry_run=dry_run,
             before_commit=before_commit,
-            judge=self._access.judge(branch, lambda name: modes.of_type(name) in SHRINKING),
-            view=self._access.writer(branch),
         )
+        options = self._bounded(options)
         with self._access.writing(CHANGE, branch, estimate=lambda: bulk.estimate(data)) as parts:
             if from_branch is not None and bulk.is_missing(parts, branch):
                 self._access.require(BRANCH_CREATE, from_branch, branch)
@@ -561,6 +560,18 @@ class Graph:
 
             request = KeyedRequest("load", self.actor, idempotency_key, None, branch)
             return keyed_writes.load(parts, request, run)
+
+    def load_options(self, options: LoadOptions) -> LoadOptions:
+        """Options of a load with the rules of this handle, for loads in which Spark moves rows."""
+        self._access.require(CHANGE, options.branch)
+        return self._bounded(options)
+
+    def _bounded(self, options: LoadOptions) -> LoadOptions:
+        from omnigraph.load.modes import SHRINKING
+
+        modes, access = options.modes, self._access
+        judge = access.judge(options.branch, lambda name: modes.of_type(name) in SHRINKING)
+        return replace(options, judge=judge, view=access.writer(options.branch))
 
     def embed(
         self,

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -62,15 +62,14 @@ class LocalLoader:
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
-        rules = options.reject_rules()
+        options.reject_rules()  # refuses wrong options before anything is read
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
         reading = options.reading(self.settings.blob_bases)
         refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
         named = catalog if options.view is None else options.view.named(catalog)
-        if options.view is not None and options.view.is_partial(catalog):
-            rules = replace(rules, named=named)
+        rules = options.rules_for(catalog)
         options.modes.check(named, [source.type_name for source in sources])
         with prepared_input(catalog, self.settings, rules) as prepared:
             watch = progress or reading_progress(sources)

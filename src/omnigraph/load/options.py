@@ -8,9 +8,10 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.commit.keyed_requests import fingerprint
 from omnigraph.commit.request import CommitTerms
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.load.input_files import TextForm
 from omnigraph.load.modes import SHRINKING, LoadMode, LoadModes
 from omnigraph.load.parsed_rows import BlobBases
@@ -83,6 +84,24 @@ class LoadOptions(CommitTerms):
             return RejectRules(path=path, always_written=not is_batch)
         most = SKIPPED_BY_DEFAULT if self.max_errors is None else self.max_errors or MOST_REJECTED
         return RejectRules(True, most, path, always_written=not is_batch)
+
+    def rules_for(self, catalog: Catalog) -> RejectRules:
+        """`reject_rules`, which tell only what the writer may see of the graph."""
+        rules = self.reject_rules()
+        if self.view is None or not self.view.is_partial(catalog):
+            return rules
+        return replace(rules, named=self.view.named(catalog))
+
+    def refuse_hidden_names(self, catalog: Catalog) -> None:
+        """Refuse a load by workers, whose errors name all types and properties."""
+        if self.view is not None and self.view.named(catalog) is not catalog:
+            raise PolicyDenied(
+                "a load on Spark names all types and properties, and the rules of this actor hide "
+                "some: use engine='local'",
+                action="change",
+                branch=self.branch,
+                actor_id=self.actor,
+            )
 
     def with_content(self, sources: Sequence[Source]) -> LoadOptions:
         """These options with a fingerprint of the sources, all of which were read.

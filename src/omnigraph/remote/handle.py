@@ -216,6 +216,7 @@ class RemoteGraph(Graph):
     require = unserved(Graph.require)
     state = unserved(Graph.state)
     seen = unserved(Graph.seen)
+    load_options = unserved(Graph.load_options)
     repair = unserved(Graph.repair)
     for_repair = unserved(Graph.for_repair)
     backup = unserved(Graph.backup)

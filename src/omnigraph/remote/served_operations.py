@@ -74,6 +74,7 @@ NOT_SERVED: dict[str, str] = {
     "Graph.as_actor": "open the graph again with the token of the other actor",
     "Graph.require": "nothing is needed: the server asks its policy in every call",
     "Graph.state": "use Graph.snapshot, which is the state for reads",
+    "Graph.load_options": _STORE,
     "Graph.seen": "nothing is needed: the server shows what its policy allows",
     "Graph.repair": _STORE,
     "Graph.for_repair": _STORE,

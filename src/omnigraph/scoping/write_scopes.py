@@ -31,7 +31,8 @@ class WriteScopes:
             return catalog  # one of both is everything
         names = {**self.change.types, **self.read.types}
         both = {name: self._either(name) for name in names}
-        return visible_catalog(catalog, DataScope("", both))
+        made = visible_catalog(catalog, DataScope("", both))
+        return catalog if made == catalog else made
 
     def _either(self, name: str) -> TypeScope:
         assert self.change is not None

@@ -83,7 +83,7 @@ class SparkLoader:
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
-        rules = options.reject_rules()
+        options.reject_rules()  # refuses wrong options before anything is read
         given = _input(data, options.type_name)
         reading = options.reading(self.settings.load.blob_bases)
         if not given.frames:
@@ -94,6 +94,8 @@ class SparkLoader:
         )
         ref, state = self.reader.branch(options.branch)
         catalog = self.reader.snapshot(ref, state).catalog
+        options.refuse_hidden_names(catalog)
+        rules = options.rules_for(catalog)
         options.modes.check(catalog, [source.type_name for source in given.sources])
         for source, frame in zip(given.sources, given.frames, strict=False):
             # Before the first task, because a task would find the same mistake minutes later.

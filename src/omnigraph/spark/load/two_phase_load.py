@@ -33,6 +33,7 @@ def begin_load(loader: SparkLoader, options: LoadOptions, columns: Sequence[str]
     ref, state = loader.reader.branch(options.branch)
     snapshot = loader.reader.snapshot(ref, state)
     reading = options.reading(loader.settings.load.blob_bases)
+    options.refuse_hidden_names(snapshot.catalog)
     check_source_columns(source, snapshot.catalog, columns, reading)
     key = entity_of(source, snapshot.catalog).table_key
     if snapshot.pin(key).owner != ref.incarnation:
@@ -54,7 +55,8 @@ def finish_load(
     """Check the written rows against each other and against the graph, and commit them."""
     catalog, store = begun.plan.catalog, loader.reader.store
     names = [begun.source.name]
-    with prepared_input(catalog, loader.settings.load, options.reject_rules(), names) as prepared:
+    rules = options.rules_for(catalog)
+    with prepared_input(catalog, loader.settings.load, rules, names) as prepared:
         prepared.staged_since = begun.begun_at
         homes = {begun.key: begun.home}
         patches = PatchInput(prepared)

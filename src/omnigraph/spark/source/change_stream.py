@@ -28,7 +28,6 @@ from omnigraph.diff.change import Change, ChangedType, ChangeOp
 from omnigraph.diff.entity_rows import images
 from omnigraph.errors import FeedGap, InvalidArgument, SnapshotReclaimed
 from omnigraph.feed import BEGINNING, NOW, FeedBlock
-from omnigraph.lance_store.reads.scan import read_fragments
 from omnigraph.manifest.records import Commit
 from omnigraph.spark.column_types import spark_arrow_schema, spark_schema
 from omnigraph.spark.failures import errors_for_spark
@@ -152,7 +151,7 @@ def _image_type(entity: EntityType) -> Any:
 
 
 def _open(request: ChangesRequest) -> omnigraph.Graph:
-    return omnigraph.open(request.uri, read_only=True)
+    return omnigraph.open(request.uri, actor=request.actor, read_only=True, policy=request.policy)
 
 
 def _first_position(request: ChangesRequest) -> str | None:
@@ -240,7 +239,11 @@ def _baseline_tables(request: ChangesRequest, commit: str) -> list[PinnedTable]:
         catalog = _open(request).snapshot(request.branch, at=commit).catalog
         names = (e.name for e in catalog.entity_types())
         wanted = [request.type_name] if request.type_name else names
-        return [pin(TableRequest(request.uri, name, at=commit)) for name in wanted]
+        actor, policy = request.actor, request.policy
+        return [
+            pin(TableRequest(request.uri, name, at=commit, actor=actor, policy=policy))
+            for name in wanted
+        ]
     except SnapshotReclaimed as error:
         raise FeedGap(
             f"cleanup removed the baseline of this stream ({error.message}): begin again with a "
@@ -257,7 +260,7 @@ def _baseline_batches(
     commit = _open(request).commits.show(table.graph_commit_id)
     kind = table.entity.table_key.kind.value
     named = ChangedType(table.entity.identity, table.entity.name)
-    for rows in read_fragments(table.target, part.fragments, table.columns):
+    for rows in table.rows(part.fragments):
         inserts = [
             Change(kind, named, image["id"], ChangeOp.INSERT.value, None, image)
             for image in images(rows)

@@ -13,11 +13,12 @@ from omnigraph.lance_store.reads.scan import ROWS_PER_TASK
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean
 
-_READ = ("path", "type", "branch", "commit", "tag", "columns", "filter")
+_RULES = ("actor", "policy")
+_READ = ("path", "type", "branch", "commit", "tag", "columns", "filter", *_RULES)
 _READ_TUNING = ("rows_per_partition",)
-_FEED = ("path", "changes", "branch", "type", "start", "max_commits")
+_FEED = ("path", "changes", "branch", "type", "start", "max_commits", *_RULES)
 MAX_COMMITS = 1000
-_WRITE = ("path", "type", "branch", "write_mode", "actor", "message", "config")
+_WRITE = ("path", "type", "branch", "write_mode", "message", "config", *_RULES)
 _WRITE_ONCE = ("if_commit", "idempotency_key", "on_error", "max_errors", "rejects")
 _WRITE_STREAM = ("dead_letter", "max_errors")
 _SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -36,6 +37,9 @@ class TableRequest:
     columns: tuple[str, ...] | None = None
     filter_text: str | None = None
     rows_per_partition: int = ROWS_PER_TASK
+    actor: str | None = None
+    policy: str | None = None
+    """A file with rules, which every process of Spark can read; None: no rules."""
 
 
 def table_request(options: Mapping[str, str]) -> TableRequest:
@@ -53,6 +57,8 @@ def table_request(options: Mapping[str, str]) -> TableRequest:
         columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
         filter_text=options.get("filter") or None,
         rows_per_partition=number(options, "rows_per_partition", ROWS_PER_TASK),
+        actor=options.get("actor") or None,
+        policy=options.get("policy") or None,
     )
 
 
@@ -66,6 +72,8 @@ class ChangesRequest:
     """One type, with images as structs; None is all types, with images as JSON."""
     start: str
     max_commits: int
+    actor: str | None = None
+    policy: str | None = None
 
 
 def asks_for_changes(options: Mapping[str, str]) -> bool:
@@ -84,6 +92,8 @@ def feed_request(options: Mapping[str, str]) -> ChangesRequest:
         type_name=options.get("type") or None,
         start=options.get("start") or "now",
         max_commits=number(options, "max_commits", MAX_COMMITS),
+        actor=options.get("actor") or None,
+        policy=options.get("policy") or None,
     )
 
 
@@ -99,6 +109,7 @@ class SaveRequest:
     message: str | None
     config: str | None = None
     """A config file whose settings apply; None is the default settings."""
+    policy: str | None = None
     if_commit: str | None = None
     idempotency_key: str | None = None
     on_error: str = "fail"
@@ -169,6 +180,7 @@ def _save_request(options: Mapping[str, str], *, overwrite: bool) -> SaveRequest
         actor=options.get("actor") or None,
         message=options.get("message") or None,
         config=options.get("config") or None,
+        policy=options.get("policy") or None,
     )
 
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -25,6 +25,11 @@ from omnigraph.spark.failures import errors_for_spark
 from omnigraph.spark.source.source_options import TableRequest
 from omnigraph.values.conditions import Condition
 
+if TYPE_CHECKING:
+    from omnigraph.lance_store.store import Store
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.scoping.visible_rows import TableRule
+
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
@@ -37,6 +42,19 @@ class PinnedTable:
     target: VersionAddress
     groups: tuple[tuple[int, ...], ...]
     """The fragments of each task."""
+    rule: TableRule | None = None
+    """Which rows the reader sees; None: all."""
+
+    def rows(self, fragments: Sequence[int]) -> Iterator[pa.Table]:
+        """The wanted columns of the visible rows of these fragments, a batch at a time."""
+        rule = self.rule
+        if rule is None:
+            yield from read_fragments(self.target, fragments, self.columns, self.conditions)
+            return
+        read = list(dict.fromkeys([*self.columns, *rule.columns]))
+        conditions = (*self.conditions, *rule.conditions)
+        for rows in read_fragments(self.target, fragments, read, conditions):
+            yield rule.keep(rows).select(list(self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +81,7 @@ class TableReader(DataSourceReader):
         if not partition.fragments:
             return
         with errors_for_spark():
-            for rows in read_fragments(
-                table.target, partition.fragments, table.columns, table.conditions
-            ):
+            for rows in table.rows(partition.fragments):
                 yield from to_spark_batches(rows, wanted)
 
 
@@ -80,7 +96,7 @@ def pin(request: TableRequest) -> PinnedTable:
     import omnigraph
     from omnigraph.spark.source.filter_text import parse_filter
 
-    graph = omnigraph.open(request.uri, read_only=True)
+    graph = omnigraph.open(request.uri, actor=request.actor, read_only=True, policy=request.policy)
     snapshot = graph.snapshot(request.branch, at=request.at)
     entity = snapshot.catalog.resolve(request.type_name)
     store = graph.engine.store
@@ -92,7 +108,16 @@ def pin(request: TableRequest) -> PinnedTable:
         conditions=parse_filter(request.filter_text, entity) if request.filter_text else (),
         target=store.address(at),
         groups=fragment_groups(store, at, request.rows_per_partition),
+        rule=_rule(store, snapshot, entity),
     )
+
+
+def _rule(store: Store, snapshot: Snapshot, entity: EntityType) -> TableRule | None:
+    if snapshot.scope is None:
+        return None
+    from omnigraph.scoping.visible_rows import VisibleRows
+
+    return VisibleRows(store, snapshot).rule(entity.table_key)
 
 
 def _columns(entity: EntityType, wanted: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -104,7 +104,8 @@ def begin_write(request: SaveRequest, columns: Sequence[str]) -> BegunLoad:
     from omnigraph.spark.load.two_phase_load import begin_load
 
     graph = _open(request)
-    return begin_load(graph.engine.spark_loader, _options(request), columns)
+    options = graph.load_options(_options(request))
+    return begin_load(graph.engine.spark_loader, options, columns)
 
 
 def commit_write(
@@ -117,7 +118,7 @@ def commit_write(
     from omnigraph.spark.load.two_phase_load import finish_load
 
     graph = _open(request)
-    options = _options(request, batch)
+    options = graph.load_options(_options(request, batch))
     return finish_load(graph.engine.spark_loader, begun, results, options)
 
 
@@ -126,7 +127,9 @@ def _open(request: SaveRequest) -> omnigraph.Graph:
     from omnigraph.settings.config_file import read_config
 
     settings = read_config(request.config).settings if request.config else None
-    return omnigraph.open(request.uri, actor=request.actor, settings=settings)
+    return omnigraph.open(
+        request.uri, actor=request.actor, settings=settings, policy=request.policy
+    )
 
 
 def _options(request: SaveRequest, batch: StreamBatch | None = None) -> LoadOptions:
