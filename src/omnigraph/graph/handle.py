@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
 
 import pyarrow as pa
 
@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from omnigraph.stored_queries.registry import QueryRegistry
     from omnigraph.vectors.embedder import EmbedReceipt
     from omnigraph.writes.shape import Edit
+
+
+OptionsT = TypeVar("OptionsT", bound="LoadOptions")
 
 
 class Graph:
@@ -561,12 +564,12 @@ class Graph:
             request = KeyedRequest("load", self.actor, idempotency_key, None, branch)
             return keyed_writes.load(parts, request, run)
 
-    def load_options(self, options: LoadOptions) -> LoadOptions:
+    def load_options(self, options: OptionsT) -> OptionsT:
         """Options of a load with the rules of this handle, for loads in which Spark moves rows."""
         self._access.require(CHANGE, options.branch)
         return self._bounded(options)
 
-    def _bounded(self, options: LoadOptions) -> LoadOptions:
+    def _bounded(self, options: OptionsT) -> OptionsT:
         from omnigraph.load.modes import SHRINKING
 
         modes, access = options.modes, self._access
