@@ -154,7 +154,7 @@ def framed(
 
 def _header(page: Page) -> None:
     with ui.header().classes("items-center gap-2 px-3 py-1"):
-        ui.link("OmniGraph", page.url("")).classes("text-white text-lg font-bold no-underline")
+        ui.link("OmniGraph", page.url("")).classes("text-white text-lg font-bold no-underline wide")
         with ui.row().classes("gap-0 flex-nowrap").props('role=navigation aria-label="Pages"'):
             for name, title in PAGES.items():
                 link = ui.link(target=page.url(name)).classes("nav text-white no-underline")
