@@ -27,6 +27,7 @@ FAMILIES = {
     "mutation": "one statement against a bare commit",
     "group_commit": "64 small writers against one",
     "server": "HTTP against embedded calls and an empty handler",
+    "policy": "decisions, and rules about rows against filters written by hand",
     "console": "pages of a large graph in a browser",
     "load": "files against a raw write",
     "merge": "diffs, merges, round trips",
