@@ -116,6 +116,10 @@ class _Rules:
             _MOST_SCOPES
         )
         self.shared: BoundedCache[str, DataScope] = BoundedCache(_MOST_SCOPES)
+        self.asked: BoundedCache[tuple[object, ...], tuple[DataScope | None]] = BoundedCache(
+            _MOST_DECISIONS
+        )
+        """Scopes by who asked, because every read asks and Cedar takes most of a millisecond."""
 
     def decide(self, key: _Key) -> PolicyDecision:
         actor, action, branch, target, query = key
@@ -145,6 +149,16 @@ class _Rules:
         return tuple(self.by_id[name] for name in names)
 
     def scope(
+        self, actor: str, action: str, branch: str | None, catalog: Catalog
+    ) -> DataScope | None:
+        key = (actor, action, branch, fingerprint(catalog))
+        known = self.asked.get(key)
+        if known is None:
+            known = (self._scope(actor, action, branch, catalog),)
+            self.asked.put(key, known)
+        return known[0]
+
+    def _scope(
         self, actor: str, action: str, branch: str | None, catalog: Catalog
     ) -> DataScope | None:
         rules = self.matching(actor, action, branch)
