@@ -115,6 +115,8 @@ class LeakRules:
             "    allow:",
             "      actors: {group: readers}",
             "      actions: [branch_create, branch_delete, branch_merge, schema_apply]",
+            "  - id: queries",
+            "    allow: {actors: {group: readers}, actions: [invoke_query]}",
         ]
         return "\n".join(lines) + "\n"
 

@@ -6,7 +6,9 @@ import inspect
 import itertools
 import json
 import random
+import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from omnigraph.policy.policy import Policy
 from omnigraph_testing.http_server import ThreadServer
 from omnigraph_testing.leaks import (
     OPERATIONS,
+    QUERIES,
     READER,
     SILENT_METHODS,
     TYPES,
@@ -98,8 +101,7 @@ def check_reader(
     """Call every method, with at most so many of its arguments, and look at what it tells."""
     graph.chance = chance = random.Random(seed)
     context = LeakContext(reader, graph, folder)
-    shown = canaries(rules.visible(state) for state in graph.all_states)
-    silent = (canaries(graph.all_states) - shown) | rules.silent_names
+    silent = silent_words(graph, rules)
     check_answers(graph, rules, reader)
     graph.whole.branches.create("work")
     work = Work(graph)
@@ -219,6 +221,59 @@ def test_no_operation_tells_a_canary_at_length(
         graph.whole.close()
 
 
+def test_stored_queries_tell_no_canary(graphs: list[CanaryGraph], tmp_path: Path) -> None:
+    graph = graphs[1]
+    (tmp_path / "q").mkdir()
+    for number, text in enumerate(QUERIES):
+        named = f"query q{number}() {{ {text} }}\n"
+        (tmp_path / "q" / f"q{number}.gq").write_text(named)
+    (tmp_path / "q" / "w.gq").write_text("query w() { delete Vault where worth > 0 }\n")
+    for seed in range(3):
+        rules = LeakRules.random(random.Random(seed))
+        policy = policy_of(rules, tmp_path)
+        silent = silent_words(graph, rules)
+        opened = omnigraph.open(
+            graph.whole.uri, actor=READER, policy=policy, queries=tmp_path / "q", read_only=True
+        )
+        with opened as reader:
+            calls = [partial(reader.queries.run, f"q{n}") for n in range(len(QUERIES))]
+            calls += [reader.queries.list, reader.queries.validate]
+            calls += [partial(reader.queries.run, "w"), partial(reader.queries.run, "absent")]
+            for call in calls:
+                found = leaked(outcome(Attempt(call)), silent)
+                assert not found, (call, rules.yaml())
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_no_query_on_spark_tells_a_canary(
+    graphs: list[CanaryGraph], tmp_path: Path, spark: Any
+) -> None:
+    graph = graphs[1]
+    for seed in range(3):
+        rules = LeakRules.random(random.Random(seed))
+        reader = graph.whole.as_actor(READER, gate=policy_of(rules, tmp_path))
+        silent = silent_words(graph, rules)
+        for text in QUERIES:
+            said = {*re.findall(r"\w+", text)}
+            told = outcome(Attempt(partial(reader.query, text, engine="spark")))
+            found = leaked(told, silent - said - {word.capitalize() for word in said})
+            assert not found, (text, rules.yaml(), told)
+        target = tmp_path / f"out{seed}"
+        told = outcome(Attempt(partial(exported, reader, target)))
+        assert not leaked(told, silent), rules.yaml()
+
+
+def exported(reader: Graph, target: Path) -> object:
+    return reader.export(target, engine="spark"), target
+
+
+def silent_words(graph: CanaryGraph, rules: LeakRules) -> set[str]:
+    """The canaries and names that the rules show in no state."""
+    shown = canaries(rules.visible(state) for state in graph.all_states)
+    return (canaries(graph.all_states) - shown) | rules.silent_names
+
+
 def test_every_method_is_called_or_is_silent() -> None:
     kinds = {"Graph": Graph, "Branches": Branches, "Tags": Tags, "Commits": Commits}
     kinds |= {"Schema": Schema, "Queries": Queries}
@@ -234,8 +289,7 @@ def test_every_method_is_called_or_is_silent() -> None:
 def test_the_rules_hide_canaries_and_the_check_finds_them(graphs: list[CanaryGraph]) -> None:
     graph = graphs[0]
     rules = LeakRules.random(random.Random(3))
-    shown = canaries(rules.visible(state) for state in graph.all_states)
-    silent = canaries(graph.all_states) - shown
+    silent = silent_words(graph, rules)
     assert len(silent) > 20
     context = LeakContext(graph.whole, graph, Path("/nowhere"))
     told = [outcome(a) for a in OPERATIONS["Graph.read"](context)]

@@ -161,8 +161,7 @@ def test_records_tell_only_about_types_that_are_seen_whole(whole: Graph, part: G
         "Person": None,
         "Knows": None,
     }
-    with pytest.raises(PolicyDenied):
-        part.index_status()  # it counts rows
+    assert {index.type_name for index in part.index_status()} <= {"Person", "Knows"}
     assert "Secret" not in part.schema.show().source
     assert "salary" not in part.schema.show().source
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
+    ExpectedVersionMismatch,
     GraphClosed,
     NotFound,
+    OmnigraphError,
     PolicyDenied,
     PolicyInvalid,
     ReadOnlyGraph,
@@ -411,21 +413,26 @@ class Access:
         try:
             with self.telling(), admitted:
                 yield engine
-        except ValidationFailed as error:
+        except (ValidationFailed, ExpectedVersionMismatch) as error:
             if self.gate is None:
                 raise
-            raise self._discreet(error, target or branch) from None
+            raise self._discreet(error, target or branch or MAIN) from None
 
-    def _discreet(self, error: ValidationFailed, branch: str | None) -> ValidationFailed:
+    def _discreet(
+        self, error: ValidationFailed | ExpectedVersionMismatch, branch: str
+    ) -> OmnigraphError:
         """The error without what this handle may not see."""
-        from omnigraph.scoping.shown_records import discreet
+        from omnigraph.scoping.shown_records import discreet, discreet_mismatch
 
         reader = self.engine.reader
-        catalog = reader.snapshot(*reader.branch(branch or MAIN)).catalog
-        scopes = self._write_scopes(branch or MAIN, catalog)
+        catalog = reader.snapshot(*reader.branch(branch)).catalog
+        scopes = self._write_scopes(branch, catalog)
         if scopes.is_everything:
             return error
-        return discreet(error, scopes.named(catalog))
+        named = scopes.named(catalog)
+        if isinstance(error, ExpectedVersionMismatch):
+            return discreet_mismatch(error, named)
+        return discreet(error, named)
 
     def writable(self) -> Engine:
         engine = self.engine

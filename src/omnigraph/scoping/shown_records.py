@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.errors import KeyConflict, ValidationFailed
+from omnigraph.errors import ExpectedVersionMismatch, KeyConflict, ValidationFailed
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
@@ -102,4 +102,14 @@ def discreet(error: ValidationFailed, named: Catalog) -> ValidationFailed:
         total=total,
         counts=dict(counts),
         summary=summary,
+    )
+
+
+def discreet_mismatch(error: ExpectedVersionMismatch, named: Catalog) -> ExpectedVersionMismatch:
+    """The error for a writer that may name only these types."""
+    _, _, type_name = (error.table or "").partition(":")
+    if not type_name or may_name(named, type_name, None):
+        return error
+    return ExpectedVersionMismatch(
+        "another writer changed the branch while this was prepared; repeat it", table="branch"
     )
