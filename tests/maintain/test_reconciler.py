@@ -157,3 +157,13 @@ def test_after_stop_nothing_begins(graph: Graph) -> None:
     tended.engine.reconciler.stop()
     write(tended, range(20))
     assert notes(tended) >= 20
+
+
+def test_a_large_commit_is_indexed_at_once(graph: Graph) -> None:
+    """Writes of keyed rows look up their ids, and would scan the column without its index."""
+    tended = opened(graph, unindexed_rows=100)
+    rows = [{"id": f"many{number}", "text": "x"} for number in range(150)]
+    tended.apply({"Note": {"insert": rows}})
+    assert tended.engine.reconciler.settle()
+    ids = [i for i in tended.index_status() if (i.type_name, i.property) == ("Note", "id")]
+    assert [index.pending_rows for index in ids] == [0]

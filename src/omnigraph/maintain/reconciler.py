@@ -13,11 +13,12 @@ import logging
 import threading
 import weakref
 
+from omnigraph.catalog.model import ID
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.garbage import Retention
-from omnigraph.maintain.table_upkeep import Pace, is_due, look_at, optimize_table
+from omnigraph.maintain.table_upkeep import Pace, index_table, is_due, look_at, optimize_table
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.settings.models import MaintenanceSettings
@@ -69,7 +70,9 @@ class Reconciler:
         with self._condition:
             for pins in commit.pins:
                 if pins.after is not None:
-                    self._count((commit.graph_branch, pins.after.key))
+                    before = pins.before.row_count if pins.before is not None else 0
+                    is_large = pins.after.row_count - before >= self._settings.unindexed_rows
+                    self._count((commit.graph_branch, pins.after.key), at_once=is_large)
             self._since_cleanup += 1
             keep = self._settings.keep_commits
             if keep is not None and self._since_cleanup >= self._settings.cleanup_every_commits:
@@ -91,9 +94,9 @@ class Reconciler:
         self._stopped = True
         self.settle(_EXIT_PATIENCE_SECONDS)
 
-    def _count(self, table: Table) -> None:
+    def _count(self, table: Table, *, at_once: bool) -> None:
         commits = (self._commits.get(table) or 0) + 1
-        if commits >= self._settings.look_every_commits:
+        if at_once or commits >= self._settings.look_every_commits:
             commits = 0
             self._waiting[table] = None
         self._commits.put(table, commits)
@@ -136,10 +139,24 @@ class Reconciler:
         layout = look_at(self._reader.store, pin, entity, self._settings)
         if not is_due(layout, self._settings):
             return
+        if layout.unindexed_rows >= self._settings.unindexed_rows:
+            self._index_ids(branch, key)
         patience = _PATIENT_ATTEMPTS if layout.shape.stored_bytes > _QUICK_BYTES else 0
         for attempt in range(patience + 1):
             pace = Pace(self._settings.compacted_rows, in_turn=attempt == patience)
             if self._stopped or optimize_table(self._transaction, branch, key, ACTOR, pace):
+                return
+
+    def _index_ids(self, branch: str, key: TableKey) -> None:
+        """Extend the index that every write of a keyed row needs, before the slower ones.
+
+        Without it each of these writes scans the column.
+        """
+        for in_turn in (False, True):
+            pace = Pace(self._settings.compacted_rows, in_turn=in_turn)
+            if self._stopped or index_table(
+                self._transaction, branch, key, ACTOR, pace, columns=(ID,)
+            ):
                 return
 
 

@@ -7,7 +7,7 @@ on Spark. `look_at` and `is_due` tell whether a table needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -202,13 +202,20 @@ def index_table(
     key: TableKey,
     actor_id: str | None,
     pace: Pace = THOROUGH,
+    columns: Collection[str] | None = None,
 ) -> bool:
-    """Build the declared indexes that are missing; False when another writer committed first."""
+    """Build the declared indexes that are missing; False when another writer committed first.
+
+    With `columns`, only the indexes of these.
+    """
     store = transaction.store
 
     def build(snapshot: Snapshot) -> ChangeSet:
         at = snapshot.pin(key).at
-        builds = plan_indexes(store, at, wanted_indexes(snapshot.catalog.entity_type(key)))
+        wanted = wanted_indexes(snapshot.catalog.entity_type(key))
+        if columns is not None:
+            wanted = tuple(spec for spec in wanted if spec.column in columns)
+        builds = plan_indexes(store, at, wanted)
         if not builds:
             return ChangeSet(())
         built = pace.work.index(store, at, builds)
