@@ -57,7 +57,8 @@ class Reconciler:
         self._condition = threading.Condition()
         self._commits: BoundedCache[Table, int] = BoundedCache(_MOST_TABLES)
         self._since_cleanup = 0
-        self._waiting: dict[Table, None] = {}
+        self._waiting: dict[Table, bool] = {}
+        """Tables that are due, and whether for all upkeep or for the index of ids alone."""
         self._cleanup_waits = False
         self._thread: threading.Thread | None = None
         self._stopped = not settings.automatic
@@ -96,9 +97,11 @@ class Reconciler:
 
     def _count(self, table: Table, *, at_once: bool) -> None:
         commits = (self._commits.get(table) or 0) + 1
-        if at_once or commits >= self._settings.look_every_commits:
+        if commits >= self._settings.look_every_commits:
             commits = 0
-            self._waiting[table] = None
+            self._waiting[table] = True
+        elif at_once:
+            self._waiting.setdefault(table, False)
         self._commits.put(table, commits)
 
     def _work(self) -> None:
@@ -108,19 +111,19 @@ class Reconciler:
                     self._thread = None
                     self._condition.notify_all()
                     return
-                table = next(iter(self._waiting), None)
+                table, whole = next(iter(self._waiting.items()), (None, True))
                 if table is not None:
                     del self._waiting[table]
                 else:
                     self._cleanup_waits = False
-            self._attend(table)
+            self._attend(table, whole)
 
-    def _attend(self, table: Table | None) -> None:
+    def _attend(self, table: Table | None, whole: bool) -> None:
         try:
             if table is None:
                 self._cleanup.run(Retention(self._settings.keep_commits, None), ACTOR)
             else:
-                self._look_after(*table)
+                self._look_after(*table, whole)
         except NotFound:
             pass  # the branch or type was deleted in between
         except OmnigraphError as error:
@@ -130,7 +133,7 @@ class Reconciler:
             # A fault in upkeep must not break the process of the user; it is logged.
             logger.exception("upkeep of %s failed", table or "old versions")
 
-    def _look_after(self, branch: str, key: TableKey) -> None:
+    def _look_after(self, branch: str, key: TableKey, whole: bool) -> None:
         ref, state = self._reader.branch(branch)
         pin = state.tables.get(key)
         if pin is None or pin.owner != ref.incarnation:
@@ -141,6 +144,8 @@ class Reconciler:
             return
         if layout.unindexed_rows >= self._settings.unindexed_rows:
             self._index_ids(branch, key)
+        if not whole:
+            return
         patience = _PATIENT_ATTEMPTS if layout.shape.stored_bytes > _QUICK_BYTES else 0
         for attempt in range(patience + 1):
             pace = Pace(self._settings.compacted_rows, in_turn=attempt == patience)
