@@ -19,7 +19,9 @@ from omnigraph.policy.actions import CHANGE, INVOKE_QUERY, READ
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.model import Catalog
     from omnigraph.execute.query_types import QueryResult
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.mutate.mutation import MutationReceipt
     from omnigraph.stored_queries.entries import QueryValidation, StoredQuery
     from omnigraph.syntax.source_text import SourceText
@@ -118,11 +120,11 @@ class Queries:
         access, registry = self._access, self._access.queries
         if registry is None or not access.may_invoke(name):
             raise NotFound(NO_SUCH_QUERY)
-        whole = reads.snapshot(access.engine, branch, None)
+        with access.telling():
+            whole = reads.snapshot(access.engine, branch, None)
         found = registry.find(name, whole.catalog)
         if found is not None:
-            visible = access.seen(whole, CHANGE if found.mutation else READ)
-            if registry.find(name, visible.catalog) is None:
+            if registry.find(name, _visible(access, whole, found.mutation)) is None:
                 raise NotFound(NO_SUCH_QUERY)
             return found, registry.compiled(whole.catalog).texts[name]
         compiled = registry.compiled(whole.catalog)
@@ -142,20 +144,28 @@ def stored_queries(access: Access, branch: str) -> list[StoredQuery]:
     registry = access.queries
     if registry is None:
         return []
-    whole = reads.snapshot(access.engine, branch, None)
+    with access.telling():
+        whole = reads.snapshot(access.engine, branch, None)
     queries = registry.compiled(whole.catalog).queries
     if access.gate is None:
         return list(queries)
-    visible = {
-        mutation: access.seen(whole, CHANGE if mutation else READ).catalog
-        for mutation in (False, True)
-    }
+    visible = {mutation: _visible(access, whole, mutation) for mutation in (False, True)}
     return [
         query
         for query in queries
         if access.allows(INVOKE_QUERY, query=query.name)
         and registry.find(query.name, visible[query.mutation]) is not None
     ]
+
+
+def _visible(access: Access, whole: Snapshot, mutation: bool) -> Catalog:
+    """What a query must fit to be known to this handle.
+
+    A mutation that the handle may not run on this branch, but perhaps on another, is known by what
+    the handle reads.
+    """
+    may_change = mutation and access.allows(CHANGE, whole.graph_branch)
+    return access.seen(whole, CHANGE if may_change else READ).catalog
 
 
 def visible_texts(access: Access, branch: str) -> list[SourceText]:

@@ -74,9 +74,10 @@ class AgentTools:
 
     def _queries(self) -> Sequence[StoredQuery]:
         try:
-            return self.graph.queries.list()
+            found = self.graph.queries.list()
         except PolicyDenied:
             return []
+        return [query for query in found if not (query.mutation and self.graph.read_only)]
 
     def find(self, name: str) -> AgentTool | None:
         built_in = BUILT_IN.get(name)
