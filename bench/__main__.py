@@ -28,6 +28,7 @@ FAMILIES = {
     "group_commit": "64 small writers against one",
     "server": "HTTP against embedded calls and an empty handler",
     "policy": "decisions, and rules about rows against filters written by hand",
+    "cluster": "plan, apply and start of 100 graphs in which nothing changed",
     "console": "pages of a large graph in a browser",
     "load": "files against a raw write",
     "merge": "diffs, merges, round trips",

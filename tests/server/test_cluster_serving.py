@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from omnigraph.cli.main import app
 from omnigraph.cluster.lock import ClusterLock
 from omnigraph.cluster.resources import digest_of, with_graph_digests
 from omnigraph.cluster.root import ClusterIntent, open_root
@@ -23,7 +26,7 @@ from omnigraph.server.state import ServerState
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph_testing.cluster_kit import BY_NAME, PEOPLE, POLICY, apply, declare, write
 from omnigraph_testing.fakes import FakeClock
-from omnigraph_testing.http_server import ThreadServer, wait_until
+from omnigraph_testing.http_server import ProcessServer, ThreadServer, wait_until
 
 TOKENS = json.dumps({"ada": "t-ada", "eve": "t-eve", "grace": "t-grace"})
 SERVER_POLICY = (
@@ -327,3 +330,25 @@ def test_a_server_follows_the_applied_revision(folder: Path) -> None:
         payload(folder, "policy").write_text("other")
         assert not reload_state(server.state)["reloaded"]
         assert ada.post("/query", json=asked).status_code == 200
+
+
+def test_a_process_follows_at_sighup(folder: Path, tmp_path: Path) -> None:
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": TOKENS, **KEY}
+    arguments = ("--cluster", str(folder), "--require-all-graphs")
+    log = tmp_path / "log"
+    with (
+        ProcessServer(*arguments, environment=environment, log=log) as server,
+        server.client("t-grace") as grace,
+    ):
+        assert grace.get("/readyz").json()["state_revision"] == 1
+        write(folder, people_gq=BY_NAME.replace("by_name", "named"))
+        assert apply(folder).body["converged"]
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: grace.get("/readyz").json()["state_revision"] == 2)
+    (folder / "__cluster" / "state.json").unlink()
+    refused = CliRunner().invoke(app, ["serve", *arguments])
+    assert refused.exit_code == 1
+    assert "no ledger" in refused.stderr
+    mixed = CliRunner().invoke(app, ["serve", "people.omni", *arguments])
+    assert mixed.exit_code == 2
