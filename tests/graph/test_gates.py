@@ -70,6 +70,7 @@ GATED: dict[str, tuple[Callable[[Graph], Any], list[Gate]]] = {
     "Graph.read": (lambda g: g.read("Note"), [READ_MAIN]),
     "Graph.blob": (lambda g: g.blob("node", "Note", "n1", "x"), [READ_MAIN]),
     "Graph.query": (lambda g: g.query(QUERY), [READ_MAIN]),
+    "Graph.kept_answer": (lambda g: g.kept_answer(QUERY), [READ_MAIN]),
     "Graph.explain": (lambda g: g.explain(QUERY), [READ_MAIN]),
     "Graph.profile": (lambda g: g.profile(QUERY), [READ_MAIN]),
     "Graph.export": (lambda g: g.export("/nowhere/x"), [("export", "main", None)]),
