@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from omnigraph.cli.output import WrongUsage
 from omnigraph.cli.scopes import DIRECT, SERVED, UPKEEP, AddressFlags, Reach, Scope, resolve
+from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 from omnigraph.settings.config_file import OperatorConfig, read_config
 
@@ -193,3 +197,45 @@ def test_a_malformed_file_names_its_line(text: str, message: str, tmp_path: Path
         read(tmp_path, text)
     assert message in str(caught.value)
     assert caught.value.file == str(tmp_path / "config.yaml")
+
+
+class Terminal(io.StringIO):
+    """Standard input of a person who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("address", "typed", "words", "end"),
+    [
+        ("people.omni", None, {}, None),
+        ("file:///people.omni", None, {}, None),
+        ("s3://b/x", None, {}, "There is no terminal to ask on: add --yes"),
+        ("s3://b/x", None, {"yes": True}, None),
+        ("s3://b/x", "y\n", {"json": True}, "With --json no question is asked: add --yes"),
+        ("http://h/graphs/g", "y\n", {}, None),
+        ("http://h/graphs/g", "n\n", {}, "exit 1"),
+        ("http://h/graphs/g", "", {}, "exit 1"),
+    ],
+)
+def test_a_question_before_something_is_destroyed(
+    address: str,
+    typed: str | None,
+    words: dict[str, bool],
+    end: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
+    session = Session(**words)
+    told = None
+    try:
+        session.confirm_remote(address, "Remove everything from")
+    except WrongUsage as error:
+        told = error.message
+    except typer.Exit as left:
+        told = f"exit {left.exit_code}"
+    assert told == end if end is None else end in str(told)
+    asked = typed is not None and not words
+    assert (f"Remove everything from {address}" in capsys.readouterr().err) is asked

@@ -149,7 +149,9 @@ class PageRun:
         assert not runner.failures, "".join(said)
 
     def _same(self, seen: str, shown: str, where: str) -> None:
-        assert stable(seen, self.home).strip() == stable(shown, self.home).strip(), where
+        assert stable(seen, self.home).strip() == stable(shown, self.home).strip(), (
+            f"{where}\n{seen}"
+        )
 
 
 class _Checker(doctest.OutputChecker):

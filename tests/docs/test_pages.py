@@ -12,9 +12,9 @@ from omnigraph.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 # docs/spark.md and docs/pipelines.md run where Spark tests share a session: test_spark_page.py
-# docs/clients.md and docs/server.md need a server: test_clients_page.py
+# docs/clients.md and docs/server.md need a server: test_clients_page.py; test_operator_page.py
 # docs/agents.md needs one, too: test_agents_page.py
-APART = ("agents.md", "spark.md", "pipelines.md", "clients.md", "server.md")
+APART = ("agents.md", "spark.md", "pipelines.md", "clients.md", "server.md", "operator.md")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")])
 
 
