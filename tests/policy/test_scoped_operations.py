@@ -268,6 +268,9 @@ def test_messages_tell_nothing_about_hidden_entities(
     row = {"type": "Person", "data": {"name": "eve", "dept": "a", "email": "bob@b"}}
     part.load([row], on_error="skip", rejects=rejects)
     assert "'bob'" not in rejects.read_text()
+    with pytest.raises(ValidationFailed) as forked:
+        part.load([row], branch="new", from_branch="main")
+    assert "'bob'" not in str(forked.value)
     with pytest.raises(ValidationFailed) as named:
         part.load([{"type": "Person", "data": {"name": "eve", "dept": "a", "sallary": 1}}])
     assert "salary" not in str(named.value)

@@ -61,7 +61,8 @@ class VisibleIds:
         self._ids = ids
         self._scratch = scratch
         self._is_scoped = before.scope is not None or after.scope is not None
-        self._pairs = {p.identity: p for p in visible_pairs(before, after) if self._is_scoped}
+        pairs = visible_pairs(before, after) if self._is_scoped else []
+        self._pairs = {pair.identity: pair for pair in pairs}
         self._turned: dict[TypeIdentity, IdRuns | None] = {}
 
     @property

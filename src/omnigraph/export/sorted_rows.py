@@ -11,7 +11,6 @@ import pyarrow as pa
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.scoping.visible_rows import VisibleRows
@@ -34,7 +33,7 @@ def sorted_rows(
     plain = [field.name for field in schema if not is_blob(field)]
     blobs = [field.name for field in schema if is_blob(field)]
     if pin.row_count <= _SORTED_IN_MEMORY:
-        batches = iter([_all_rows(visible, dataset, entity, plain).sort_by(ID)])
+        batches = iter([visible.table(entity.table_key, plain).sort_by(ID)])
     else:
         stored = visible.batches(entity.table_key, plain)
         batches = _sorted_on_disk(stored, schema, plain, settings)
@@ -45,14 +44,6 @@ def sorted_rows(
         for start in range(0, batch.num_rows, _BLOBS_AT_ONCE):
             part = batch.slice(start, _BLOBS_AT_ONCE)
             yield _with_blobs(dataset, part, blobs).select(schema.names).cast(schema)
-
-
-def _all_rows(
-    visible: VisibleRows, dataset: Dataset, entity: EntityType, columns: list[str]
-) -> pa.Table:
-    if visible.shows_all(entity.table_key):
-        return read_table(dataset, columns)
-    return visible.table(entity.table_key, columns)
 
 
 def _sorted_on_disk(

@@ -425,7 +425,11 @@ class Access:
         from omnigraph.scoping.shown_records import discreet, discreet_mismatch
 
         reader = self.engine.reader
-        catalog = reader.snapshot(*reader.branch(branch)).catalog
+        try:
+            found = reader.branch(branch)
+        except NotFound:  # a load made the branch, and took it back when it failed
+            found = reader.branch(MAIN)
+        catalog = reader.snapshot(*found).catalog
         scopes = self._write_scopes(branch, catalog)
         if scopes.is_everything:
             return error

@@ -20,7 +20,7 @@ from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.expressions import Expression
 from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.lance_store.reads.row_lookup import find_rows
-from omnigraph.lance_store.reads.scan import read_batches
+from omnigraph.lance_store.reads.scan import read_batches, read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
@@ -133,6 +133,8 @@ class VisibleRows:
     def table(self, key: TableKey, columns: Sequence[str]) -> pa.Table:
         """`columns` of every visible row."""
         dataset = self._store.open(self._snapshot.pin(key).at)
+        if self.shows_all(key):
+            return read_table(dataset, columns)
         empty = find_rows(dataset, NO_IDS, columns).select(list(columns))
         return pa.concat_tables([empty, *self.batches(key, columns)])
 
