@@ -87,7 +87,7 @@ def test_operators_read_no_dataset_past_the_views() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["local", "derived", "cold"])
+@pytest.mark.parametrize("kind", ["local", "derived", "cold", "tight"])
 def test_all_conformance_cases_in_scopes(kind: str, request: Any) -> None:
     check_cases(CASES, kind, request.getfixturevalue(kind))
 

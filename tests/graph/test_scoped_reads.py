@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import NotFound, TypeCheckError
+from omnigraph.errors import InvalidArgument, NotFound, TypeCheckError
 from omnigraph.execute.topology.scoped_states import ScopedAdjacency, ScopedContent
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
@@ -164,6 +164,21 @@ def test_rules_about_the_time_are_asked_again(tmp_path: Path) -> None:
     assert column(seen, "match { $x: Note } return { $x.id as n }") == ["old"]
     later = seen_by(graph, {"Note": ((), "shown > now()")})
     assert column(later, "match { $x: Note } return { $x.id as n }") == ["new"]
+
+
+def test_a_rule_that_fails_shows_nothing_and_tells_no_value(tmp_path: Path) -> None:
+    graph = init(tmp_path / "g", "node Note { name: String @key  code: String?  n: I32? }")
+    graph.apply({"Note": Edit(insert=[{"name": "x", "code": "canary", "n": 0}, {"name": "y"}])})
+    for rule in ("10 / n > 1", 'date(code) < "2020-01-01"', "n + 2147483647 > 0 and 1 / n = 1"):
+        seen = seen_by(graph, {"Note": ((), rule)})
+        for ask in (
+            lambda seen=seen: seen.query("match { $x: Note } return { $x.name }"),
+            lambda seen=seen: seen.query('match { $x: Note { name: "x" } } return { $x.name }'),
+            lambda seen=seen: seen.read("Note"),
+        ):
+            with pytest.raises(InvalidArgument, match="has no value for some row") as caught:
+                ask()
+            assert "canary" not in repr(caught.value.to_dict())
 
 
 def test_equal_rules_share_states_and_others_do_not(graph: Graph) -> None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows
+from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows, rule_mask
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.expressions import Expression
 from omnigraph.ir.storage_conditions import conditions_of
@@ -66,7 +66,7 @@ class TableRule:
     ) -> pa.Table:
         """The visible rows; `rows` has all of `columns`."""
         if self.rows is not None:
-            rows = over_rows(self.rows).true_rows(rows, _evaluator())
+            rows = rows.filter(pa.array(rule_mask(over_rows(self.rows), rows, _evaluator())))
         for end in self.ends:
             if rows.num_rows:
                 ids = pc.unique(one_chunk(rows.column(end.column)))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.topology.scoped_states import RowRule
 from omnigraph.execute.views.frame import Frame
@@ -22,6 +23,9 @@ from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.ir.walk import rewrite, walk
 from omnigraph.values.conditions import Condition
+
+# A rule depends on the row alone, so it has neither parameters nor a moment.
+_ROW_ALONE = Evaluator({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +65,11 @@ class RowFilter:
 
     def kept(self, rows: pa.Table) -> pa.Table:
         """The rows in scope, of rows that were read with these columns."""
-        return self.rule.true_rows(rows, Evaluator({}, 0))
+        return rows.filter(pa.array(rule_mask(self.rule, rows)))
 
 
 def row_filter(predicate: ex.Expression) -> RowFilter:
-    # A rule depends on the row alone, so it has neither parameters nor a moment.
-    plain = Evaluator({}, 0).plain
-    return RowFilter(over_rows(predicate), conditions_of([predicate], plain))
+    return RowFilter(over_rows(predicate), conditions_of([predicate], _ROW_ALONE.plain))
 
 
 def row_rules(scope: DataScope | None) -> dict[str, RowRule]:
@@ -77,9 +79,21 @@ def row_rules(scope: DataScope | None) -> dict[str, RowRule]:
 
 
 def row_rule(predicate: ex.Expression) -> RowRule:
-    # A rule depends on the row alone, so it has neither parameters nor a moment.
-    expression, evaluator = over_rows(predicate), Evaluator({}, 0)
-    return RowRule(predicate, expression.columns, lambda rows: expression.mask(rows, evaluator))
+    rule = over_rows(predicate)
+    return RowRule(predicate, rule.columns, lambda rows: rule_mask(rule, rows))
+
+
+def rule_mask(
+    rule: RowExpression, rows: pa.Table, evaluator: Evaluator = _ROW_ALONE
+) -> npt.NDArray[np.bool_]:
+    """Which rows a rule keeps. An error does not tell values, because the rows may be hidden."""
+    try:
+        return rule.mask(rows, evaluator)
+    except (InvalidArgument, pa.ArrowInvalid):
+        raise InvalidArgument(
+            "a rule about rows in the policy has no value for some row, so nothing is shown; "
+            "the administrator of the policy must change the rule"
+        ) from None
 
 
 def _as_column(node: Any) -> Any:
