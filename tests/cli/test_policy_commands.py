@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
+from omnigraph_testing.cluster_kit import PEOPLE, apply, declare, write
 from omnigraph_testing.workloads import create_small_graph
 
 RULES = """
@@ -136,6 +137,26 @@ def test_who_can(desk: Path) -> None:
     ]
     server = told("policy", "who-can", "-f", "server.yaml", "--action", "graph_list")
     assert server["actors"] == [{"actor": "*", "rule": "list"}]
+
+
+def test_the_rules_of_a_cluster(desk: Path) -> None:
+    folder = desk / "config"
+    write(folder, people_pg=PEOPLE, rules_yaml=RULES, server_yaml=SERVER)
+    bindings = (
+        "policies:\n  rules: {file: rules.yaml, applies_to: [people]}\n"
+        "  server: {file: server.yaml, applies_to: [cluster]}"
+    )
+    declare(folder, "graphs:\n  people: {schema: people.pg}", bindings)
+    assert apply(folder).ok
+    (folder / "rules.yaml").write_text("version: 1\n")  # what is applied counts
+    place = ("--cluster", str(folder))
+    assert told("policy", "validate", *place, "--graph", "people")["rules"] == 3
+    asked = ("--actor", "ada", "--action", "read", "--branch", "main")
+    assert told("policy", "explain", *place, *asked)["matched_rule"] == "dev-read"
+    listed = ("--actor", "zed", "--action", "graph-list")
+    assert told("policy", "explain", *place, *listed)["matched_rule"] == "list"
+    assert told("policy", "test", *place, "--tests", "cases.yaml", code=1)["failed"] == 1
+    run("policy", "validate", *place, "--graph", "other", code=2)
 
 
 def test_a_policy_on_a_store(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 from collections.abc import Iterator
@@ -152,6 +153,26 @@ def test_a_denial_says_what_was_asked(server: ThreadServer) -> None:
     with as_actor(server, "cleo") as cleo:
         assert cleo.get("/status").status_code == 200
         assert cleo.get("/recoveries").status_code == 200
+
+
+def test_explain_names_the_rule_that_a_request_matched(
+    server: ThreadServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = server.state.policies.of_graph("default")
+    assert policy is not None
+    with as_actor(server, "ada") as ada, caplog.at_level(logging.INFO, "omnigraph.policy"):
+        ada.get("/snapshot", params={"branch": "open"})
+        ada.post("/mutate", json={"query": 'delete Note where text = "none"', "branch": "open"})
+        ada.request("DELETE", "/branches/open")
+        logged = [record.fields for record in caplog.records if record.name == "omnigraph.policy"]
+    assert [(each["action"], each["rule"]) for each in logged] == [
+        ("read", "dev-read"),
+        ("change", "dev-read"),
+        ("branch_delete", None),
+    ]
+    for each in logged:
+        told = policy.explain("ada", each["action"], each["branch"], each["target_branch"])
+        assert (told.rule, told.allowed) == (each["rule"], each["allowed"])
 
 
 def test_the_server_has_its_own_rules(server: ThreadServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json, print_result
-from omnigraph.cli.scopes import BINDINGS
+from omnigraph.cli.scopes import BINDINGS, Scope
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import print_table
 from omnigraph.errors import NotFound, PolicyInvalid
@@ -232,10 +233,31 @@ def bundles_of(
     """The bundles of `--file`, or those that a cluster has applied."""
     from omnigraph.policy.policy import read_bundles
 
-    if not place.file:
-        raise WrongUsage("no policy is named: give --file FILE")
     server = place.server_scope or action in act.SERVER_ACTIONS
-    return read_bundles(place.file, "server" if server else "graph")
+    if place.file:
+        return read_bundles(place.file, "server" if server else "graph")
+    if not session.flags.names_a_scope:
+        raise WrongUsage("no policy is named: give --file FILE, or --cluster DIR")
+    return _applied_bundles(session.scope(), server=server)
+
+
+def _applied_bundles(scope: Scope, *, server: bool) -> tuple[Bundle, ...]:
+    """The bundles that are in force in a cluster: of the server, or of one of its graphs."""
+    from omnigraph.cluster.serving import read_revision, serving_root
+
+    revision = read_revision(serving_root(scope.target, os.environ), os.environ)
+    if server:
+        found, what = revision.server_bundles, "the server"
+    else:
+        known = sorted(revision.graph_bundles)
+        name = scope.graph or (known[0] if len(known) == 1 else None)
+        if name is None:
+            listed = ", ".join(known) or "none"
+            raise WrongUsage(f"name the graph with --graph ID; graphs with rules: {listed}")
+        found, what = revision.graph_bundles.get(name, ()), f"the graph {name!r}"
+    if not found:
+        raise WrongUsage(f"the cluster {scope.target} has no rules about {what}")
+    return tuple(found)
 
 
 def _catalog(schema: str | None) -> Catalog | None:
