@@ -27,6 +27,7 @@ FAMILIES = {
     "mutation": "one statement against a bare commit",
     "group_commit": "64 small writers against one",
     "server": "HTTP against embedded calls and an empty handler",
+    "agents": "tools of agents against the HTTP routes",
     "policy": "decisions, and rules about rows against filters written by hand",
     "cluster": "plan, apply and start of 100 graphs in which nothing changed",
     "console": "pages of a large graph in a browser",

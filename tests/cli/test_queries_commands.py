@@ -75,3 +75,20 @@ def test_stored_queries_of_a_server(cli, people, queries: Path) -> None:
         assert cli("query", "named", "--queries", queries, *words).code == 2
         local = cli("queries", "validate", "--queries", queries, *words)
         assert (local.code, local.out) == (0, "4 stored queries: all fit the schema\n")
+
+
+def test_stored_queries_of_a_cluster(cli, people, queries: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "people.pg").write_text(people.schema.show().source)
+    (folder / "cluster.yaml").write_text(
+        f"version: 1\ngraphs:\n  people: {{schema: people.pg, queries: {queries}}}\n"
+    )
+    assert cli("cluster", "apply", "--config", folder, "--yes").code == 0
+    entries = cli("queries", "list", "--cluster", folder, "--json").json["queries"]
+    assert [(e["name"], e["graph_id"]) for e in entries[:2]] == [
+        ("everybody", "people"),
+        ("grow", "people"),
+    ]
+    assert cli("queries", "validate", "--cluster", folder, "--graph", "people").code == 0
+    assert cli("queries", "list", "--cluster", folder, "--graph", "other").code == 2

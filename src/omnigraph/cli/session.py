@@ -24,6 +24,7 @@ from omnigraph.settings.models import Settings
 if TYPE_CHECKING:
     from omnigraph.graph.handle import Graph
     from omnigraph.settings.credentials import Credentials
+    from omnigraph.stored_queries.registry import QueryPlace
 
 
 PATH_VARIABLE = "OMNIGRAPH_CONFIG"
@@ -212,7 +213,9 @@ def _address_in_cluster(scope: Scope) -> str:
     return root.graph_uri(graph_id)
 
 
-def _open(session: Session, uri: str, *, read_only: bool, queries: str | None = None) -> Graph:
+def _open(
+    session: Session, uri: str, *, read_only: bool, queries: QueryPlace | None = None
+) -> Graph:
     from omnigraph.remote.address import is_remote
 
     if not is_remote(uri):
@@ -245,7 +248,7 @@ def _bound_actor(session: Session) -> str | None:
 
 
 def open_to_read(
-    session: Session, uri: str, *where: str | None, queries: str | None = None
+    session: Session, uri: str, *where: str | None, queries: QueryPlace | None = None
 ) -> Graph:
     """Open read-only: nothing is written, so dead writers are not recovered either."""
     graph = _open(session, uri, read_only=True, queries=queries)
@@ -258,7 +261,7 @@ def read_branch(session: Session, place: BranchPlace) -> Graph:
 
 
 def open_to_write(
-    session: Session, uri: str, *where: str | None, queries: str | None = None
+    session: Session, uri: str, *where: str | None, queries: QueryPlace | None = None
 ) -> Graph:
     graph = _open(session, uri, read_only=False, queries=queries)
     echo_target(session, uri, *where)

@@ -188,7 +188,7 @@ class CompiledSources:
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class _SourceQuery:
     """One declaration of a source, before it is compiled."""
 
     name: str
@@ -204,8 +204,8 @@ def compile_sources(sources: Sequence[StoredSource], catalog: Catalog) -> Compil
     twice is an error of every declaration after the first.
     """
     broken: list[QueryBreakage] = []
-    found: dict[str, tuple[_Declared, CompiledQuery]] = {}
-    declared: dict[str, _Declared] = {}
+    found: dict[str, tuple[_SourceQuery, CompiledQuery]] = {}
+    declared: dict[str, _SourceQuery] = {}
     for one in _declarations(sources, broken):
         first = declared.setdefault(one.name, one)
         if first is not one:
@@ -230,13 +230,13 @@ def compile_sources(sources: Sequence[StoredSource], catalog: Catalog) -> Compil
 
 def _declarations(
     sources: Iterable[StoredSource], broken: list[QueryBreakage]
-) -> Iterator[_Declared]:
+) -> Iterator[_SourceQuery]:
     for given in sources:
         source = given.source
         try:
             queries = parse_queries(source).queries
         except ParseError as error:
-            whole = _Declared(source.file, source, 1, given)
+            whole = _SourceQuery(source.file, source, 1, given)
             broken.append(_language_breakage(whole, error))
             continue
         here = {query.name.text for query in queries}
@@ -249,15 +249,15 @@ def _declarations(
                 yield _declared(query, given)
 
 
-def _declared(query: ast.Query, given: StoredSource) -> _Declared:
+def _declared(query: ast.Query, given: StoredSource) -> _SourceQuery:
     """The declaration alone. Blank lines above it keep the positions of the file."""
     source, span = given.source, query.span
     line, column = source.position(span.start)
     text = "\n" * (line - 1) + " " * (column - 1) + source.text[span.start : span.end]
-    return _Declared(query.name.text, SourceText(text, source.file), line, given)
+    return _SourceQuery(query.name.text, SourceText(text, source.file), line, given)
 
 
-def _stored(one: _Declared, compiled: CompiledQuery) -> StoredQuery:
+def _stored(one: _SourceQuery, compiled: CompiledQuery) -> StoredQuery:
     operation, given = compiled.operation, one.given
     return StoredQuery(
         one.name,
@@ -271,7 +271,7 @@ def _stored(one: _Declared, compiled: CompiledQuery) -> StoredQuery:
 
 
 def _without_double_tools(
-    queries: Iterable[StoredQuery], declared: dict[str, _Declared], broken: list[QueryBreakage]
+    queries: Iterable[StoredQuery], declared: dict[str, _SourceQuery], broken: list[QueryBreakage]
 ) -> Iterator[StoredQuery]:
     """The queries. Of two that share a tool name only the first is kept."""
     tools: dict[str, str] = {}
@@ -294,11 +294,11 @@ def _warnings(queries: Iterable[StoredQuery]) -> Iterator[str]:
             )
 
 
-def _breakage(one: _Declared, message: str, code: str) -> QueryBreakage:
+def _breakage(one: _SourceQuery, message: str, code: str) -> QueryBreakage:
     return QueryBreakage(one.name, message, one.text.file, one.line, code)
 
 
-def _language_breakage(one: _Declared, error: LanguageError) -> QueryBreakage:
+def _language_breakage(one: _SourceQuery, error: LanguageError) -> QueryBreakage:
     first = error.diagnostics[0] if error.diagnostics else {}
     help = f"; {first['help']}" if first.get("help") else ""
     more = len(error.diagnostics) - 1
