@@ -75,6 +75,8 @@ class LeakRules:
     hidden: Mapping[str, frozenset[str]]
     departments: Mapping[str, str]
     """Node type -> the only department whose entities are visible."""
+    met_after: int | None = None
+    """Only such edges of Knows are visible."""
 
     @staticmethod
     def random(chance: random.Random) -> LeakRules:
@@ -85,7 +87,9 @@ class LeakRules:
             name: frozenset(p for p in MAY_HIDE[name] if chance.random() < 0.4) for name in types
         }
         ruled = [name for name in nodes if chance.random() < 0.7]
-        return LeakRules(types, hidden, {name: chance.choice(DEPARTMENTS) for name in ruled})
+        departments = {name: chance.choice(DEPARTMENTS) for name in ruled}
+        met = 900_000_000 + chance.randrange(120) if chance.random() < 0.4 else None
+        return LeakRules(types, hidden, departments, met if "Knows" in types else None)
 
     def yaml(self) -> str:
         """The rules as a policy file."""
@@ -107,9 +111,10 @@ class LeakRules:
         if shown:
             listed = ", ".join(f"{name}: [{', '.join(names)}]" for name, names in shown.items())
             lines.append(f"      properties: {{{listed}}}")
-        if self.departments:
-            listed = ", ".join(f"{t}: 'dept = \"{d}\"'" for t, d in self.departments.items())
-            lines.append(f"      where: {{{listed}}}")
+        where = [f"{t}: 'dept = \"{d}\"'" for t, d in self.departments.items()]
+        where += [] if self.met_after is None else [f"Knows: 'met > {self.met_after}'"]
+        if where:
+            lines.append(f"      where: {{{', '.join(where)}}}")
         lines += [
             "  - id: branches",
             "    allow:",
@@ -121,8 +126,11 @@ class LeakRules:
         return "\n".join(lines) + "\n"
 
     def shows_row(self, name: str, row: Row) -> bool:
+        """Whether the rule about the rows of a type shows this one."""
+        if name == "Knows" and self.met_after is not None:
+            return row["met"] is not None and row["met"] > self.met_after
         wanted = self.departments.get(name)
-        return name in self.types and (wanted is None or row["dept"] == wanted)
+        return wanted is None or row["dept"] == wanted
 
     def visible(self, state: State) -> dict[str, dict[str, dict[str, Any]]]:
         """The part of a state that the rules show, without hidden properties."""
@@ -139,13 +147,9 @@ class LeakRules:
                 i: self._shown(name, row)
                 for i, row in state[name].items()
                 if row["src"] in found[source] and row["dst"] in found[target]
+                if self.shows_row(name, row)
             }
         return found
-
-    def hides(self, name: str) -> bool:
-        """Whether some rows or properties of a type in scope are hidden."""
-        ends = ENDS.get(name, (name,))
-        return bool(self.hidden[name]) or any(end in self.departments for end in ends)
 
     def _shown(self, name: str, row: Row) -> dict[str, Any]:
         return {k: v for k, v in row.items() if k not in self.hidden[name]}

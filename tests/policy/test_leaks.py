@@ -208,7 +208,7 @@ def test_no_operation_tells_a_canary_over_http_at_length(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_operation_tells_a_canary_at_length(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -13,6 +13,7 @@ import omnigraph
 from omnigraph import Edit
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, PolicyDenied, ValidationFailed
 from omnigraph.graph.handle import Graph
+from omnigraph.policy.policy import Policy
 from omnigraph_testing.scoped_gate import ScopedGate
 
 SCHEMA = """
@@ -298,3 +299,44 @@ def test_merges_reverts_and_picks_need_the_whole_type(whole: Graph, part: Graph)
     assert preview.conflicts == []
     assert list(preview.changes) == []
     assert whole.preview_merge("side").conflicts
+
+
+def test_a_merge_of_types_that_may_be_changed_whole_is_made(whole: Graph) -> None:
+    rules = {"Secret": ([], None), "Person": (["salary"], 'dept = "a"')}
+    part = whole.as_actor("keeper", gate=ScopedGate(rules))
+    whole.branches.create("side")
+    commit = whole.mutate('insert Secret { name: "second" }', branch="side").commit
+    assert commit is not None
+    assert [c.id for c in part.preview_merge("side").changes] == ["second"]
+    merged = part.merge("side").commit
+    assert merged is not None
+    assert part.read("Secret").column("id").to_pylist() == ["plan", "second"]
+    assert part.revert(merged.graph_commit_id).commit is not None
+    assert part.cherry_pick(commit.graph_commit_id).commit is not None
+
+
+def test_an_actor_that_only_writes_addresses_what_it_may_change(
+    whole: Graph, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        """
+version: 1
+groups: {writers: [writer]}
+rules:
+  - id: write
+    allow:
+      actors: {group: writers}
+      actions: [change]
+      types: [Person]
+      where: {Person: 'dept = "a"'}
+"""
+    )
+    part = whole.as_actor("writer", gate=Policy.load(file))
+    with pytest.raises(PolicyDenied):
+        part.read("Person")
+    assert part.mutate('update Person set { salary: 9 } where name = "ada"').affected_nodes == 1
+    assert part.mutate('update Person set { salary: 9 } where name = "bob"').affected_nodes == 0
+    # Its edges go with the node, and it may not change edges.
+    with pytest.raises(PolicyDenied, match="of a type out of its scope"):
+        part.mutate('delete Person where name = "ada"')
