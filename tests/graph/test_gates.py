@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,10 @@ GATED: dict[str, tuple[Callable[[Graph], Any], list[Gate]]] = {
     "Graph.mutate": (lambda g: g.mutate('delete Note where text = "x"'), [CHANGE_MAIN]),
     "Graph.apply": (lambda g: g.apply({"Note": {"delete": ["n1"]}}), [CHANGE_MAIN]),
     "Graph.load": (lambda g: g.load([], type="Note"), [CHANGE_MAIN]),
+    "Graph.load_options": (
+        lambda g: g.load_options(SimpleNamespace(branch="main")),
+        [CHANGE_MAIN],
+    ),
     "Graph.embed": (lambda g: g.embed(), [CHANGE_MAIN]),
     "Graph.merge": (
         lambda g: g.merge("review", delete_branch=True),
