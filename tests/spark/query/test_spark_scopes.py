@@ -37,12 +37,12 @@ def check_cases(step: int, on_spark: SparkGraphs) -> None:
 
 
 def test_some_cases_in_scopes(on_spark: SparkGraphs) -> None:
-    check_cases(40, on_spark)
+    check_cases(90, on_spark)
 
 
 @pytest.mark.usefixtures("many_tasks")
 def test_a_few_cases_in_scopes_with_many_tasks(on_spark: SparkGraphs) -> None:
-    check_cases(160, on_spark)
+    check_cases(300, on_spark)
 
 
 @pytest.mark.slow
