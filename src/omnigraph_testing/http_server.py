@@ -81,9 +81,11 @@ class ThreadServer:
         return client_of(f"{self.url}/graphs/{graph_id}", token, **options)
 
 
-def client_of(url: str, token: str | None = None, **options: Any) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False, **options)
+def client_of(
+    url: str, token: str | None = None, headers: Mapping[str, str] | None = None, **options: Any
+) -> httpx.Client:
+    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+    return httpx.Client(base_url=url, headers=sent, timeout=60, trust_env=False, **options)
 
 
 class ProcessServer:

@@ -21,7 +21,7 @@ from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.stored_queries import Queries
 from omnigraph.policy.policy import Policy
-from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.http_server import ThreadServer, client_of
 from omnigraph_testing.leaks import (
     OPERATIONS,
     QUERIES,
@@ -194,6 +194,60 @@ def test_no_operation_tells_a_canary_over_http(
     rules, url = served
     with omnigraph.open(url, token="t-reader") as reader:
         check_reader(graphs[0], rules, reader, tmp_path, seed=4, most=3)
+
+
+GETS = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())["paths"]
+POSTS: list[tuple[str, dict[str, Any]]] = [
+    ("/export", {}),
+    ("/export", {"snapshot": "middle"}),
+    ("/changes/baseline", {}),
+    ("/changes/baseline", {"branch": "side"}),
+    *(("/entities", {"type": name, "sorted": True}) for name in TYPES),
+    *(("/query", {"query": text}) for text in QUERIES),
+    ("/branches/merge", {"source": "side", "target": "main", "preview": True}),
+    ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}),
+]
+SPOOFED = {
+    "x-actor": "root",
+    "x-omnigraph-actor": "root",
+    "from": "root",
+    "x-forwarded-user": "root",
+}
+
+
+def _gets(commits: list[str], person: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every route of a graph that is read, with parameters of all of them."""
+    for route in (path for path, methods in GETS.items() if "get" in methods):
+        _, of_a_graph, rest = route.partition("/graphs/{graph_id}")
+        if not of_a_graph:
+            continue
+        for commit in commits if "{commit_id}" in rest else commits[:1]:
+            place = rest.replace("{commit_id}", commit).replace("{operation_id}", "x")
+            asked = {"actor": "root", "start": "beginning", "from": commit, "to": "main"}
+            asked |= {"kind": "node", "type": "Person", "id": person, "property": "photo"}
+            yield from ((place, q) for q in ({}, {"actor": "root"}, {"start": "beginning"}, asked))
+
+
+def test_no_body_and_no_header_tells_a_canary(
+    graphs: list[CanaryGraph], served: tuple[LeakRules, str]
+) -> None:
+    """Whole answers of routes, with headers and parameters that pretend to be another actor."""
+    graph, (rules, url) = graphs[0], served
+    silent = silent_words(graph, rules)
+    commits = [*graph.states, graph.side]
+    person = sorted(graph.last["Person"])[0]
+    with client_of(url, "t-reader", headers=SPOOFED) as http:
+        answers = [http.get(place, params=query) for place, query in _gets(commits, person)]
+        answers += [http.post(route, json=body) for route, body in POSTS]
+        answers += [http.post(r, json={**b, "actor": "root"}) for r, b in POSTS[:3]]
+    assert sum(answer.status_code == 200 for answer in answers) > 60
+    for answer in answers:
+        said = {*re.findall(r"\w+", f"{answer.request.url} {answer.request.content.decode()}")}
+        said |= {word.capitalize() for word in said}
+        text = f"{answer.headers} {answer.content.decode(errors='replace')}"
+        found = leaked(text, silent - said)
+        assert not found, (answer.request.url, found, rules.yaml(), text[:2000])
 
 
 @pytest.mark.slow
