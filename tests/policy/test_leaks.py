@@ -262,6 +262,7 @@ def test_no_operation_tells_a_canary_over_http_at_length(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_operation_tells_a_canary_at_length(
