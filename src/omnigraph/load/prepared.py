@@ -41,7 +41,7 @@ from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_CHUNK = 1024 * 1024
-_BYTES_PER_CHUNK = 256 * 1024 * 1024
+BYTES_PER_CHUNK = 256 * 1024 * 1024
 
 
 ReadAgain = Callable[[int, Collection[int]], Iterable[tuple[int, Any]]]
@@ -54,7 +54,7 @@ class PreparedTable(Protocol):
     entity: EntityType
     rows: int
 
-    def chunks(self) -> Iterator[pa.Table]:
+    def chunks(self, most_bytes: int = BYTES_PER_CHUNK) -> Iterator[pa.Table]:
         """The rows with their places and what they leave out, some at a time."""
 
 
@@ -225,10 +225,10 @@ class PreparedFile:
     def close(self) -> None:
         self._writer.close()
 
-    def chunks(self) -> Iterator[pa.Table]:
+    def chunks(self, most_bytes: int = BYTES_PER_CHUNK) -> Iterator[pa.Table]:
         """The rows in chunks of the size of a fragment."""
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-            yield from in_chunks(reader)
+            yield from in_chunks(reader, bytes_per_chunk=most_bytes)
 
     def mapped(self, rows_per_chunk: int) -> Iterator[pa.Table]:
         """Chunks of any number of bytes; the file is mapped, so only columns in use are read."""
@@ -239,7 +239,7 @@ class PreparedFile:
 def in_chunks(
     batches: Iterable[pa.RecordBatch],
     rows_per_chunk: int = _ROWS_PER_CHUNK,
-    bytes_per_chunk: int | None = _BYTES_PER_CHUNK,
+    bytes_per_chunk: int | None = BYTES_PER_CHUNK,
 ) -> Iterator[pa.Table]:
     """The batches joined into tables; a table ends when it reaches the number of rows or bytes."""
     waiting: list[pa.RecordBatch] = []
@@ -248,10 +248,17 @@ def in_chunks(
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= rows_per_chunk or (bytes_per_chunk is not None and size >= bytes_per_chunk):
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
+            rows = size = 0
+            yield _joined(waiting)
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield _joined(waiting)
+
+
+def _joined(waiting: list[pa.RecordBatch]) -> pa.Table:
+    """One table of the batches. The list is emptied, so that it does not hold them longer."""
+    table = pa.Table.from_batches(waiting)
+    waiting.clear()
+    return table
 
 
 class RowsByPosition:

@@ -20,6 +20,7 @@ from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.staging.written_fragments import write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.prepared import (
+    BYTES_PER_CHUNK,
     PreparedFile,
     PreparedInput,
     PreparedTable,
@@ -35,6 +36,7 @@ from omnigraph.writes.changeset import AdoptRows
 from omnigraph.writes.row_compare import Mask, differing_rows, nulled_values
 
 _LOOKED_UP_ROWS = 2000
+_CHUNK_SHARE = 2
 """So many rows are looked up by the index of the table; more are compared in a pass over it."""
 _COMPARED_ROWS = 4 * 1024 * 1024
 """Input rows that one pass over the table compares; their ids are in memory."""
@@ -68,6 +70,8 @@ class LoadTableWriter:
         self._matched = matched
         self._prepared = prepared
         self._index = prepared.index
+        # A chunk is held whole, and its encoded form beside it.
+        self._chunk_bytes = min(BYTES_PER_CHUNK, prepared.index.memory_bytes // _CHUNK_SHARE)
         self._store = store
         self._snapshot = snapshot
 
@@ -78,10 +82,11 @@ class LoadTableWriter:
         """
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
-        for chunk in table.chunks():
+        for chunk in table.chunks(self._chunk_bytes):
             rows = self._as_written(table.entity.table_key, chunk)
             fragments += self._write(dataset, stored_columns(table.entity, rows))
             changes.add(Op.INSERT, rows.column(ID))
+            del chunk, rows  # else they stay while the next chunk is read
         self._add_lost(table.entity.table_key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
@@ -128,13 +133,14 @@ class LoadTableWriter:
         if compared and isinstance(table, PreparedFile) and table.rows > _LOOKED_UP_ROWS:
             return self._compared(table, dataset, changes)
         fragments: tuple[str, ...] = ()
-        for chunk in table.chunks():
+        for chunk in table.chunks(self._chunk_bytes):
             rows = stored_columns(table.entity, self._as_written(key, chunk))
             if compared:
                 rows = self._differing(key, dataset, rows, changes)
             else:
                 changes.add(Op.INSERT, rows.column(ID))
             fragments += self._write(dataset, rows)
+            del chunk, rows
         return fragments
 
     def _compared(

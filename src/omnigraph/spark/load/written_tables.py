@@ -30,6 +30,7 @@ from omnigraph.load.patch_build import PatchInput
 from omnigraph.load.patch_rows import restored_patches
 from omnigraph.load.prepare_rows import ABSENT, PLACE, file_and_line, place_of
 from omnigraph.load.prepared import (
+    BYTES_PER_CHUNK,
     PreparedFile,
     PreparedInput,
     PreparedTable,
@@ -208,7 +209,7 @@ class WrittenTable:
         place = pa.field(PLACE, pa.int64(), nullable=False)
         return table.append_column(place, pa.array(part.places()))
 
-    def chunks(self) -> Iterator[pa.Table]:
+    def chunks(self, most_bytes: int = BYTES_PER_CHUNK) -> Iterator[pa.Table]:
         for part in self._parts:
             yield self.whole(part)
 
