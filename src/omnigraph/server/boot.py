@@ -85,12 +85,13 @@ def build_state(
     shared = environment.get(RUN_DIRECTORY)
     slots: WriteSlots | None = SharedSlots(shared, limits) if shared else None
     admission = Admission(limits, slots)
+    reads_only = ReadsOnly() if len(tokens) else None
     graphs = ServedGraphs(
         wanted,
         engine or Settings(),
         settings.limits,
         admission,
-        lambda name: policies.of_graph(name) or (ReadsOnly() if len(tokens) else None),
+        lambda name: policies.of_graph(name) or reads_only,
         read_only=settings.read_only,
     )
     metrics = Metrics(environment.get(METRICS_DIRECTORY))

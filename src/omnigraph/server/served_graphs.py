@@ -95,6 +95,7 @@ class ServedGraph:
     graph_id: str
     uri: str
     graph: Graph
+    gate: Gate | None = None
     _handles: dict[str | None, Graph] = field(default_factory=dict)
 
     def as_actor(self, actor: str | None) -> Graph:
@@ -107,7 +108,7 @@ class ServedGraph:
 
     def bounded_by(self, gate: Gate | None) -> ServedGraph:
         """The same open graph with another gate; handles of the old one keep theirs."""
-        return ServedGraph(self.graph_id, self.uri, self.graph.as_actor(None, gate=gate))
+        return ServedGraph(self.graph_id, self.uri, self.graph.as_actor(None, gate=gate), gate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,9 @@ class ServedGraphs:
         new = [name for name in wanted if name not in before]
         self._open_these([*new, *changed])
         for served in self:
-            self._open[served.graph_id] = served.bounded_by(self._gates(served.graph_id))
+            gate = self._gates(served.graph_id)
+            if gate is not served.gate:
+                self._open[served.graph_id] = served.bounded_by(gate)
         return ServedChanges(
             tuple(sorted(name for name in new if name in self._open)),
             tuple(sorted(removed)),
@@ -265,8 +268,9 @@ class ServedGraphs:
                 return QuarantinedGraph(name, uri, "query_typecheck_error", str(broken[0]))
         except OmnigraphError as error:
             return QuarantinedGraph(name, uri, error.code, error.message)
-        bounded = graph.as_actor(None, gate=self._gates(name), admission=self._admission)
-        return ServedGraph(name, uri, bounded)
+        gate = self._gates(name)
+        bounded = graph.as_actor(None, gate=gate, admission=self._admission)
+        return ServedGraph(name, uri, bounded, gate)
 
     def find(self, graph_id: str) -> ServedGraph:
         """The open graph with this id, or the refusal that the contract names."""
