@@ -132,3 +132,14 @@ def test_a_root_instead_of_a_directory(folder: Path) -> None:
         found = json.loads(run(name, "--config", "elsewhere", "--json"))
         assert found["state_observations"]["state_revision"] == 1
     run("force-unlock", "x", "--config", "elsewhere", code=1)
+
+
+def test_a_graph_of_a_cluster_has_its_applied_queries(folder: Path) -> None:
+    run("apply")
+    write(folder, people_gq="query other() { match { $p: Person } return { count($p) as n } }\n")
+    words = ["queries", "list", "--cluster", ".", "--graph", "people", "--json"]
+    found = CliRunner().invoke(app, words)
+    assert [each["name"] for each in json.loads(found.stdout)["queries"]] == ["by_name"]
+    run("apply")
+    found = CliRunner().invoke(app, words)
+    assert [each["name"] for each in json.loads(found.stdout)["queries"]] == ["other"]

@@ -17,6 +17,7 @@ from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage
 from omnigraph.cli.scopes import UPKEEP, AddressFlags, Reach, Scope, ScopeKind, is_local, resolve
 from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.manifest.layout import GRAPH_SUFFIX
 from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.settings.config_file import OperatorConfig, read_config
 from omnigraph.settings.models import Settings
@@ -78,6 +79,11 @@ class Session:
         found = resolve(flags, os.environ, self.config(), self.reach, self.command)
         self._scopes[:] = [found]
         return found
+
+    @property
+    def last_scope(self) -> Scope | None:
+        """The scope that was asked for last: that of the graph which is being opened."""
+        return self._scopes[0] if self._scopes else None
 
     def elsewhere(self, flags: AddressFlags, reach: Reach) -> Session:
         """The same run on another scope."""
@@ -221,13 +227,14 @@ def _open(
     if not is_remote(uri):
         if session.token is not None:
             raise WrongUsage(f"--token is for a server, and {uri} is a store")
+        settings, applied = _applied(session, uri)
         return omnigraph.open(
             uri,
             actor=_bound_actor(session),
             read_only=read_only,
-            settings=session.settings(),
+            settings=settings,
             policy=session.policy(),
-            queries=queries,
+            queries=applied if queries is None else queries,
         )
     if session.policy_file is not None:
         raise WrongUsage("--policy is for a store: a server has its own policy")
@@ -237,6 +244,19 @@ def _open(
         raise WrongUsage("--as is for a store: a server knows you by your token")
     token = session.server_token(uri)
     return omnigraph.open(uri, token=token, read_only=read_only, settings=session.settings())
+
+
+def _applied(session: Session, uri: str) -> tuple[Settings, QueryPlace | None]:
+    """The settings and the stored queries of a graph; in a cluster those that were applied."""
+    scope = session.last_scope
+    if scope is None or scope.kind is not ScopeKind.CLUSTER:
+        return session.settings(), None
+    from omnigraph.cluster.graph_work import provider_settings
+    from omnigraph.cluster.serving import applied_graph
+
+    graph_id = uri.rpartition("/")[2].removesuffix(GRAPH_SUFFIX)
+    found = applied_graph(scope.target, graph_id, os.environ)
+    return provider_settings(session.settings(), found.profile), found.queries
 
 
 def _bound_actor(session: Session) -> str | None:

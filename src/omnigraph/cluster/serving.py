@@ -104,6 +104,21 @@ def read_revision(root: ClusterRoot, environment: Mapping[str, str]) -> ServingR
     )
 
 
+def applied_graph(place: str, graph_id: str, environment: Mapping[str, str]) -> GraphToServe:
+    """One graph with what was applied to it, for a command that opens its storage itself.
+
+    A provider whose key is not set here is left out, because most commands make no vectors.
+    """
+    root = serving_root(place, environment)
+    ledger = root.read_ledger().ledger
+    check_graph_digests(ledger)
+    profile = _profile(ledger, ledger.resources[graph_address(graph_id)], graph_id)
+    if _missing_secret(profile, environment) is not None:
+        profile = None
+    queries = _queries(root, ledger, graph_id)
+    return GraphToServe(graph_id, root.graph_uri(graph_id), queries, profile)
+
+
 def _graph(
     root: ClusterRoot,
     ledger: Ledger,
