@@ -103,6 +103,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(session_module, "_open", lambda session, uri, **_: reach(uri))
     monkeypatch.setattr(server_module, "server_graphs", lambda server, *_: reach(server))
     monkeypatch.setattr("omnigraph.init", lambda uri, *_, **__: reach(uri))
+    monkeypatch.setattr("omnigraph.cluster.serving.read_revision", revision)
     spark = ModuleType("omnigraph.spark.pipelines")
     spark.__dict__.update(
         load=lambda *_, store=None, **__: reach(store), list_pipelines=lambda uri, _: reach(uri)
@@ -128,6 +129,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return Outcome(None)
 
     return invoke
+
+
+def revision(root: Any, _: Any) -> Any:
+    graph = SimpleNamespace(graph_id="g", uri=root.graph_uri("g"), queries=(), refusal=None)
+    return SimpleNamespace(graphs={"g": graph})
 
 
 def reach(address: str) -> Any:
