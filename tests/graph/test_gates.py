@@ -212,7 +212,9 @@ def test_every_part_of_an_operation_is_asked_for(graph: Graph, name: str) -> Non
         assert gate.asked == asked[: number + 1]
 
 
-@pytest.mark.parametrize("spelled", [" main", "main ", "\tmain", "main\n", "ｍａｉｎ ", "main/"])
+@pytest.mark.parametrize(
+    "spelled", ["*", "**", " main", "main ", "\tmain", "main\n", "ｍａｉｎ ", "main/"]
+)
 def test_another_spelling_of_a_branch_does_not_pass(graph: Graph, spelled: str) -> None:
     gate = RecordingGate("nothing")
     for call in (

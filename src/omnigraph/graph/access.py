@@ -166,6 +166,11 @@ class Access:
         wanted = _normal(target)
         self.gate.require(self.actor, action, named, wanted, query)
 
+    def require_somewhere(self, action: str) -> None:
+        """Refuse an action that the policy allows on no branch."""
+        if self.gate is not None:
+            self.gate.require(self.actor, action, ANYWHERE, None)
+
     def allows(
         self,
         action: str,
@@ -196,7 +201,7 @@ class Access:
             self.require(action, branch)
             with self.telling():
                 return self.seen(reads.snapshot(self.engine, branch, None), action)
-        self.require(action, ANYWHERE)
+        self.require_somewhere(action)
         found = self.commits(action).snapshot_at(at, branch)
         self.require(action, found.graph_branch)
         return self.seen(found, action)
@@ -207,7 +212,7 @@ class Access:
             return reads.snapshot(self.engine, branch, at)
         if at is not None or branch != MAIN or self.allows(SCHEMA_READ, branch):
             return self.snapshot(branch, at, SCHEMA_READ)
-        self.require(SCHEMA_READ, ANYWHERE)
+        self.require_somewhere(SCHEMA_READ)
         return self._within(reads.snapshot(self.engine, branch, None), SCHEMA_READ, ANYWHERE)
 
     @contextmanager
@@ -459,4 +464,4 @@ class Access:
 
 
 def _normal(branch: str | None) -> str | None:
-    return branch if branch is None or branch == ANYWHERE else check_ref_name(branch)
+    return None if branch is None else check_ref_name(branch)

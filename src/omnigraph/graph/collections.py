@@ -16,7 +16,7 @@ from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.records import PIPELINE, Commit
 from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
-from omnigraph.policy.actions import ANYWHERE, BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY
+from omnigraph.policy.actions import BRANCH_CREATE, BRANCH_DELETE, READ, SCHEMA_APPLY
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import AUTO, LOCAL, SPARK, require_engine
 from omnigraph.values.scalars import LiteralValue
@@ -86,7 +86,7 @@ class Branches:
 
     def list(self) -> list[Branch]:
         """The branches that the caller may read."""
-        self._access.require(READ, ANYWHERE)
+        self._access.require_somewhere(READ)
         found = []
         for name in self._access.engine.reader.branch_refs.names():
             if not self._access.allows(READ, name):
@@ -159,7 +159,7 @@ class Tags:
     def list(self) -> list[Tag]:
         """The tags of commits of branches that the caller may read."""
         access = self._access
-        access.require(READ, ANYWHERE)
+        access.require_somewhere(READ)
         refs = access.engine.reader.tag_refs
         found = [tag for name in refs.names() if (tag := refs.find(name)) is not None]
         return [access.shown_tag(tag) for tag in found if access.allows(READ, tag.graph_branch)]
@@ -218,14 +218,14 @@ class Commits:
         from omnigraph.graph.commit_history import commits_by_key
 
         access = self._access
-        access.require(READ, ANYWHERE)
+        access.require_somewhere(READ)
         found = commits_by_key(access.engine, access.actor, idempotency_key)
         readable = [commit for commit in found if access.allows(READ, commit.graph_branch)]
         return [access.shown(commit) for commit in readable]
 
     def show(self, commit_id: CommitName, branch: str = MAIN) -> Commit:
         """One commit: by id or a unique prefix, tag, branch, moment of `branch`, or `HEAD~N`."""
-        self._access.require(READ, ANYWHERE)
+        self._access.require_somewhere(READ)
         commits = self._access.commits()
         return self._access.shown(commits.find(commits.resolve(commit_id, branch), branch))
 
@@ -268,7 +268,8 @@ class Commits:
 
         wanted = ChangeFilter.of(types, kinds, ops)
         access = self._access
-        with access.reading(READ, ANYWHERE) as engine:
+        access.require_somewhere(READ)
+        with access.slot() as engine:
             return commit_history.commit_changes(
                 engine,
                 access.commits(),
@@ -386,7 +387,7 @@ class Schema:
         """The steps from the schema of state `a` to that of state `b`."""
         from omnigraph.graph.schema_changes import diff_schemas
 
-        self._access.require(READ, ANYWHERE)
+        self._access.require_somewhere(READ)
         commits = self._access.commits()
         seen = self._access.seen
         return diff_schemas(seen(commits.snapshot_at(a)), seen(commits.snapshot_at(b)))

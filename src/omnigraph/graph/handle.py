@@ -30,7 +30,6 @@ from omnigraph.manifest.commit_graph import CommitName, is_commit_id, name_text
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.policy.actions import (
     ADMIN,
-    ANYWHERE,
     BRANCH_CREATE,
     BRANCH_DELETE,
     BRANCH_MERGE,
@@ -794,7 +793,7 @@ class Graph:
         from omnigraph.diff.change import ChangeFilter
         from omnigraph.graph import commit_history
 
-        self._access.require(READ, ANYWHERE)
+        self._access.require_somewhere(READ)
         commits = self._access.commits()
         states = commit_history.diff_states(self.engine, commits, a, b, base, branch, cursor)
         wanted = ChangeFilter.of(types, kinds, ops)

@@ -120,6 +120,8 @@ class Queries:
         access, registry = self._access, self._access.queries
         if registry is None or not access.may_invoke(name):
             raise NotFound(NO_SUCH_QUERY)
+        if not access.allows(CHANGE, branch):
+            access.require(READ, branch)  # neither: an unknown branch is refused like a closed one
         with access.telling():
             whole = reads.snapshot(access.engine, branch, None)
         found = registry.find(name, whole.catalog)

@@ -21,7 +21,6 @@ from omnigraph.mcp.resources import RESOURCES, AgentResource
 from omnigraph.mcp.stored_query_tools import find_stored_tool, stored_query_tools
 from omnigraph.mcp.tool_answers import ToolAnswer
 from omnigraph.mcp.tool_calls import AgentTool, ToolCall
-from omnigraph.policy.actions import ANYWHERE
 from omnigraph.stored_queries.entries import StoredQuery
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import did_you_mean, nearest_name
@@ -60,7 +59,7 @@ class AgentTools:
         if tool.writes and self.graph.read_only:
             return False
         try:
-            self.graph.require(tool.action, ANYWHERE)
+            self.graph.access.require_somewhere(tool.action)
         except PolicyDenied:
             return False
         except NotServed:
