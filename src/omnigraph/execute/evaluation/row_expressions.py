@@ -20,9 +20,7 @@ from omnigraph.execute.topology.scoped_states import RowRule
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.data_scope import DataScope
-from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.ir.walk import rewrite, walk
-from omnigraph.values.conditions import Condition
 
 # A rule depends on the row alone, so it has neither parameters nor a moment.
 _ROW_ALONE = Evaluator({}, 0)
@@ -49,27 +47,6 @@ def over_rows(expression: ex.Expression) -> RowExpression:
     """Replaces `RowProperty` by a column of a frame, because the evaluator reads frames."""
     columns = {n.property for n in walk(expression) if isinstance(n, ex.RowProperty)}
     return RowExpression(rewrite(expression, _as_column), tuple(sorted(columns)))
-
-
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """A rule about rows, for code that reads a table from storage."""
-
-    rule: RowExpression
-    conditions: tuple[Condition, ...]
-    """What storage may test first; `kept` tests all of it again."""
-
-    def with_columns(self, columns: Iterable[str]) -> list[str]:
-        """These columns, and those that the rule reads."""
-        return list(dict.fromkeys((*columns, *self.rule.columns)))
-
-    def kept(self, rows: pa.Table) -> pa.Table:
-        """The rows in scope, of rows that were read with these columns."""
-        return rows.filter(pa.array(rule_mask(self.rule, rows)))
-
-
-def row_filter(predicate: ex.Expression) -> RowFilter:
-    return RowFilter(over_rows(predicate), conditions_of([predicate], _ROW_ALONE.plain))
 
 
 def row_rules(scope: DataScope | None) -> dict[str, RowRule]:

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, EntityType
-from omnigraph.execute.evaluation.row_expressions import RowFilter, row_filter
 from omnigraph.ir.expressions import Variable
 from omnigraph.lance_store.reads.scan import (
     ROWS_PER_TASK,
@@ -28,6 +27,7 @@ from omnigraph.lance_store.reads.scan import (
 from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.stored_columns import require_columns
+from omnigraph.scoping.visible_rows import TableRule
 from omnigraph.spark.column_types import (
     spark_arrow_schema,
     spark_schema,
@@ -132,10 +132,11 @@ class GraphTables:
             if scope.rows_of(name) is not None
         }
 
-    def _filter(self, entity: EntityType) -> RowFilter | None:
+    def _rule(self, entity: EntityType) -> TableRule | None:
+        """The rule about the rows of a type by themselves; ends of edges are joined."""
         scope = self.snapshot.scope
         rows = None if scope is None else scope.rows_of(entity.name)
-        return None if rows is None else row_filter(rows)
+        return None if rows is None else TableRule(rows)
 
     def union(self, parts: Sequence[Frame]) -> Frame:
         whole = reduce(lambda one, other: one.unionAll(other), parts)
@@ -146,12 +147,10 @@ class GraphTables:
 
     def _local(self, entity: EntityType, schema: Any, conditions: Sequence[Condition]) -> Frame:
         dataset = self.store.open(self.snapshot.pin(entity.table_key).at)
-        rule = self._filter(entity)
-        if rule is None:
-            rows = read_table(dataset, schema.names, conditions)
-        else:
-            asked = (*conditions, *rule.conditions)
-            rows = rule.kept(read_table(dataset, rule.with_columns(schema.names), asked))
+        rule = self._rule(entity)
+        columns, tested = _to_read(schema.names, conditions, rule)
+        rows = read_table(dataset, columns, tested)
+        rows = rows if rule is None else rule.keep(rows)
         if not rows.num_rows:
             # An empty table may have no chunks, and Arrow cannot make list columns of no chunks.
             return self.empty(schema)
@@ -166,11 +165,12 @@ class GraphTables:
         tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
             return self.empty(schema)
-        rule = self._filter(entity)
+        rule = self._rule(entity)
+        columns, tested = _to_read(schema.names, conditions, rule)
         read = read_tasks(
             target=self.store.address(at),
-            columns=tuple(schema.names if rule is None else rule.with_columns(schema.names)),
-            conditions=conditions if rule is None else (*conditions, *rule.conditions),
+            columns=tuple(columns),
+            conditions=tested,
             rule=rule,
             tasks=tasks,
             wanted=spark_arrow_schema(schema),
@@ -213,7 +213,7 @@ def read_tasks(
     conditions: Sequence[Condition],
     tasks: tuple[tuple[int, ...], ...],
     wanted: pa.Schema,
-    rule: RowFilter | None = None,
+    rule: TableRule | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
 
@@ -224,10 +224,19 @@ def read_tasks(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for table in read_fragments(target, tasks[number], columns, conditions):
-                    kept = table if rule is None else rule.kept(table)
+                    kept = table if rule is None else rule.keep(table)
                     yield from to_spark_batches(kept, wanted)
 
     return run
+
+
+def _to_read(
+    names: Sequence[str], conditions: Sequence[Condition], rule: TableRule | None
+) -> tuple[list[str], Sequence[Condition]]:
+    """The columns and conditions of a read whose rows a rule tests after it."""
+    if rule is None:
+        return list(names), conditions
+    return list(dict.fromkeys((*names, *rule.columns))), (*conditions, *rule.conditions)
 
 
 def _relaxed(field: Any) -> Any:
