@@ -119,6 +119,85 @@ def test_conflicts(http: httpx.Client) -> None:
     assert decided.json()["outcome"] == "merged"
 
 
+def test_kinds_of_merge_conflicts(tmp_path: Path) -> None:
+    """Each kind of section 8, as two branches make it."""
+    uri = str(tmp_path / "kinds.omni")
+    schema = """
+        node Person { name: String @key  age: I64?  mail: String? @unique }
+        edge Knows: Person -> Person
+        edge Boss: Person -> Person @card(0..1)
+    """
+    omnigraph.init(uri, schema).close()
+
+    def apply(http: httpx.Client, branch: str, edits: dict[str, Any]) -> None:
+        answer = http.post("/apply", json={"branch": branch, "edits": edits})
+        assert answer.status_code == 200, answer.text
+
+    people = [{"name": name, "age": 1} for name in ("ann", "ben", "cid", "dot")]
+    left: dict[str, Any] = {
+        "Person": {
+            "insert": [{"name": "new", "age": 1}, {"name": "m1", "mail": "same"}],
+            "upsert": [{"name": "ann", "age": 2}, {"name": "ben", "age": 2}],
+        },
+        "Knows": {"insert": [{"from": "ann", "to": "cid"}]},
+        "Boss": {"insert": [{"from": "dot", "to": "ann"}]},
+    }
+    right: dict[str, Any] = {
+        "Person": {
+            "insert": [{"name": "new", "age": 2}, {"name": "m2", "mail": "same"}],
+            "upsert": [{"name": "ann", "age": 3}],
+            "delete": ["ben", "cid"],
+        },
+        "Boss": {"insert": [{"from": "dot", "to": "new"}]},
+    }
+    with ThreadServer(uri) as server, server.graph_client() as http:
+        apply(http, "main", {"Person": {"insert": people}})
+        http.post("/branches", json={"name": "left"})
+        apply(http, "left", left)
+        apply(http, "main", right)
+        merged = http.post("/branches/merge", json={"source": "left"})
+        body = check(merged, 409, "conflict", "merge_conflicts")
+        kinds = {found["kind"] for found in body["merge_conflicts"]}
+        assert {"divergent_insert", "divergent_update", "delete_vs_update", "orphan_edge"} <= kinds
+        assert {"unique_violation", "cardinality_violation"} <= kinds
+
+
+def test_a_key_that_is_there(http: httpx.Client) -> None:
+    line = b'{"type": "Person", "data": {"name": "ada"}}\n'
+    head = {"Content-Type": "application/x-ndjson"}
+    taken = http.post("/load/ndjson?mode=append", content=line, headers=head)
+    body = check(taken, 409, "conflict", "key_conflict")
+    assert body["key_conflict"] == {
+        "entity_kind": "node", "type_name": "Person", "entity_id": "ada"
+    }  # fmt: skip
+
+
+def test_a_wrong_type_or_parameter(http: httpx.Client) -> None:
+    wrong = http.post("/query", json={"query": "match { $p: Persn } return { $p.name as n }"})
+    body = check(wrong, 400, "bad_request", "diagnostic")
+    assert body["diagnostic"]["code"].startswith("T")
+    check(add(http, "x", params={"name": 5}), 400, "bad_request")
+    check(http.post("/mutate", json={"query": ADD, "params": {}}), 400, "bad_request")
+
+
+def test_a_server_that_starts_or_drains(server: ThreadServer) -> None:
+    state = server.state
+    with server.client() as client:
+        for phase in ("starting", "draining"):
+            state.phase = phase
+            try:
+                ready = client.get("/readyz")
+                assert (ready.status_code, ready.json()["status"]) == (503, phase)
+                assert ready.headers["retry-after"] == "1"
+                assert client.get("/healthz").status_code == 200
+                if phase == "starting":
+                    body = check(client.get("/graphs/default/schema"), 503, None, "unavailable")
+                    assert body["unavailable"] == {"reason": "starting"}
+                    assert body["retryable"] is True
+            finally:
+                state.phase = "serving"
+
+
 def test_stored_rows_that_break_a_new_schema(http: httpx.Client) -> None:
     text = http.get("/schema").json()["schema_source"]
     add(http, "no-city")
