@@ -11,10 +11,13 @@ import pytest
 
 import omnigraph
 from omnigraph import Edit
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import FeedGap, InvalidArgument, NotFound, PolicyDenied, ValidationFailed
+from omnigraph.export import sorted_rows
 from omnigraph.graph.handle import Graph
+from omnigraph.ir.data_scope import DataScope
 from omnigraph.policy.policy import Policy
-from omnigraph_testing.scoped_gate import ScopedGate
+from omnigraph_testing.scoped_gate import ScopedGate, data_scope
 
 SCHEMA = """
 node Person {
@@ -340,3 +343,36 @@ rules:
     # Its edges go with the node, and it may not change edges.
     with pytest.raises(PolicyDenied, match="of a type out of its scope"):
         part.mutate('delete Person where name = "ada"')
+
+
+def test_an_export_that_is_sorted_on_disk_has_only_what_is_in_scope(
+    part: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorted_rows, "_SORTED_IN_MEMORY", 0)
+    stream = io.BytesIO()
+    part.export(stream)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["data"].get("name") for line in lines] == ["abe", "ada", None]
+
+
+class RenamingGate(ScopedGate):
+    """Rules that follow a renamed property."""
+
+    def scope(
+        self, actor: str | None, action: str, branch: str | None, catalog: Catalog
+    ) -> DataScope | None:
+        name = next(p.name for p in catalog.node_types["Person"].properties if p.name != "name")
+        return data_scope({"Person": (["salary"], f'{name} = "a"'), "Knows": ([], None)}, catalog)
+
+
+def test_a_rule_whose_property_was_renamed_shows_the_same_entities(whole: Graph) -> None:
+    part = whole.as_actor("reader", gate=RenamingGate(RULES))
+    before = whole.snapshot().graph_commit_id
+    cursor = part.changes().cursor
+    whole.schema.apply(SCHEMA.replace("dept: String", 'unit: String @rename_from("dept")'))
+    assert list(part.diff(before, "main")) == []
+    whole.mutate('update Person set { unit: "a" } where name = "bob"')
+    found = [(c.op, c.id) for c in part.diff(before, "main")]
+    assert found == [("insert", "bob"), ("insert", "k2")]
+    page = part.changes(cursor=cursor)
+    assert [(c.op, c.id) for block in page.blocks for c in block.changes] == found
