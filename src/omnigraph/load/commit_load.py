@@ -253,6 +253,7 @@ class LoadBuild:
         self.prepared.index.forget_stored()
         tell(f"checking {counted(self.prepared.total, 'row')}", stage="check")
         self._check(snapshot)
+        self.prepared.index.forget_ids()
         failpoints.hit("load.after_check")
         if self.provider is not None and not self._embedded:
             self._embed(self.provider)

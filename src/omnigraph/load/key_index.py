@@ -124,6 +124,10 @@ class KeyIndex:
         ids = self.input_ids(key)
         return ids is not None and ids.are_distinct
 
+    def forget_ids(self) -> None:
+        """Free the memory of `input_ids`, which makes them again if they are needed again."""
+        self._input_ids.clear()
+
     def _row_count(self, key: TableKey) -> int:
         """How many input rows `chunks` has."""
         if key in self._offered:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -49,10 +50,14 @@ class Check:
     holds: Callable[[Frame], Any]
 
 
+def rows_where(frame: Frame, holds: Any) -> Frame:
+    return frame.loc[np.array(list(holds), bool)]
+
+
 def labelled(how: str) -> Callable[[Frame], Frame]:
     def evaluate(frame: Frame) -> Frame:
         found = frame.assign(g=frame["g"].map(lambda group: LABELS.get(group)))
-        return found if how == "left" else found[found["g"].notna()]
+        return found if how == "left" else rows_where(found, found["g"].notna())
 
     return evaluate
 
@@ -61,7 +66,7 @@ def per_name(frame: Frame) -> Frame:
     """As GROUP BY: NULL is a group, and an aggregate leaves NULL out."""
     rows = []
     for name in dict.fromkeys(frame["name"].tolist()):
-        same = frame[frame["name"].isna()] if name is None else frame[frame["name"] == name]
+        same = rows_where(frame, [each == name for each in frame["name"]])
         numbers = [n for n in same["n"] if n is not None]
         groups = [g for g in same["g"] if g is not None]
         rows.append((name, max(numbers, default=None), min(groups, default=None)))
@@ -90,8 +95,11 @@ CLEAN = Step(
     cleaned,
 )
 STEPS = [
-    Step("SELECT * FROM {0} WHERE n > 1", lambda f: f[[n is not None and n > 1 for n in f["n"]]]),
-    Step("SELECT * FROM {0} WHERE g IS NULL OR g <> 'q'", lambda f: f[f["g"] != "q"]),
+    Step(
+        "SELECT * FROM {0} WHERE n > 1",
+        lambda f: rows_where(f, [n is not None and n > 1 for n in f["n"]]),
+    ),
+    Step("SELECT * FROM {0} WHERE g IS NULL OR g <> 'q'", lambda f: rows_where(f, f["g"] != "q")),
     Step(
         "SELECT name, n * 10 AS n, g FROM {0}",
         lambda f: objects(
@@ -192,7 +200,7 @@ def evaluated(steps: list[Any], rows: list[Any]) -> Evaluated:
             if action == "quarantine":
                 good &= holds
         found.quarantined += int((~good).sum())
-        frame = frame[good.tolist()]
+        frame = rows_where(frame, good)
         found.rows_out[name] = len(frame)
     found.rows = frame
     return found

@@ -2,7 +2,7 @@
 
 `write_rows` needs only a `VersionAddress`, so it runs in any process. Its fragments are invisible
 until a transaction that names them is committed (`stage_adoption`). Until then they can be read by
-their metadata (`written_columns`) or as a detached version (`written_dataset`).
+their metadata (`written_batches`) or as a detached version (`written_dataset`).
 """
 
 from __future__ import annotations
@@ -68,16 +68,18 @@ def stage_adoption(
     return stage_update(store, at, _decode(fragments), addresses)
 
 
-def written_columns(target: VersionAddress, fragment: str, columns: Sequence[str]) -> pa.Table:
+def written_batches(
+    target: VersionAddress, fragment: str, columns: Sequence[str]
+) -> Iterator[pa.Table]:
     """Columns that are no blobs, of one fragment that `write_rows` returned, in row order."""
     options = dict(target.storage_options) or None
-    tables = []
+    names = list(columns)
     with _own_files(f"reading rows written for {target.uri}"):
         for file in json.loads(fragment)["files"]:
             path = f"{target.uri}/data/{file['path']}"
-            reader = LanceFileReader(path, storage_options=options, columns=list(columns))
-            tables.append(reader.read_all(batch_size=_ROWS_PER_BATCH).to_table())
-    return pa.concat_tables(tables).select(list(columns))
+            reader = LanceFileReader(path, storage_options=options, columns=names)
+            for batch in reader.read_all(batch_size=_ROWS_PER_BATCH).to_batches():
+                yield pa.Table.from_batches([batch]).select(names)
 
 
 def remove_rows(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_table
 from omnigraph.lance_store.staging.written_fragments import (
     remove_rows,
-    written_columns,
+    written_batches,
     written_dataset,
 )
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
@@ -187,13 +187,20 @@ class WrittenTable:
         self._has_blobs = any(isinstance(p.type, BlobType) for p in entity.properties)
 
     def checked_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of each part, `PLACE` included; ids that the load made are NULL."""
+        """These columns, `PLACE` included, some rows at a time; ids that the load made are NULL."""
+        stored = tuple(name for name in columns if name != PLACE)
         for part in self._parts:
-            table = self._columns(part, tuple(name for name in columns if name != PLACE))
-            if PLACE in columns:
-                table = table.append_column(PLACE, pa.array(part.places()))
-            has_id = part.has_id()
-            yield table if has_id is None or ID not in columns else without_made_ids(table, has_id)
+            has_id = part.has_id() if ID in columns else None
+            places = part.places() if PLACE in columns else None
+            start = 0
+            for table in self._batches(part, stored):
+                end = start + table.num_rows
+                if places is not None:
+                    table = table.append_column(PLACE, pa.array(places[start:end]))
+                if has_id is not None:
+                    table = without_made_ids(table, has_id[start:end])
+                yield table
+                start = end
 
     def ids(self) -> Iterator[tuple[WrittenRows, pa.ChunkedArray]]:
         for part in self._parts:
@@ -214,12 +221,16 @@ class WrittenTable:
             yield self.whole(part)
 
     def _columns(self, part: WrittenRows, columns: tuple[str, ...]) -> pa.Table:
+        return pa.concat_tables(self._batches(part, columns))
+
+    def _batches(self, part: WrittenRows, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         if self._has_blobs:
             # Lance's file reader counts the columns after a blob wrongly; a dataset does not.
             with written_dataset(self._store, self.at, part.fragments) as dataset:
-                return read_table(dataset, list(columns))
-        parts = (written_columns(self._target, f, columns) for f in part.fragments)
-        return pa.concat_tables(parts)
+                yield read_table(dataset, list(columns))
+            return
+        for fragment in part.fragments:
+            yield from written_batches(self._target, fragment, columns)
 
 
 class AdoptingWriter(LoadTableWriter):

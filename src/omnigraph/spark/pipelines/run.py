@@ -22,6 +22,7 @@ import omnigraph
 from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
+    AlreadyExists,
     Contention,
     MergeConflicts,
     NotFound,
@@ -114,9 +115,12 @@ def open_target(pipeline: Pipeline, *, create: bool) -> omnigraph.Graph | None:
     except NotFound:
         if pipeline.schema is None:
             raise
-        return (
-            omnigraph.init(pipeline.graph, schema_file(pipeline), actor=actor) if create else None
-        )
+        if not create:
+            return None
+    try:
+        return omnigraph.init(pipeline.graph, schema_file(pipeline), actor=actor)
+    except AlreadyExists:  # another first run made it at the same moment
+        return omnigraph.open(pipeline.graph, actor=actor)
 
 
 def schema_file(pipeline: Pipeline) -> Path:
