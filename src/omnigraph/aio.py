@@ -234,6 +234,7 @@ class AsyncQueries:
     list = _awaited(Queries.list)
     run = _awaited(Queries.run)
     validate = _awaited(Queries.validate)
+    reload = _awaited(Queries.reload)
 
 
 @dataclass(frozen=True, slots=True)

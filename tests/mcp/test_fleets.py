@@ -154,6 +154,7 @@ def _lines(count: int) -> str:
     return "\n".join(json.dumps(row) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_desk_of_a_server(made: Callable[[], str], queries: Path) -> None:
     """`mcp --server`: the tools of a graph on a server; a handle that only reads has no others."""
     told = (("people", str(queries)),)

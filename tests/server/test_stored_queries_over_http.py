@@ -16,6 +16,7 @@ from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.server.boot import build_state, open_graphs
 from omnigraph.server.configuration import ServerSettings
+from omnigraph.server.routes.server_wide import reload_state
 from omnigraph_testing.http_server import ThreadServer
 from omnigraph_testing.workloads import create_small_graph, settings
 
@@ -222,3 +223,20 @@ def test_a_graph_whose_stored_queries_do_not_compile_is_not_served(tmp_path: Pat
     with pytest.raises(InvalidArgument, match="odd"):
         open_graphs(state)
     assert state.graphs.quarantined["g"].code == "query_typecheck_error"
+
+
+def test_a_reload_reads_the_directory_again(queries: Path, tmp_path: Path) -> None:
+    uri, folder = str(tmp_path / "graph.omni"), tmp_path / "queries"
+    create_small_graph(uri).close()
+    folder.mkdir()
+    (folder / "a.gq").write_text(QUERIES)
+    with (
+        ThreadServer(uri, engine=settings(), queries=(("default", str(folder)),)) as running,
+        running.graph_client() as client,
+    ):
+        (folder / "b.gq").write_text("query two() { match { $p: Person } return { $p.name } }")
+        assert reload_state(running.state)["reloaded"]
+        assert client.post("/queries/two").status_code == 200
+        (folder / "b.gq").write_text("query two() { match { $p: Nobody } return { $p.name } }")
+        assert not reload_state(running.state)["reloaded"]
+        assert client.post("/queries/two").status_code == 200  # the old ones stay

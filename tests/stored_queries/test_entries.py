@@ -119,12 +119,17 @@ def test_a_registry_follows_its_directory_and_the_schema(tmp_path: Path) -> None
     assert registry.compiled(PEOPLE) is registry.compiled(PEOPLE)
     (tmp_path / "b.gq").write_text("query all() { match { $p: Person } return { $p.name } }")
     assert registry.find("all", PEOPLE) is None
-    registry.reload()
+    assert registry.reload(PEOPLE).ok
     assert registry.find("all", PEOPLE) is not None
     (tmp_path / "b.gq").write_bytes(b"\xff")
     with pytest.raises(InvalidArgument, match="UTF-8"):
-        registry.reload()
-    assert registry.find("all", PEOPLE) is not None  # what cannot be read changes nothing
+        registry.reload(PEOPLE)
+    (tmp_path / "b.gq").write_text("query odd() { match { $p: Persn } return { $p.name } }")
+    assert [b.query for b in registry.reload(PEOPLE).breakages] == ["odd"]
+    assert registry.find("all", PEOPLE) is not None  # what cannot be used changes nothing
+    (tmp_path / "b.gq").unlink()
+    assert registry.reload(PEOPLE).ok
+    assert registry.find("all", PEOPLE) is None
 
 
 def test_a_place_that_holds_no_queries_is_refused(tmp_path: Path) -> None:

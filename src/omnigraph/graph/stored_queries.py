@@ -115,6 +115,18 @@ class Queries:
         seen = [b for b in found.breakages if access.allows(INVOKE_QUERY, query=b.query)]
         return replace(found, breakages=tuple(seen))
 
+    def reload(self) -> QueryValidation:
+        """Read the directory again; if a query does not fit the schema of main, the old ones stay.
+
+        The answer says what does not fit.
+        """
+        from omnigraph.stored_queries.entries import QueryValidation
+
+        registry = self._access.queries
+        if registry is None:
+            return QueryValidation()
+        return registry.reload(reads.snapshot(self._access.engine, MAIN, None).catalog)
+
     def _find(self, name: str, branch: str) -> tuple[StoredQuery, SourceText]:
         """The query; one that the whole schema does not fit raises its error."""
         access, registry = self._access, self._access.queries

@@ -125,6 +125,7 @@ class RemoteQueries(Queries):
     list = served(Queries.list)
     run = served(Queries.run)
     validate = served(Queries.validate)
+    reload = unserved(Queries.reload)
 
 
 class RemoteGraph(Graph):

@@ -80,6 +80,7 @@ NOT_SERVED: dict[str, str] = {
     "Graph.for_repair": _STORE,
     "Graph.backup": f"{_STORE}; writers of the server may go on",
     "Graph.kept_answer": "`query` is answered from what the server has kept",
+    "Queries.reload": "send the server SIGHUP, or POST /admin/reload",
     "Graph.refresh": "nothing is needed: the server recovers what dead writers left by itself",
 }
 """Methods that need the store itself, and what to do instead."""

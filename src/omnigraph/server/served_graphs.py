@@ -203,6 +203,13 @@ class ServedGraphs:
             tuple(sorted(self.quarantined)),
         )
 
+    def reload_queries(self) -> None:
+        """Read directories of stored queries again; raises why the old ones of a graph stay."""
+        for served in self:
+            broken = served.graph.queries.reload().breakages
+            if broken:
+                raise InvalidArgument(f"graph {served.graph_id}: {broken[0]}")
+
     @property
     def due(self) -> list[str]:
         """Graphs that were set aside and whose next attempt is due."""

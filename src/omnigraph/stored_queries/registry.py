@@ -12,6 +12,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.stored_queries.entries import (
     CompiledSources,
+    QueryValidation,
     StoredQuery,
     StoredSource,
     compile_sources,
@@ -24,6 +25,7 @@ _KEPT_SCHEMAS = 16
 
 QueryPlace = str | os.PathLike[str] | Sequence[StoredSource]
 """A directory of `.gq` files, one such file, or sources that were read already."""
+_Reader = Callable[[], tuple[StoredSource, ...]]
 
 
 class QueryRegistry:
@@ -31,7 +33,7 @@ class QueryRegistry:
 
     def __init__(self, place: QueryPlace = ()) -> None:
         self._lock = threading.Lock()
-        self._read: Callable[[], tuple[StoredSource, ...]] = lambda: ()
+        self._read: _Reader = lambda: ()
         self._sources: tuple[StoredSource, ...] = ()
         self._compiled: BoundedCache[str, _Compiled] = BoundedCache(_KEPT_SCHEMAS)
         self.replace(place)
@@ -48,14 +50,18 @@ class QueryRegistry:
             given = tuple(place)
             self._take(lambda: given)
 
-    def reload(self) -> None:
-        """Read the directory again; sources that cannot be read change nothing."""
-        self._take(self._read)
+    def reload(self, catalog: Catalog) -> QueryValidation:
+        """Read the directory again. Queries that do not compile leave those of before."""
+        sources = self._read()
+        found = compile_sources(sources, catalog).validation
+        if found.ok:
+            self._take(lambda: sources, self._read)
+        return found
 
-    def _take(self, read: Callable[[], tuple[StoredSource, ...]]) -> None:
+    def _take(self, read: _Reader, later: _Reader | None = None) -> None:
         sources = read()
         with self._lock:
-            self._read = read
+            self._read = later or read
             if sources != self._sources:
                 self._sources = sources
                 self._compiled.clear()

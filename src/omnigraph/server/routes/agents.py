@@ -49,7 +49,7 @@ async def agents(call: Call) -> Any:
         scope[TOOLS] = tools
         watch = asyncio.ensure_future(_watch(call, receive))
         try:
-            body = _KeptBody(call.raw)
+            body = _ReplayedBody(call.raw)
             await call.state.agents.handle(scope, body.receive, send, call.state.writes)
         finally:
             watch.cancel()
@@ -57,7 +57,7 @@ async def agents(call: Call) -> Any:
     return answer
 
 
-class _KeptBody:
+class _ReplayedBody:
     """The body that was read, as the SDK receives it."""
 
     def __init__(self, content: bytes) -> None:

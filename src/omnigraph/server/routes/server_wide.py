@@ -120,6 +120,7 @@ def reload_state(state: ServerState) -> dict[str, Any]:
         try:
             if state.cluster is None:
                 state.policies.reload()
+                state.graphs.reload_queries()
             else:
                 changes = _newest_revision(state, state.cluster)
         except OmnigraphError as error:
