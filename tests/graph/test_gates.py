@@ -324,3 +324,27 @@ def test_hints_name_only_readable_branches(ada: Graph) -> None:
     with pytest.raises(NotFound) as missing:
         ada.query(QUERY, at="secret-branhc")
     assert "secret-branch'" not in missing.value.message
+
+
+def test_commits_that_a_merge_brought_from_a_closed_branch_stay_closed(ada: Graph) -> None:
+    ben = ada.as_actor("ben")
+    ben.branches.create("secret-work")
+    ben.apply({"Note": {"insert": [{"id": "w", "text": "w"}]}}, branch="secret-work")
+    secret = ben.branches.show("secret-work").head_commit_id
+    ben.apply({"Note": {"insert": [{"id": "m", "text": "m"}]}})
+    assert ben.merge("secret-work").outcome == "merged"
+    ben.branches.delete("secret-work")
+    assert secret in {commit.graph_commit_id for commit in ben.commits.list()}
+    listed = ada.commits.list()
+    assert secret not in {commit.graph_commit_id for commit in listed}
+    assert listed[0].operation == "merge"
+    assert not any(secret in line for line in ada.commits.graph())
+    for call in (
+        lambda: ada.commits.show(secret),
+        lambda: ada.snapshot(at=secret),
+        lambda: ada.commits.changes(secret),
+        lambda: ada.cherry_pick(secret, onto="open"),
+    ):
+        with pytest.raises(NotFound):
+            call()
+    assert {"w", "m"} <= {row["n.text"] for row in ada.query(QUERY).to_pylist()}
