@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.commit.keyed_requests import fingerprint
@@ -20,8 +20,10 @@ from omnigraph.load.rejects import SKIPPED_BY_DEFAULT, RejectRules, usable_path
 from omnigraph.load.sources import ReadOptions, Source
 from omnigraph.manifest.publication import FINGERPRINT, REQUEST
 from omnigraph.manifest.records import Commit, StreamBatch, TableChanges
-from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.identifiers import EntityKind, TableKey
+
+if TYPE_CHECKING:  # a worker that writes needs options, and no rules
+    from omnigraph.scoping.write_scopes import WriterView
 
 
 class OnError(StrEnum):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound
-from omnigraph.ir.data_scope import DataScope
 from omnigraph.manifest.records import TablePin
 from omnigraph.values.identifiers import TableKey
+
+if TYPE_CHECKING:  # a worker that writes needs snapshots, and no rules
+    from omnigraph.ir.data_scope import DataScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,10 @@ WRITES = READS | {
     "embed",
     "failpoints",
     "integrity",
+    "ir",  # with "scoping": what rejected rows may tell to an actor with rules
     "load",
     "manifest",
+    "scoping",
     "settings.models",
     "spark.load",
     "writes",
