@@ -18,7 +18,7 @@ from omnigraph.cluster.lock import ClusterLock
 from omnigraph.cluster.resources import digest_of, with_graph_digests
 from omnigraph.cluster.root import ClusterIntent, open_root
 from omnigraph.cluster.serving import read_revision
-from omnigraph.errors import ClusterRefused, InvalidArgument
+from omnigraph.errors import ClusterRefused, InvalidArgument, PolicyDenied
 from omnigraph.server.boot import build_state, open_graphs
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.routes.server_wide import look_after_graphs, reload_state
@@ -352,3 +352,30 @@ def test_a_process_follows_at_sighup(folder: Path, tmp_path: Path) -> None:
     assert "no ledger" in refused.stderr
     mixed = CliRunner().invoke(app, ["serve", "people.omni", *arguments])
     assert mixed.exit_code == 2
+
+
+def test_open_graphs_get_and_lose_policies(folder: Path) -> None:
+    """The graph stays open, and its handles ask the rules of the newest revision."""
+    graphs = f"graphs:\n{PEOPLE_GRAPH}\n  docs: {{schema: docs.pg}}"
+    declare(folder, PROVIDER, graphs, POLICIES.replace("[people, docs]", "[people]"))
+    assert apply(folder).body["converged"]
+    state = state_of(folder)
+    open_graphs(state)
+
+    def may(actor: str, action: str) -> bool:
+        try:
+            state.graphs.find("docs").as_actor(actor).require(action, "main")
+        except PolicyDenied:
+            return False
+        return True
+
+    assert (may("eve", "read"), may("eve", "change")) == (True, False), "without rules: reads only"
+    declare(folder, PROVIDER, graphs, POLICIES)
+    assert apply(folder).body["converged"]
+    look_after_graphs(state)
+    assert (may("eve", "read"), may("ada", "read")) == (False, True)
+    declare(folder, PROVIDER, graphs, POLICIES.replace("[people, docs]", "[people]"))
+    assert apply(folder).body["converged"]
+    look_after_graphs(state)
+    assert (may("eve", "read"), may("eve", "change")) == (True, False)
+    state.graphs.close()
