@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from omnigraph.cli.output import WrongUsage
-from omnigraph.cli.scopes import DIRECT, SERVED, UPKEEP, AddressFlags, Reach, Scope, resolve
+from omnigraph.cli.scopes import DIRECT, SERVED, UPKEEP, AddressFlags, GraphScope, Reach, resolve
 from omnigraph.cli.session import Session
 from omnigraph.errors import InvalidArgument
 from omnigraph.settings.config_file import OperatorConfig, read_config
@@ -46,7 +46,7 @@ def read(folder: Path, text: str) -> OperatorConfig:
     return read_config(folder / "config.yaml")
 
 
-def shown(scope: Scope, folder: Path) -> str:
+def shown(scope: GraphScope, folder: Path) -> str:
     graph = "" if scope.graph is None else f" {scope.graph}"
     branch = "" if scope.branch is None else f" @{scope.branch}"
     return f"{scope.kind} {scope.target}{graph}{branch}".replace(f"{folder}/", "")

@@ -1,7 +1,8 @@
 """Which graph a command works on: one rule for every command, without any input or output.
 
-`resolve` makes a `Scope` of the flags of a command, the environment and the config file. A command
-declares its `Reach`: the kinds of scopes that it accepts. The first of these that is given counts:
+`resolve` makes a `GraphScope` of the flags of a command, the environment and the config file. A
+command declares its `Reach`: the kinds of scopes that it accepts. The first of these that is given
+counts:
 
 1. a positional URI, `--store`, `--server` or `--cluster`; two of them are an error
 2. `--profile`, or `OMNIGRAPH_PROFILE`
@@ -103,7 +104,7 @@ class AddressFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class GraphScope:
     """A store, a server or a cluster, and the graph of it if one is named."""
 
     kind: ScopeKind
@@ -125,7 +126,7 @@ def resolve(
     config: OperatorConfig,
     reach: Reach = UPKEEP,
     command: str = "omnigraph",
-) -> Scope:
+) -> GraphScope:
     """The scope of a command; an error says which flag is missing or wrong."""
     found = _primitive(flags, config) or _saved(flags, environment, config)
     if found is None:
@@ -139,7 +140,7 @@ def resolve(
     return _with_graph(found, flags, environment)
 
 
-def _primitive(flags: AddressFlags, config: OperatorConfig) -> Scope | None:
+def _primitive(flags: AddressFlags, config: OperatorConfig) -> GraphScope | None:
     """The scope of a flag or of the positional URI."""
     given = [
         (f"{flag} {value}".strip(), flag, value)
@@ -172,7 +173,7 @@ def _primitive(flags: AddressFlags, config: OperatorConfig) -> Scope | None:
 
 def _saved(
     flags: AddressFlags, environment: Mapping[str, str], config: OperatorConfig
-) -> Scope | None:
+) -> GraphScope | None:
     """The scope of a profile, of the environment or of the defaults."""
     profile = active_profile(flags.profile, environment)
     if profile is not None:
@@ -208,7 +209,7 @@ def found_profile(name: str, config: OperatorConfig) -> ProfileEntry:
     return found
 
 
-def scope_of_profile(profile: ProfileEntry, config: OperatorConfig) -> Scope:
+def scope_of_profile(profile: ProfileEntry, config: OperatorConfig) -> GraphScope:
     """What a profile names; a wrong profile is an error here, when it is used."""
     if profile.error is not None:
         raise WrongUsage(f"profile {profile.name} is wrong: {profile.error}")
@@ -224,17 +225,17 @@ def scope_of_profile(profile: ProfileEntry, config: OperatorConfig) -> Scope:
     return replace(scope, graph=graph, branch=profile.branch)
 
 
-def _store(value: str, source: str, config: OperatorConfig) -> Scope:
+def _store(value: str, source: str, config: OperatorConfig) -> GraphScope:
     """A store, or the address of a graph on a server: `http://host/graphs/ID`."""
     if not _is_url(value):
-        return Scope(_STORE, value, source)
+        return GraphScope(_STORE, value, source)
     found = _server(value, source, config)
     if found.graph is None:
         raise WrongUsage(f"{value} names no graph of a server: write {found.target}/graphs/ID")
     return found
 
 
-def _server(value: str, source: str, config: OperatorConfig) -> Scope:
+def _server(value: str, source: str, config: OperatorConfig) -> GraphScope:
     """A server by its name or URL; a URL may end with `/graphs/ID`."""
     name = value if value in config.servers else None
     url = config.servers.get(value, value)
@@ -249,19 +250,21 @@ def _server(value: str, source: str, config: OperatorConfig) -> Scope:
         raise WrongUsage(f"no server is called {value!r}; {hint} (a URL begins with https://)")
     found = _GRAPH_URL.fullmatch(url)
     if found is not None:
-        return Scope(_SERVER, found["server"], source, found["graph"], name, is_address=True)
-    return Scope(_SERVER, url.rstrip("/"), source, server=name)
+        return GraphScope(_SERVER, found["server"], source, found["graph"], name, is_address=True)
+    return GraphScope(_SERVER, url.rstrip("/"), source, server=name)
 
 
-def _cluster(value: str, source: str, config: OperatorConfig) -> Scope:
+def _cluster(value: str, source: str, config: OperatorConfig) -> GraphScope:
     """A cluster by its name, or by its directory or storage root."""
     root = config.clusters.get(value, value)
     if not root:
         raise WrongUsage(f"clusters.{value} in the config file has no root")
-    return Scope(_CLUSTER, root, source)
+    return GraphScope(_CLUSTER, root, source)
 
 
-def _with_graph(scope: Scope, flags: AddressFlags, environment: Mapping[str, str]) -> Scope:
+def _with_graph(
+    scope: GraphScope, flags: AddressFlags, environment: Mapping[str, str]
+) -> GraphScope:
     """The graph of `--graph`, which must fit the scope, or of the environment."""
     if flags.graph is not None:
         if not flags.graph:

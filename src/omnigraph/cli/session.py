@@ -15,7 +15,15 @@ import typer
 import omnigraph
 from omnigraph.cli.options import BranchPlace
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage
-from omnigraph.cli.scopes import UPKEEP, AddressFlags, Reach, Scope, ScopeKind, is_local, resolve
+from omnigraph.cli.scopes import (
+    UPKEEP,
+    AddressFlags,
+    GraphScope,
+    Reach,
+    ScopeKind,
+    is_local,
+    resolve,
+)
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.manifest.layout import GRAPH_SUFFIX
 from omnigraph.progress import shown, terminal_is_watched
@@ -50,7 +58,7 @@ class Session:
     reach: Reach = UPKEEP
     _config: list[OperatorConfig] = field(default_factory=list, repr=False, compare=False)
     """The config file, once it was read."""
-    _scopes: list[Scope] = field(default_factory=list, init=False, repr=False, compare=False)
+    _scopes: list[GraphScope] = field(default_factory=list, init=False, repr=False, compare=False)
     """The scope of this run, once it was resolved."""
 
     def config(self) -> OperatorConfig:
@@ -73,7 +81,7 @@ class Session:
         """The settings of the config file."""
         return self.config().settings
 
-    def scope(self, uri: str | None = None, store: str | None = None) -> Scope:
+    def scope(self, uri: str | None = None, store: str | None = None) -> GraphScope:
         """The store, server or cluster of this run; `cli.scopes` has the rules."""
         flags = replace(self.flags, uri=uri, store=store)
         found = resolve(flags, os.environ, self.config(), self.reach, self.command)
@@ -81,7 +89,7 @@ class Session:
         return found
 
     @property
-    def last_scope(self) -> Scope | None:
+    def last_scope(self) -> GraphScope | None:
         """The scope that was asked for last: that of the graph which is being opened."""
         return self._scopes[0] if self._scopes else None
 
@@ -178,7 +186,7 @@ def address(session: Session, uri: str | None, store: str | None = None) -> str:
             return _address_in_cluster(scope)
 
 
-def _served_address(session: Session, scope: Scope) -> str:
+def _served_address(session: Session, scope: GraphScope) -> str:
     """The address of a graph on a server; without `--graph` the server is asked for its graphs."""
     from omnigraph.remote.address import parse_address, parse_graph_server
 
@@ -195,7 +203,7 @@ def _served_address(session: Session, scope: Scope) -> str:
     return parse_address(f"{server}/graphs/{graph_id}").url
 
 
-def _address_in_cluster(scope: Scope) -> str:
+def _address_in_cluster(scope: GraphScope) -> str:
     """The storage of a graph of a cluster; without `--graph` the only one that it has."""
     from omnigraph.cluster.session import ClusterCall, InvalidConfig, find_root
 

@@ -11,7 +11,7 @@ import typer
 
 from omnigraph.cli.command import command
 from omnigraph.cli.output import EXIT_FAILED, WrongUsage, print_json, print_result
-from omnigraph.cli.scopes import BINDINGS, Scope
+from omnigraph.cli.scopes import BINDINGS, GraphScope
 from omnigraph.cli.session import Session
 from omnigraph.cli.tables import print_table
 from omnigraph.errors import NotFound, PolicyInvalid
@@ -241,7 +241,7 @@ def bundles_of(
     return _applied_bundles(session.scope(), server=server)
 
 
-def _applied_bundles(scope: Scope, *, server: bool) -> tuple[Bundle, ...]:
+def _applied_bundles(scope: GraphScope, *, server: bool) -> tuple[Bundle, ...]:
     """The bundles that are in force in a cluster: of the server, or of one of its graphs."""
     from omnigraph.cluster.serving import read_revision, serving_root
 
