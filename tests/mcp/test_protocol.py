@@ -242,6 +242,26 @@ def test_structured_content_is_the_body_of_the_route(http: httpx.Client) -> None
     }
 
 
+def test_calls_are_measured(http: httpx.Client, server: ThreadServer) -> None:
+    """A commit of a tool counts once, also when the SDK answers, and a repeat does not."""
+
+    def commits() -> float:
+        with server.client() as client:
+            lines = client.get("/metrics").text.splitlines()
+        found = [line for line in lines if line.startswith("omnigraph_http_commits_total")]
+        return sum(float(line.split()[-1]) for line in found if 'operation="mutate"' in line)
+
+    http.post("/branches", json={"name": "measured"})
+    before = commits()
+    change = {"query": 'insert City { name: "Turin" }', "branch": "measured"}
+    params = {"name": "graph_mutate", "arguments": {**change, "idempotency_key": "turin"}}
+    for more in ({}, {"_meta": {"progressToken": 1}}):
+        result(http.post("/mcp", json=message("tools/call", {**params, **more})))
+    other = {**params, "arguments": {**change, "query": 'insert City { name: "Nice" }'}}
+    result(http.post("/mcp", json=message("tools/call", {**other, "_meta": {"progressToken": 1}})))
+    assert commits() == before + 2
+
+
 def test_the_branch_of_a_configured_client(http: httpx.Client) -> None:
     http.post("/branches", json={"name": "desk"})
     sent = message("tools/call", {"name": "graph_health", "arguments": {}})

@@ -7,7 +7,7 @@ do next. This module does not know the MCP SDK.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors import NotFound, NotServed, OmnigraphError, PolicyDenied
@@ -42,6 +42,7 @@ class AgentTools:
         default_branch: str = MAIN,
         timeout: float | None = None,
         cancel: threading.Event | None = None,
+        observe: Callable[[str, ToolAnswer], None] | None = None,
     ) -> None:
         self.graph = graph
         self.graph_id = graph_id
@@ -49,6 +50,7 @@ class AgentTools:
         self._timeout = timeout
         self.cancel = cancel
         """Set when the caller goes away; None: each call has its own event."""
+        self._observe = observe
 
     def declarations(self) -> list[Json]:
         """The tools that this actor could use on some branch, as `tools/list` shows them."""
@@ -96,6 +98,14 @@ class AgentTools:
         cancel: threading.Event | None = None,
     ) -> ToolAnswer:
         """Run a tool; wrong arguments, refusals and failures are answers, too."""
+        answer = self._answer(name, arguments, cancel)
+        if self._observe is not None:
+            self._observe(name, answer)
+        return answer
+
+    def _answer(
+        self, name: str, arguments: Mapping[str, Any] | None, cancel: threading.Event | None
+    ) -> ToolAnswer:
         try:
             tool = self.find(name)
             if tool is None:

@@ -104,7 +104,9 @@ def schema_get(call: ToolCall) -> ToolAnswer:
         return ToolAnswer({"type": wanted, "schema_source": text}, cut_text(text))
     found = call.graph.schema.show(call.branch, at=call.at)
     body = {"schema_source": found.source, **overview(snapshot.catalog)}
-    return ToolAnswer(body, cut_text(found.source or types_text([*snapshot.catalog.nodes])))
+    return ToolAnswer(
+        body, cut_text(found.source or types_text([*snapshot.catalog.entity_types()]))
+    )
 
 
 def branch_list(call: ToolCall) -> ToolAnswer:

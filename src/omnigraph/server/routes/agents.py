@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from omnigraph.mcp.agent_tools import SERVER_NAME, AgentTools
+from omnigraph.mcp.tool_answers import ToolAnswer
 from omnigraph.policy.actions import READ
 from omnigraph.server.agent_endpoint import TOOLS
 from omnigraph.server.bodies_in import read_body
@@ -34,11 +36,11 @@ async def agents(call: Call) -> Any:
         default_branch=call.header(DEFAULT_BRANCH) or MAIN,
         timeout=call.timeout(),
         cancel=call.cancel,
+        observe=partial(_observed, call),
     )
 
     quick = quick_call(call)
     if quick is not None:
-        call.notes["tool"] = quick.name
         pool = call.state.writes if tools.may_write(quick.name) else call.state.reads
         told = await in_thread(
             call, lambda: tools.call(quick.name, quick.arguments, call.cancel), pool
@@ -55,6 +57,21 @@ async def agents(call: Call) -> Any:
             watch.cancel()
 
     return answer
+
+
+def _observed(call: Call, name: str, answer: ToolAnswer) -> None:
+    """What a call reports to the log and the metrics, as the route of the same operation does."""
+    call.notes["tool"] = name
+    body = answer.body
+    if "policy_denied" in body:
+        call.state.metrics.denied(body["policy_denied"].get("action") or "unknown")
+    done = body.get("merge") or body
+    commit = done.get("commit")
+    if answer.is_error or not isinstance(commit, dict):
+        return
+    call.notes["graph_commit_id"] = commit["graph_commit_id"]
+    if not done.get("repeated"):
+        call.state.metrics.committed(call.graph_id or "", commit["operation"])
 
 
 class _ReplayedBody:
