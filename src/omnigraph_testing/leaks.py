@@ -731,6 +731,7 @@ SILENT_METHODS: dict[str, str] = {
     "Graph.load_options": "it gives rules to a load, and tells nothing",
     "Queries.list": "stored queries are checked in tests/policy/test_leaks.py",
     "Queries.run": "stored queries are checked in tests/policy/test_leaks.py",
+    "Queries.reload": "it reads the directory of the operator again, and needs `admin`",
     "Queries.validate": "stored queries are checked in tests/policy/test_leaks.py",
 }
 """Public methods without calls above, and why."""

@@ -144,6 +144,7 @@ GATED: dict[str, tuple[Callable[[Graph], Any], list[Gate]]] = {
     "Schema.diff": (lambda g: g.schema.diff("main", "review"), [READ_SOME]),
     "Schema.history": (lambda g: g.schema.history(), [READ_MAIN]),
     "Queries.list": (lambda g: g.queries.list(), [READ_MAIN]),
+    "Queries.reload": (lambda g: g.queries.reload(), [ADMIN]),
     "Queries.validate": (lambda g: g.queries.validate(), [READ_MAIN]),
 }
 """Method -> a call of it, and what it asks first."""

@@ -15,7 +15,7 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph import reads
 from omnigraph.graph.access import Access
 from omnigraph.manifest.commit_graph import CommitName
-from omnigraph.policy.actions import CHANGE, INVOKE_QUERY, READ
+from omnigraph.policy.actions import ADMIN, CHANGE, INVOKE_QUERY, READ
 from omnigraph.values.identifiers import MAIN
 
 if TYPE_CHECKING:
@@ -120,12 +120,8 @@ class Queries:
 
         The answer says what does not fit.
         """
-        from omnigraph.stored_queries.entries import QueryValidation
-
-        registry = self._access.queries
-        if registry is None:
-            return QueryValidation()
-        return registry.reload(reads.snapshot(self._access.engine, MAIN, None).catalog)
+        self._access.require(ADMIN)
+        return reload_queries(self._access)
 
     def _find(self, name: str, branch: str) -> tuple[StoredQuery, SourceText]:
         """The query; one that the whole schema does not fit raises its error."""
@@ -180,6 +176,16 @@ def _visible(access: Access, whole: Snapshot, mutation: bool) -> Catalog:
     """
     may_change = mutation and access.allows(CHANGE, whole.graph_branch)
     return access.seen(whole, CHANGE if may_change else READ).catalog
+
+
+def reload_queries(access: Access) -> QueryValidation:
+    """`Queries.reload` for the process that has the graph open, which is no actor."""
+    from omnigraph.stored_queries.entries import QueryValidation
+
+    registry = access.queries
+    if registry is None:
+        return QueryValidation()
+    return registry.reload(reads.snapshot(access.engine, MAIN, None).catalog)
 
 
 def visible_texts(access: Access, branch: str) -> list[SourceText]:

@@ -21,6 +21,7 @@ from omnigraph.graph.access import Gate
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.graph.stored_queries import reload_queries
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.policy.actions import ANYWHERE, READ, SCHEMA_READ
 from omnigraph.server.configuration import RequestLimits
@@ -206,7 +207,7 @@ class ServedGraphs:
     def reload_queries(self) -> None:
         """Read directories of stored queries again; raises why the old ones of a graph stay."""
         for served in self:
-            broken = served.graph.queries.reload().breakages
+            broken = reload_queries(served.graph.access).breakages
             if broken:
                 raise InvalidArgument(f"graph {served.graph_id}: {broken[0]}")
 
