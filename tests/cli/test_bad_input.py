@@ -162,7 +162,7 @@ CASES = [
     Case("init --schema - {d}/new.omni", "<schema>:1:6", 1, "node {"),
     # query texts
     Case(QUERY, "-e TEXT or with --query FILE", 2),
-    Case(QUERY + "q", "-e TEXT or with --query FILE", 2),
+    Case(QUERY + "q", "give its text with -e TEXT or --query FILE"),
     Case(QUERY + "-e 'x' -q {d}/good.gq", "-e TEXT or with --query FILE", 2),
     Case(QUERY + "-q {d}/missing.gq", "missing.gq"),
     Case(QUERY + "-q {d}", "cannot read"),
