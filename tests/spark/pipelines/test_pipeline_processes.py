@@ -62,8 +62,8 @@ def test_a_second_process_that_does_not_wait(tmp_path: Path) -> None:
         second = subprocess.run(
             [*CLI, str(case.file), "--wait", "0", "--json"], capture_output=True, text=True
         )
-        assert second.returncode == 1, second.stderr
-        assert json.loads(second.stderr.splitlines()[-1])["code"] == "pipeline_busy"
+        assert second.returncode == 1, second.stdout + second.stderr
+        assert json.loads(second.stdout)["code"] == "pipeline_busy"
         told, _ = first.communicate(timeout=600)
         assert told.splitlines()[-1] == "succeeded"
     at_rest(case, 1)
