@@ -28,7 +28,8 @@ _WORD = 8
 _LONGEST_TEXT = 256
 """Bytes. Hashing takes a pass over the column for every eight bytes of its longest text."""
 _ROWS_PER_PASS = 256 * 1024
-"""So many texts are hashed at once, which bounds the memory of the intermediate columns."""
+"""About so many texts are hashed and looked up at once: few enough for memory, and enough that
+sorted hashes are found near each other."""
 
 _HALF = np.uint64(32)
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
@@ -128,11 +129,17 @@ def _differ(hashes: Hashes, *, is_sorted: bool = False) -> bool:
 
 
 def _passes(chunks: Iterable[pa.ChunkedArray]) -> Iterator[pa.Array]:
-    """The texts that are not NULL, some at a time."""
+    """The texts that are not NULL, about `_ROWS_PER_PASS` at a time."""
+    waiting: list[pa.Array] = []
     for column in chunks:
         for chunk in column.chunks:
             for start in range(0, len(chunk), _ROWS_PER_PASS):
-                yield chunk.slice(start, _ROWS_PER_PASS).drop_null()
+                waiting.append(chunk.slice(start, _ROWS_PER_PASS).drop_null())
+                if sum(map(len, waiting)) >= _ROWS_PER_PASS:
+                    yield pa.concat_arrays(waiting)
+                    waiting = []
+    if waiting:
+        yield pa.concat_arrays(waiting)
 
 
 @dataclass(frozen=True, slots=True)
