@@ -21,7 +21,6 @@ from omnigraph.errors import (
 from omnigraph.graph import reads
 from omnigraph.graph.admission import Admission
 from omnigraph.graph.engine import Engine
-from omnigraph.ir.data_scope import DataScope, visible_catalog
 from omnigraph.manifest.commit_graph import CommitGraph, CommitName
 from omnigraph.manifest.records import Commit
 from omnigraph.manifest.refs import Tag
@@ -32,6 +31,7 @@ from omnigraph.values.identifiers import MAIN, TableKey, check_ref_name
 from omnigraph.values.known_names import did_you_mean
 
 if TYPE_CHECKING:
+    from omnigraph.ir.data_scope import DataScope
     from omnigraph.scoping.write_judge import WriteJudge
     from omnigraph.scoping.write_scopes import WriterView, WriteScopes
     from omnigraph.stored_queries.registry import QueryRegistry
@@ -291,6 +291,8 @@ class Access:
 
     def visible_catalog(self, branch: str, catalog: Catalog) -> Catalog | None:
         """The part of a schema that this handle sees on a branch; None: all of it."""
+        from omnigraph.ir.data_scope import visible_catalog
+
         try:
             scope = self._scope(READ, branch, catalog)
         except PolicyInvalid:
@@ -299,17 +301,21 @@ class Access:
 
     def shown(self, commit: Commit) -> Commit:
         """A commit as this handle may see it: with counts only of types that it sees whole."""
+        whole = self._whole_tables(commit.graph_branch, commit.schema_id)
+        if whole is None:
+            return commit
         from omnigraph.scoping.shown_records import shown_commit
 
-        whole = self._whole_tables(commit.graph_branch, commit.schema_id)
-        return commit if whole is None else shown_commit(commit, whole)
+        return shown_commit(commit, whole)
 
     def shown_tag(self, tag: Tag) -> Tag:
         """A tag as this handle may see it."""
+        whole = self._whole_tables(tag.graph_branch, tag.schema_id)
+        if whole is None:
+            return tag
         from omnigraph.scoping.shown_records import shown_tag
 
-        whole = self._whole_tables(tag.graph_branch, tag.schema_id)
-        return tag if whole is None else shown_tag(tag, whole)
+        return shown_tag(tag, whole)
 
     def whole_types(self, *branches: str) -> frozenset[str] | None:
         """Names of the types that this handle sees whole on all of these branches; None: all."""

@@ -19,7 +19,6 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.manifest.scoped_snapshots import ScopedSnapshots
 from omnigraph.settings.models import Settings
 from omnigraph.values.clock import Clock
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.reconciler import Reconciler
     from omnigraph.maintain.repair import Repair
     from omnigraph.maintain.table_upkeep import Upkeep
+    from omnigraph.manifest.scoped_snapshots import ScopedSnapshots
     from omnigraph.merge.operation import MergeContext
     from omnigraph.merge.output import MergeEngine
     from omnigraph.mutate.mutation import Mutator
@@ -108,6 +108,8 @@ class Engine:
 
     @built_once
     def scoped_snapshots(self) -> ScopedSnapshots:
+        from omnigraph.manifest.scoped_snapshots import ScopedSnapshots
+
         return ScopedSnapshots(self.clock)
 
     @built_once

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, SOURCE, TARGET
-from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows, rule_mask
-from omnigraph.ir.data_scope import DataScope
-from omnigraph.ir.expressions import Expression
-from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches, read_table
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, VersionAddress
@@ -26,6 +22,11 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.conditions import Condition
 from omnigraph.values.identifiers import TableKey, node_table
+
+if TYPE_CHECKING:
+    from omnigraph.execute.evaluation.expressions import Evaluator
+    from omnigraph.ir.data_scope import DataScope
+    from omnigraph.ir.expressions import Expression
 
 NO_IDS = pa.array([], pa.string())
 _IDS_AT_ONCE = 16 * 1024
@@ -51,13 +52,21 @@ class TableRule:
     @property
     def columns(self) -> tuple[str, ...]:
         """The stored columns that `keep` reads."""
-        judged = over_rows(self.rows).columns if self.rows is not None else ()
+        judged: tuple[str, ...] = ()
+        if self.rows is not None:
+            from omnigraph.execute.evaluation.row_expressions import over_rows
+
+            judged = tuple(over_rows(self.rows).columns)
         return tuple(dict.fromkeys([*judged, *(end.column for end in self.ends)]))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The part of the rule that storage can test, so that fewer rows are read."""
-        return () if self.rows is None else conditions_of([self.rows], _evaluator().plain)
+        if self.rows is None:
+            return ()
+        from omnigraph.ir.storage_conditions import conditions_of
+
+        return conditions_of([self.rows], _evaluator().plain)
 
     def keep(
         self,
@@ -66,10 +75,12 @@ class TableRule:
     ) -> pa.Table:
         """The visible rows; `rows` has all of `columns`."""
         if self.rows is not None:
+            from omnigraph.execute.evaluation.row_expressions import over_rows, rule_mask
+
             rows = rows.filter(pa.array(rule_mask(over_rows(self.rows), rows, _evaluator())))
         for end in self.ends:
             if rows.num_rows:
-                ids = pc.unique(one_chunk(rows.column(end.column)))
+                ids = pc.unique(rows.column(end.column).combine_chunks())
                 shown = _visible_ids(open_end(end), ids, TableRule(end.rows))
                 rows = rows.filter(pc.is_in(rows.column(end.column), value_set=shown))
         return rows
@@ -183,4 +194,6 @@ def _visible_ids(
 
 
 def _evaluator() -> Evaluator:
+    from omnigraph.execute.evaluation.expressions import Evaluator
+
     return Evaluator({}, SYSTEM_CLOCK.now_micros() // 1000)
