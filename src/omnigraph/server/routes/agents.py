@@ -28,6 +28,9 @@ _ANYWHERE = frozenset({"0.0.0.0", "::"})
 async def agents(call: Call) -> Any:
     """One JSON-RPC message; the SDK answers with one JSON body."""
     _check_host(call)
+    kind = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(400, "a message of MCP is JSON: send Content-Type: application/json")
     call.raw = await read_body(call, call.state.settings.limits.body_bytes)
     call.scope["exchange"].bytes_in = len(call.raw)
     tools = AgentTools(
