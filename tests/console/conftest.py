@@ -30,8 +30,9 @@ if BROWSER is None and not os.environ.get(REQUIRED):
     collect_ignore = [str(STORIES)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """It ends with its module, because its event loop would run below all later tests."""
     assert BROWSER is not None, "no Chromium: apt-get install chromium"
     from playwright.sync_api import sync_playwright
 

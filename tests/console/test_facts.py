@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,11 +17,13 @@ from omnigraph.console.pages.data import form_values
 from omnigraph.console.pages.query import drawn_result, parameter_value, written
 from omnigraph.console.pages.review import history_drawing, resolution
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init
 from omnigraph.merge.conflicts import Conflict
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.policy import Policy
 from omnigraph.query.compiler import compile_query
 from omnigraph.query.params import ParameterDecl
+from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.values.scalars import ScalarKind, ScalarType
 
 
@@ -173,3 +177,14 @@ def test_why_an_actor_sees_an_entity_or_not(people: Graph) -> None:
     stranger = ask("eve", "p3")
     assert not stranger.decision.allowed
     assert "not visible to eve" in (stranger.entity or "")
+
+
+def test_entities_are_found_by_meaning(tmp_path: Path) -> None:
+    schema = 'node Note { title: String @key  text: String  vec: Vector(64)? @embed("text") }'
+    settings = Settings(embedding=EmbeddingSettings(provider="mock"))
+    graph = init(tmp_path / "notes.omni", schema, settings=settings)
+    texts = ("a cat on a mat", "stock markets fell", "dogs and cats")
+    graph.load({"Note": [{"title": text, "text": text} for text in texts]})
+    (first, *_) = facts.find(graph, ShownState(), "Note", "stock markets fell", "meaning")
+    assert first["title"] == "stock markets fell"
+    assert facts.find(graph, ShownState(), "Note", "", "text", 2) != []

@@ -53,7 +53,7 @@ def test_equal_requests_are_computed_once_until_a_commit(
     counted = people(http)
     add(http, "one more")
     assert people(http) == counted + 1
-    with omnigraph.open(server.state.graphs.addresses["default"]) as other:  # another process
+    with omnigraph.open(server.state.graphs.find("default").uri) as other:  # another process
         other.mutate(ADD, "add", {"name": "from outside"})
     assert people(http) == counted + 2
 

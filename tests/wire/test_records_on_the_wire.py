@@ -119,6 +119,7 @@ def plan() -> omnigraph.SchemaPlan:
 
 
 SPECIAL: dict[type, Any] = {
+    omnigraph.StoredParameter: lambda: omnigraph.StoredParameter("most", "[I32]", True),
     omnigraph.Commit: commit,
     omnigraph.SchemaPlan: plan,
     omnigraph.PlannedStep: lambda: STEPS[0],

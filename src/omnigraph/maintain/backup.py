@@ -183,9 +183,9 @@ def _of_lineage(line: LineageFiles, newest: int | None) -> list[str]:
     Versions above `newest` were published or staged after the backup began.
     """
     paths = [f.path for version, f in line.versions.items() if newest is None or version <= newest]
-    # A file whose name begins with a dot is still being written; it is renamed when complete.
-    paths += [f.path for group in line.content.values() for f in group if "/." not in f.path]
+    paths += [f.path for group in line.content.values() for f in group]
     paths += [file.path for _, file in line.transactions]
     # Lance's hint is left out, because it may name a version that is not in the copy.
     paths += [f.path for f in line.others if not f.path.endswith("latest_version_hint.json")]
-    return paths
+    # A file whose name begins with a dot is still being written; it is renamed when complete.
+    return [path for path in paths if "/." not in path]

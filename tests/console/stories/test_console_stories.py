@@ -209,6 +209,45 @@ def test_the_schema_is_planned_and_changed(visit: Visit, people: Graph, pictures
     assert "city" in people.schema.show("shape").source
 
 
+def test_a_hostile_file_name_stays_text(visit: Visit, tmp_path: Path) -> None:
+    odd = tmp_path / '<img src=x onerror="alert(2)">.txt'
+    odd.write_text("name\nx\n")
+    with visit("/data") as page:
+        page.locator("input[type=file]").set_input_files(odd)
+        page.get_by_test_id("upload-text").get_by_text("<img src=x").wait_for()
+        assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_long_query_is_cancelled(visit: Visit) -> None:
+    with visit("/query") as page:
+        people = " ".join(f"$p{i}: Person" for i in range(4))
+        write(page, "Query text", f"match {{ {people} }} return {{ count($p0) as number }}")
+        button(page, "Run").click()
+        button(page, "Cancel").click()
+        page.get_by_test_id("answer").get_by_text("cancelled").wait_for()
+
+
+def test_a_commit_is_picked_and_an_older_state_is_seen(visit: Visit, people: Graph) -> None:
+    people.branches.create("picked")
+    people.branches.create("onto")
+    people.mutate('update Person set { age: 61 } where name = "p50"', branch="picked")
+    people.mutate('update Person set { age: 62 } where name = "p51"', branch="picked")
+    with visit("/review?source=picked") as page:
+        page.get_by_label("Merge into").click()
+        page.get_by_role("option", name="onto").click()
+        page.get_by_text("2 commits, 2 changes").wait_for()
+        button(page, "Cherry-pick").first.click()
+        page.get_by_text("Made again on onto.").wait_for()
+        page.get_by_role("button", name="Branch", exact=True).click()
+        page.get_by_role("slider", name="Time travel").wait_for()
+        page.get_by_role("slider", name="Time travel").focus()
+        page.keyboard.press("ArrowLeft")
+        button(page, "Go to this commit").click()
+        page.get_by_test_id("place").get_by_text("main at 01").wait_for()
+    text = 'match { $p: Person $p.name in ["p50", "p51"] } return { $p.age as age }'
+    assert people.query(text, branch="onto").to_pylist() == [{"age": 50}, {"age": 62}]
+
+
 def test_it_works_on_a_phone_in_the_dark(visit: Visit, pictures: Path) -> None:
     contents = {
         "Explore": lambda page: page.get_by_text("30 found"),
