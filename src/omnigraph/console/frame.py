@@ -216,6 +216,7 @@ async def _offer_places(page: Page, chooser: ui.column) -> None:
         ids = [commit.graph_commit_id for commit in reversed(commits)]
         now = ids.index(page.place.at) if page.place.at in ids else len(ids) - 1
         told = ui.label(_commit_text(commits[len(ids) - 1 - now])).classes("text-sm")
+        told.props('data-testid="commit"')
         slider = ui.slider(min=0, max=max(1, len(ids) - 1), step=1, value=now)
         slider.props('aria-label="Time travel"')
         slider.on_value_change(

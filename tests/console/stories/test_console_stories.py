@@ -239,9 +239,10 @@ def test_a_commit_is_picked_and_an_older_state_is_seen(visit: Visit, people: Gra
         button(page, "Cherry-pick").first.click()
         page.get_by_text("Made again on onto.").wait_for()
         page.get_by_role("button", name="Branch", exact=True).click()
-        page.get_by_role("slider", name="Time travel").wait_for()
-        page.get_by_role("slider", name="Time travel").focus()
+        newest = page.get_by_test_id("commit").inner_text()
+        page.get_by_role("slider", name="Time travel").locator("[tabindex]").focus()
         page.keyboard.press("ArrowLeft")
+        page.get_by_test_id("commit").filter(has_not_text=newest).wait_for()
         button(page, "Go to this commit").click()
         page.get_by_test_id("place").get_by_text("main at 01").wait_for()
     text = 'match { $p: Person $p.name in ["p50", "p51"] } return { $p.age as age }'
