@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,12 @@ def local(server: ThreadServer) -> Graph:
 
 PLAIN = {"Accept-Encoding": "identity"}
 """Compressed, these exports would fit into the buffers of one connection."""
+
+
+def slow_client(server: ThreadServer) -> httpx.Client:
+    """A client whose socket buffers little, so that a stream waits for its reader."""
+    narrow = [(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)]
+    return server.graph_client(transport=httpx.HTTPTransport(socket_options=narrow))
 
 
 def records(text: str) -> list[dict[str, Any]]:
@@ -99,7 +106,8 @@ def test_a_wrong_export_has_a_status(http: httpx.Client, body: Any, status: int)
 def test_a_slow_reader_gets_the_state_of_its_beginning(
     server: ThreadServer, http: httpx.Client, local: Graph
 ) -> None:
-    with http.stream("POST", "/export", json={}, headers=PLAIN) as answer:
+    slow = slow_client(server)
+    with slow, slow.stream("POST", "/export", json={}, headers=PLAIN) as answer:
         chunks = answer.iter_raw(1000)
         first = next(chunks)
         local.branches.create("meanwhile")
@@ -118,7 +126,7 @@ def test_streams_are_counted_and_end_with_their_reader(
     server: ThreadServer, http: httpx.Client
 ) -> None:
     inflight = server.state.admission.inflight
-    with server.graph_client() as one, server.graph_client() as two:
+    with slow_client(server) as one, slow_client(server) as two:
         first = one.send(one.build_request("POST", "/export", json={}, headers=PLAIN), stream=True)
         second = two.send(two.build_request("POST", "/export", json={}, headers=PLAIN), stream=True)
         refused = http.post("/export", json={})
@@ -143,9 +151,8 @@ def test_a_long_export_keeps_cleanup_away(
     server: ThreadServer, local: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_streams, "_YOUNG_SHARE", 0.0)
-    # A connection that was used before may have a buffer for the whole export.
-    fresh = server.graph_client()
-    with fresh, fresh.stream("POST", "/export", json={}, headers=PLAIN) as answer:
+    slow = slow_client(server)
+    with slow, slow.stream("POST", "/export", json={}, headers=PLAIN) as answer:
         next(answer.iter_raw(1000))
         assert [seen.intent.kind for seen in local.engine.board.others()] == ["hold"]
     wait_for(lambda: not list(local.engine.board.others()))
