@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from playwright.sync_api import Page, sync_playwright
 
 from bench import social
@@ -43,8 +44,8 @@ def make(folder: Path, people: int, changed: int) -> Graph:
         {
             "Person": data.person,
             "Company": data.company,
-            "Knows": data.knows,
-            "WorksAt": data.works_at,
+            "Knows": with_ids(data.knows),
+            "WorksAt": with_ids(data.works_at),
         },
         progress=False,
     )
@@ -56,6 +57,14 @@ def make(folder: Path, people: int, changed: int) -> Graph:
     rows = [{"pid": i, "age": 99} for i in range(changed)]
     graph.load({"Person": rows}, "patch", "review", progress=False)
     return graph
+
+
+def with_ids(edges: pa.Table) -> pa.Table:
+    """The same edges; their ends are the ids of nodes, which are texts."""
+    for name in ("from", "to"):
+        at = edges.schema.get_field_index(name)
+        edges = edges.set_column(at, name, edges.column(name).cast(pa.string()))
+    return edges
 
 
 def figures(folder: Path, scale: str) -> list[Figure]:

@@ -12,7 +12,7 @@ from omnigraph.console.arrangement import arranged, sunflower
 from omnigraph.console.facts import EntityName, label_of
 
 MOST_ENTITIES = 1000
-_ROUNDS_FOR_FEW, _FEW = 60, 250
+_ROUNDS_FOR_FEW, _FEW = 25, 250
 _ROUNDS_FOR_MANY = 12
 _COLOURS = (
     *("#4c6ef5", "#12b886", "#f59f00", "#e64980", "#15aabf", "#7950f2"),

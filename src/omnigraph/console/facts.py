@@ -202,13 +202,24 @@ def neighbour_groups(graph: Graph, place: ShownState, name: EntityName) -> list[
 def neighbours(
     graph: Graph, place: ShownState, name: EntityName, group: NeighbourGroup, limit: int
 ) -> list[Neighbour]:
-    edge = graph.schema.show(place.branch, at=place.at).catalog.edge_types[group.edge]
+    catalog = graph.schema.show(place.branch, at=place.at).catalog
+    pattern = _hop(catalog.edge_types[group.edge], group.outgoing, name.type)
     source = (
-        f"query near($id: String) {{ match {{ {_hop(edge, group.outgoing, name.type)} }} "
-        f"return {{ $e as edge, $b as entity }} limit {limit} }}"
+        f"query near($id: String) {{ match {{ {pattern} }} "
+        f"return {{ $e.id as edge, $b.id as id }} limit {limit} }}"
     )
-    rows = graph.query(source, None, {"id": name.id}, place.branch, at=place.at)
-    return [Neighbour(row["edge"], row["entity"]) for row in rows]
+    found = graph.query(source, None, {"id": name.id}, place.branch, at=place.at).to_pylist()
+    # Rows by id go through an index, also in a process that has not read the type before.
+    shown = [p.name for p in catalog.node_types[group.other].properties if p.name in _LABELS]
+    ids = list(dict.fromkeys(row["id"] for row in found))
+    table = graph.read(group.other, place.branch, at=place.at, ids=ids, columns=["id", *shown])
+    entities = {entity["id"]: entity for entity in table.to_pylist()}
+    ends = ("from", "to") if group.outgoing else ("to", "from")
+    return [
+        Neighbour({"id": row["edge"], **dict(zip(ends, (name.id, row["id"]), strict=True))}, entity)
+        for row in found
+        if (entity := entities.get(row["id"])) is not None
+    ]
 
 
 def history_of(
