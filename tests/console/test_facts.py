@@ -174,6 +174,13 @@ def test_why_an_actor_sees_an_entity_or_not(people: Graph) -> None:
     assert found.entity == "Person p3 is visible to bob, with id, name, age, bio"
     assert ask("bob", "p40").entity == "Person p40 is hidden from bob by a rule about rows"
     assert ask("bob", "nothing").entity == "Person nothing does not exist"
+    # A viewer with rules cannot ask about hidden entities by rules of their own making.
+    bob = people.as_actor("bob", gate=policy)
+    open_to_all = POLICY.split("      types")[0].replace("[bob]", "[bob, eve]")
+    wide = Policy([read_bundle(open_to_all, "policy.yaml")])
+    hidden = EntityName("Person", "p40")
+    told = answered(bob, wide, ShownState(), "eve", "read", None, hidden).entity or ""
+    assert "your own rules show a part of the graph" in told
     stranger = ask("eve", "p3")
     assert not stranger.decision.allowed
     assert "not visible to eve" in (stranger.entity or "")

@@ -9,7 +9,7 @@ from nicegui import ui
 from omnigraph.catalog.model import Catalog
 from omnigraph.console.facts import EntityName, ShownState, read_entity, shortened
 from omnigraph.console.frame import Page
-from omnigraph.errors import NotServed, OmnigraphError, PolicyDenied
+from omnigraph.errors import NotServed, OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.policy.actions import DATA_ACTIONS, GRAPH_ACTIONS
 from omnigraph.policy.bundle import read_bundle
@@ -119,11 +119,14 @@ def answered(
 
 def _seen(graph: Graph, policy: Policy, place: ShownState, actor: str, named: EntityName) -> str:
     what = f"{named.type} {named.id}"
+    if graph.snapshot(place.branch, at=place.at).scope is not None:
+        # Rules that the viewer writes could otherwise ask for what the viewer may not see.
+        return f"{what}: your own rules show a part of the graph, so single entities are not tried"
     try:
         theirs = read_entity(graph.as_actor(actor, gate=policy), place, named)
     except NotServed:
         return f"{what}: open the store itself to try the policy on single entities"
-    except (PolicyDenied, OmnigraphError) as error:
+    except OmnigraphError as error:
         return f"{what} is not visible to {actor}: {error.message}"
     if theirs is not None:
         return f"{what} is visible to {actor}, with {', '.join(theirs)}"
